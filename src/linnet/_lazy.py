@@ -1,0 +1,24 @@
+"""Public names that are imported when first used, so that `import linnet` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make `__getattr__` and `__dir__` of `package`: each name of `homes` is looked up in its module on first use.
+
+    A home that ends in the name itself (`"runs": "linnet.runs"`) is a module of its own.
+    """
+
+    def find(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(homes[name])
+        found = home if homes[name] == f"{package}.{name}" else getattr(home, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find, lambda: sorted(homes)
