@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What llama.cpp did with a file: `refused` has its last words, else the log-probabilities and greedy tokens."""
+    """What llama.cpp did with a file: its last words if it refused, else log-probabilities and tokens."""
 
     refused: str
     logprobs: list[list[float]]  # for each prompt, the next token's, by token id
@@ -27,7 +27,10 @@ class Answer:
 def ask(
     *models: Path, prompts: list[list[int]], vocab: int, greedy: int = 0, adapter: Path | None = None
 ) -> list[Answer]:
-    """Load each file and continue each prompt (token ids), with an f32 cache and without flash attention."""
+    """Load each file and continue each prompt (token ids), with an f32 cache and without flash attention.
+
+    `vocab` 0 leaves the log-probabilities out; `greedy` is how many tokens to go on with.
+    """
     jobs = [
         {
             "model": str(model),
@@ -68,7 +71,9 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     params.model.path = job["model"]
     params.n_ctx = 256
     params.n_parallel = 1
-    params.cpuparams.n_threads = 2
+    # One thread: ggml's threads spin while they wait, which on a busy machine costs far more than they gain.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.n_threads_http = 2
     params.warmup = False
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -90,10 +95,11 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             "cache_prompt": False,
         }
         reply = _post(server.listening_address, "/completion", body | {"logit_bias": [[64, 100.0]]})
-        row = [0.0] * job["vocab"]
-        for entry in reply["completion_probabilities"][0]["top_logprobs"]:
-            row[entry["id"]] = entry["logprob"]
-        logprobs.append(row)
+        if job["vocab"]:
+            row = [0.0] * job["vocab"]
+            for entry in reply["completion_probabilities"][0]["top_logprobs"]:
+                row[entry["id"]] = entry["logprob"]
+            logprobs.append(row)
         if job["greedy"]:
             body |= {"n_predict": job["greedy"], "n_probs": 0, "return_tokens": True}
             greedy.append(_post(server.listening_address, "/completion", body)["tokens"])

@@ -1,4 +1,4 @@
-"""The real client decides: what our writer makes, llama.cpp loads, and computes what transformers computes."""
+"""The real client decides: llama.cpp loads what our writer makes and computes what transformers computes."""
 
 from __future__ import annotations
 

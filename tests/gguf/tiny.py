@@ -37,8 +37,14 @@ def prompts() -> list[list[int]]:
 
 def llama_config(**changes: Any) -> Llama:
     sizes: dict[str, Any] = {
-        "vocab": VOCAB, "d_model": 64, "n_heads": 4, "n_kv": 2, "d_ff": 96, "n_layers": 2, "ctx": 256,
-    }  # fmt: skip
+        "vocab": VOCAB,
+        "d_model": 64,
+        "n_heads": 4,
+        "n_kv": 2,
+        "d_ff": 96,
+        "n_layers": 2,
+        "ctx": 256,
+    }
     return Llama(**(sizes | changes))
 
 
@@ -50,11 +56,21 @@ def llama(cfg: Llama, *, tied: bool = False, bias: bool = False, seed: int = 0) 
     if cfg.rope_scaling:
         rope |= _hf_scaling(cfg.rope_scaling)
     config = LlamaConfig(
-        vocab_size=cfg.vocab, hidden_size=cfg.d_model, intermediate_size=cfg.d_ff, num_hidden_layers=cfg.n_layers,
-        num_attention_heads=cfg.n_heads, num_key_value_heads=cfg.n_kv, head_dim=head,
-        max_position_embeddings=cfg.ctx, rms_norm_eps=cfg.rms_eps, rope_parameters=rope, tie_word_embeddings=tied,
-        attention_bias=bias, mlp_bias=bias, initializer_range=0.15,
-    )  # fmt: skip
+        vocab_size=cfg.vocab,
+        hidden_size=cfg.d_model,
+        intermediate_size=cfg.d_ff,
+        num_hidden_layers=cfg.n_layers,
+        num_attention_heads=cfg.n_heads,
+        num_key_value_heads=cfg.n_kv,
+        head_dim=head,
+        max_position_embeddings=cfg.ctx,
+        rms_norm_eps=cfg.rms_eps,
+        rope_parameters=rope,
+        tie_word_embeddings=tied,
+        attention_bias=bias,
+        mlp_bias=bias,
+        initializer_range=0.15,
+    )
     model = LlamaForCausalLM(config).float().eval()
     with torch.no_grad():  # norms and biases start as ones and zeros: nothing would tell them apart
         for name, parameter in model.named_parameters():
@@ -83,7 +99,7 @@ def llama(cfg: Llama, *, tied: bool = False, bias: bool = False, seed: int = 0) 
 
 
 def interleave(rows: torch.Tensor, head: int) -> torch.Tensor:
-    """transformers rotates the halves of a head, ggml neighbouring pairs: put the halves' rows side by side."""
+    """transformers rotates the halves of a head, ggml neighbouring pairs: put those rows side by side."""
     return rows.reshape(-1, 2, head // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
 
 
@@ -112,9 +128,15 @@ def gpt2(cfg: GPT2, *, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """A random GPT-2 in transformers (tied, as GPT-2 is), and its parameters under our names."""
     torch.manual_seed(seed)
     config = GPT2Config(
-        vocab_size=cfg.vocab, n_positions=cfg.ctx, n_embd=cfg.d_model, n_layer=cfg.n_layers, n_head=cfg.n_heads,
-        n_inner=cfg.d_ff, layer_norm_epsilon=cfg.norm_eps, initializer_range=0.15,
-    )  # fmt: skip
+        vocab_size=cfg.vocab,
+        n_positions=cfg.ctx,
+        n_embd=cfg.d_model,
+        n_layer=cfg.n_layers,
+        n_head=cfg.n_heads,
+        n_inner=cfg.d_ff,
+        layer_norm_epsilon=cfg.norm_eps,
+        initializer_range=0.15,
+    )
     model = GPT2LMHeadModel(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -124,9 +146,13 @@ def gpt2(cfg: GPT2, *, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     names = {"wte.weight": "token_embd.weight", "wpe.weight": "position_embd.weight"}
     params = {ours: weights[f"transformer.{theirs}"] for theirs, ours in names.items()}
     pairs = {
-        "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
-        "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
-    }  # fmt: skip
+        "ln_1": "attn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    }
     for half in ("weight", "bias"):
         params[f"output_norm.{half}"] = weights[f"transformer.ln_f.{half}"]
         for block in range(cfg.n_layers):

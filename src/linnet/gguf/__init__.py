@@ -1,6 +1,6 @@
 """The GGUF file: parse, write, tensor names, tokenizer block, quantised blocks. No torch at import.
 
-`blocks`, `card`, `check`, `convert` and `tokenizer` are modules; the other names live in these and their like.
+`blocks`, `card`, `check`, `convert` and `tokenizer` are modules; the other names live in them.
 """
 
 from linnet._lazy import lazy as _lazy

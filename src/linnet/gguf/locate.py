@@ -32,15 +32,17 @@ def find_models(
     over.
     """
     runs_root = Path(runs if runs is not None else os.environ.get("LINNET_RUNS") or Path(here) / "runs")
-    found = chain(
+    found: dict[Path, Found] = {}
+    for model in chain(
         _runs(runs_root),
         _below(Path(here), "here", depth=3),
         _hugging_face(),
         _ollama(),
         _lm_studio(),
         _below(_llama_cpp(), "llama.cpp"),
-    )
-    return list({model.path.resolve(): model for model in reversed(list(found))}.values())[::-1]
+    ):
+        found.setdefault(model.path.resolve(), model)
+    return list(found.values())
 
 
 def _runs(root: Path) -> Iterator[Found]:

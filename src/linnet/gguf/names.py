@@ -54,21 +54,28 @@ _TABLES = {
         blocks.#.ffn_down.bias        d           blk.#.ffn_down.bias
     """,
     "vit": """
-        patch_embd.weight             d c p p     v.patch_embd.weight patch_embd.bias?              d
-        v.patch_embd.bias class_embd?                   d           v.class_embd position_embd.weight
-        seq d       v.position_embd.weight pre_ln.weight?                d           v.pre_ln.weight
-        pre_ln.bias?                  d           v.pre_ln.bias post_ln.weight                d
-        v.post_ln.weight post_ln.bias?                 d           v.post_ln.bias head.weight
-        classes d   cls.output.weight head.bias?                    classes     cls.output.bias
-        blocks.#.ln1.weight           d           v.blk.#.ln1.weight blocks.#.ln1.bias?            d
-        v.blk.#.ln1.bias blocks.#.attn_qkv.weight      d+d+d d     v.blk.#.attn_q.weight v.blk.#.attn_k.weight
-        v.blk.#.attn_v.weight blocks.#.attn_qkv.bias?       d+d+d       v.blk.#.attn_q.bias
-        v.blk.#.attn_k.bias v.blk.#.attn_v.bias blocks.#.attn_out.weight      d d
-        v.blk.#.attn_out.weight blocks.#.attn_out.bias?       d           v.blk.#.attn_out.bias
-        blocks.#.ln2.weight           d           v.blk.#.ln2.weight blocks.#.ln2.bias?            d
-        v.blk.#.ln2.bias blocks.#.ffn_up.weight        ff d        v.blk.#.ffn_up.weight blocks.#.ffn_up.bias?
-        ff          v.blk.#.ffn_up.bias blocks.#.ffn_down.weight      d ff        v.blk.#.ffn_down.weight
-        blocks.#.ffn_down.bias?       d           v.blk.#.ffn_down.bias
+        patch_embd.weight          d c p p    v.patch_embd.weight
+        patch_embd.bias?           d          v.patch_embd.bias
+        class_embd?                d          v.class_embd
+        position_embd.weight       seq d      v.position_embd.weight
+        pre_ln.weight?             d          v.pre_ln.weight
+        pre_ln.bias?               d          v.pre_ln.bias
+        post_ln.weight             d          v.post_ln.weight
+        post_ln.bias?              d          v.post_ln.bias
+        head.weight                classes d  cls.output.weight
+        head.bias?                 classes    cls.output.bias
+        blocks.#.ln1.weight        d          v.blk.#.ln1.weight
+        blocks.#.ln1.bias?         d          v.blk.#.ln1.bias
+        blocks.#.attn_qkv.weight   d+d+d d   v.blk.#.attn_q.weight v.blk.#.attn_k.weight v.blk.#.attn_v.weight
+        blocks.#.attn_qkv.bias?    d+d+d      v.blk.#.attn_q.bias v.blk.#.attn_k.bias v.blk.#.attn_v.bias
+        blocks.#.attn_out.weight   d d        v.blk.#.attn_out.weight
+        blocks.#.attn_out.bias?    d          v.blk.#.attn_out.bias
+        blocks.#.ln2.weight        d          v.blk.#.ln2.weight
+        blocks.#.ln2.bias?         d          v.blk.#.ln2.bias
+        blocks.#.ffn_up.weight     ff d       v.blk.#.ffn_up.weight
+        blocks.#.ffn_up.bias?      ff         v.blk.#.ffn_up.bias
+        blocks.#.ffn_down.weight   d ff       v.blk.#.ffn_down.weight
+        blocks.#.ffn_down.bias?    d          v.blk.#.ffn_down.bias
     """,
 }
 

@@ -100,8 +100,11 @@ class TensorInfo:
 
     def _read_rows(self, out: NDArray[np.float32], start: int, row_bytes: int) -> None:
         """Fill `out [rows, values]` from row `start` on, a piece at a time."""
-        from linnet.gguf.blocks import dequantize
+        from linnet.gguf.blocks import READABLE, dequantize
 
+        if self.type not in READABLE:
+            expected = ", ".join(type.name for type in READABLE)
+            raise self._source.error("the type cannot be read", self._place, expected, self.type.name)
         at = self.offset + start * row_bytes
         if self.type is GGMLType.F32 and np.little_endian:
             self._source.read_into(at, out.data.cast("B"), self._place)

@@ -29,6 +29,7 @@ WRITABLE = {"f32": GGMLType.F32, "f16": GGMLType.F16, "bf16": GGMLType.BF16, "q8
 # Values converted at a time: 4 MB of float32, which a processor's cache still holds when they are written.
 _PIECE_VALUES = 1 << 20
 _COPY_BYTES = 4 << 20
+_BORROWED = ("float16", "float32", "float64")
 
 
 class Rows(Protocol):
@@ -177,23 +178,12 @@ def _pieces(tensor: _Planned) -> Iterator[bytes | memoryview]:
         if tensor.type is GGMLType.F32 and data.dtype == np.dtype("<f4") and data.flags.c_contiguous:
             yield data.data.cast("B")
             return
-        if (
-            torch is not None
-            and hasattr(torch, "from_numpy")
-            and data.dtype.name in ("float32", "float64", "float16")
-        ):
-            yield from _torch_pieces(torch, _borrow(torch, data), tensor)
+        # torch takes no read-only arrays and no negative strides.
+        borrowable = data.flags.writeable and min(data.strides) >= 0 and data.dtype.name in _BORROWED
+        if torch is not None and hasattr(torch, "from_numpy") and borrowable:
+            yield from _torch_pieces(torch, torch.from_numpy(data), tensor)
             return
     yield from _numpy_pieces(data, tensor)
-
-
-def _borrow(torch: Any, data: NDArray[Any]) -> Any:
-    """A numpy array as a torch tensor on the same memory, where torch can; read only from here on."""
-    if data.flags.writeable and all(stride >= 0 for stride in data.strides):
-        return torch.from_numpy(data)
-    if data.flags.c_contiguous:
-        return torch.frombuffer(data.data, dtype=getattr(torch, data.dtype.name)).reshape(data.shape)
-    return torch.from_numpy(data.copy())
 
 
 def _torch_pieces(torch: Any, source: Any, tensor: _Planned) -> Iterator[memoryview]:
