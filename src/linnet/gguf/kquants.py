@@ -1,8 +1,8 @@
 """The K formats, 256 values to a block with a scale for each 16 or 32 of them: Q2_K to Q6_K, and IQ4_XS.
 
 Every function takes whole blocks as bytes, `blocks [n, block_bytes]`, and fills `out [n, 256]` (float32). The
-order of the float operations is ggml's (the block's scale times the group's, times the value, less the minimum),
-so the results are equal to the bit.
+order of the float operations is ggml's (the block's scale times the group's, times the value, less the
+minimum), so the results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def q4_k(ops: Ops, blocks: Array, out: Array) -> None:
 
 
 def q5_k(ops: Ops, blocks: Array, out: Array) -> None:
-    """As Q4_K, with 32 bytes of fifth bits before the 4-bit values: bit g of byte i for value i of group g."""
+    """As Q4_K, with 32 bytes of fifth bits before the 4-bit values: bit g of byte i is value i of group g."""
     n = len(blocks)
     values = ops.bytes_like(blocks, n, 4, 2, 32)
     values[:, :, 0] = (blocks & 15)[:, 48:].reshape(n, 4, 32)
@@ -102,7 +102,7 @@ def iq4_xs(ops: Ops, blocks: Array, out: Array) -> None:
 
 
 def _two_bits(ops: Ops, packed: Array) -> Array:
-    """Values 0-3 [n, 2, 4, 32] from 64 bytes: two halves of 32, each giving four groups by its pairs of bits."""
+    """Values 0-3 [n, 2, 4, 32] from 64 bytes: two halves of 32, four groups in the pairs of bits."""
     n = len(packed)
     shifted = ops.copy(packed)
     values = ops.bytes_like(packed, n, 2, 4, 32)
@@ -127,8 +127,8 @@ def _one_bit(ops: Ops, packed: Array, place: int) -> Array:
 def _scales_and_minima(ops: Ops, blocks: Array) -> tuple[Array, Array]:
     """The eight scales and minima [n, 8] of Q4_K and Q5_K, times the super-block's own.
 
-    Of the 12 bytes, the first four hold scales 0-3 and the next four minima 0-3 in their low six bits; the last
-    four hold the low halves of scales and minima 4-7, whose upper two bits are those left in the first eight.
+    Of the 12 bytes, the first four hold scales 0-3 and the next four minima 0-3 in their low six bits; the
+    last four hold the low halves of scales and minima 4-7, whose upper two bits are left in the first eight.
     """
     n = len(blocks)
     first, second, mixed = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]

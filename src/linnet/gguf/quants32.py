@@ -1,7 +1,7 @@
 """The formats with one scale for 32 values: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL.
 
-Every function takes whole blocks as bytes, `blocks [n, block_bytes]`, and fills `out [n, 32]` (float32). Masks
-and shifts run over all the bytes of a block, scales included: one long pass is faster than many short ones.
+Every function takes whole blocks as bytes, `blocks [n, block_bytes]`, and fills `out [n, 32]` (float32).
+Masks and shifts run over all the bytes of a block, scales included: one long pass beats many short ones.
 """
 
 from __future__ import annotations
