@@ -149,13 +149,13 @@ def test_bos_and_eos_left_out_are_token_11_as_in_llama_cpp(tmp_path: Path) -> No
 
 
 def test_token_that_looks_like_control_is_control(tmp_path: Path) -> None:
-    looks = ["<|im_end|>", "</s>", "<|fim_prefix|>", "<|file_sep|>", "<eos>"]
+    looks = ["<|im_end|>", "</s>", "<|fim_prefix|>", "<|file_sep|>", "<eos>", "<|channel|>"]
     block = tokenizer_block(
         train_tokenizer(CORPUS, 600, special=("<|endoftext|>", *looks)), eos="<|endoftext|>"
     )
     types = block["tokenizer.ggml.token_type"][1]
     assert isinstance(types, list)
-    types[:6] = [1] * 6
+    types[:7] = [1] * 7
     write_tiny_llama(tmp_path / "looks.gguf", block)
     assert_same_ids(tmp_path / "looks.gguf", plain(block), [f"a{text}b" for text in looks])
 

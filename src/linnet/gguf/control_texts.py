@@ -1,4 +1,4 @@
-"""Texts that llama.cpp takes for control tokens whatever their type in the file says."""
+"""Texts that llama.cpp reads as tokens of their own whatever their type in the file says."""
 
 # ruff: noqa: RUF001
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ENDS = (
         "</s>",
     ),
     *("<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_turn>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"),
-    *("<|return|>", "<|call|>", "<|calls|>", "<|flush|>"),
+    *("<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "[e~["),
 )
 # Marks of filling in the middle.
 _MIDDLE = (
@@ -47,7 +47,11 @@ _MIDDLE = (
         "▁<MID>",
         "<|code_middle|>",
     ),
+    *("<|prefix|>", "<|suffix|>", "<|middle|>"),
     *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
     *("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>"),
 )
 CONTROL_TEXTS = frozenset(_ENDS + _MIDDLE)
+
+# These it reads even where control tokens are not to be parsed.
+USER_DEFINED_TEXTS = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))

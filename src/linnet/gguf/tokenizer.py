@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from linnet.gguf.control_texts import CONTROL_TEXTS
+from linnet.gguf.control_texts import CONTROL_TEXTS, USER_DEFINED_TEXTS
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import pre_named
 
@@ -126,9 +126,11 @@ def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], to
         raise GGUFError(f"tokenizer.ggml.token_type has {len(types)} values for {len(tokens)} tokens")
     written = []
     for text, id_ in tokens.items():
-        control = types[id_] in (UNKNOWN, CONTROL) or text in CONTROL_TEXTS
-        if control or types[id_] == USER_DEFINED:
-            written.append(AddedToken(text, special=control, normalized=False))
+        always = text in USER_DEFINED_TEXTS or types[id_] == USER_DEFINED
+        control = text in CONTROL_TEXTS or types[id_] in (UNKNOWN, CONTROL)
+        if always or control:
+            special = control and text not in USER_DEFINED_TEXTS
+            written.append(AddedToken(text, special=special, normalized=False))
     tokenizer.add_tokens(written)
 
 
