@@ -29,6 +29,10 @@ WRITABLE = {"f32": GGMLType.F32, "f16": GGMLType.F16, "bf16": GGMLType.BF16, "q8
 # Values converted at a time: 4 MB of float32, which a processor's cache still holds when they are written.
 _PIECE_VALUES = 1 << 20
 _COPY_BYTES = 4 << 20
+# Fewer values than this torch converts on the calling thread. One thread is quicker than any disk (10 GB/s
+# and more); two that wait for each other fell to 0.7 GB/s on a busy machine, and training keeps a machine
+# busy.
+_QUIET_VALUES = (1 << 15) - 64
 _BORROWED = ("float16", "float32", "float64")
 
 
@@ -194,12 +198,15 @@ def _torch_pieces(torch: Any, source: Any, tensor: _Planned) -> Iterator[memoryv
     rows = source.reshape(-1, width)
     count = rows.shape[0]
     step = min(count, max(1, _PIECE_VALUES // width))
+    quiet = max(1, _QUIET_VALUES // width) if source.device.type == "cpu" else step
     kinds = {GGMLType.F16: torch.float16, GGMLType.BF16: torch.bfloat16}
     buffer = torch.empty((step, width), dtype=kinds.get(tensor.type, torch.float32))
     for start in range(0, count, step):
         stop = min(start + step, count)
         piece = buffer[: stop - start]
-        piece.copy_(rows[start:stop])
+        for first in range(start, stop, quiet):
+            last = min(first + quiet, stop)
+            piece[first - start : last - start].copy_(rows[first:last])
         if tensor.type is GGMLType.F16 and bool(piece.isinf().any()):
             _refuse_overflow(tensor, bool(rows[start:stop].isinf().any()))
         if tensor.type is GGMLType.Q8_0:
