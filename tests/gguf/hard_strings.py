@@ -1,6 +1,5 @@
 """Texts on which tokenizers disagree: scripts, digits, whitespace, contractions, marks, controls, emoji."""
 
-# ruff: noqa: RUF001
 from __future__ import annotations
 
 _SCRIPTS = [

@@ -50,16 +50,12 @@ def ask(
         lines = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
         answers += [Answer(**json.loads(line.removeprefix("answer "))) for line in lines]
         if done.returncode != 0 and len(lines) < len(left):
-            answers.append(
-                Answer(refused=done.stderr[-2000:] or f"exit {done.returncode}", logprobs=[], greedy=[])
-            )
+            answers.append(Answer(refused=done.stderr[-2000:] or f"exit {done.returncode}", logprobs=[], greedy=[]))
     return answers
 
 
 def _post(address: str, path: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(
-        address + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as reply:
         return json.load(reply)
 

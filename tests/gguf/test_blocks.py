@@ -97,9 +97,7 @@ def test_decoding_takes_little_memory_of_its_own(type: GGMLType) -> None:
 
 
 def test_wrong_input_is_refused_by_name() -> None:
-    with pytest.raises(
-        GGUFError, match=r"Q4_K is a multiple of 144 bytes \(a block of 256 values\), found 100"
-    ):
+    with pytest.raises(GGUFError, match=r"Q4_K is a multiple of 144 bytes \(a block of 256 values\), found 100"):
         dequantize(np.zeros((2, 100), np.uint8), GGMLType.Q4_K)
     with pytest.raises(GGUFError, match="type IQ2_XXS cannot be read; readable types: F32, F16, BF16, Q4_0"):
         dequantize(np.zeros((1, 66), np.uint8), GGMLType.IQ2_XXS)

@@ -24,9 +24,7 @@ def params(step: int) -> dict[str, np.ndarray]:
 
 def test_fifty_kills_leave_latest_whole(tmp_path: Path) -> None:
     script = Path(__file__).with_name("killed_writer.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "weights", "50"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, script, tmp_path / "weights", "50"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     seen = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(seen) == 51
@@ -120,9 +118,7 @@ def test_latest_is_a_relative_link_that_survives_a_move(tmp_path: Path) -> None:
     assert resolve_link(moved / "latest") == (moved / "step_2.gguf").resolve()
 
 
-def test_where_links_are_impossible_a_text_file_holds_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_links_are_impossible_a_text_file_holds_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Path, target: str) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 

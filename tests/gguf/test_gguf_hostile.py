@@ -30,9 +30,7 @@ def tensor(name: str, dims: list[int], kind: int = 0, offset: int = 0) -> bytes:
 
 
 def gguf(keys: list[bytes], tensors: list[bytes], data: int = 0, version: int = 3, align: int = 32) -> bytes:
-    head = (
-        struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
-    )
+    head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
     return head + bytes(-len(head) % align) + bytes(data)
 
 
@@ -235,9 +233,7 @@ def test_file_that_shrinks_while_open_is_an_error(tmp_path: Path) -> None:
 
     with GGUFFile.open(fresh()) as file:
         cut = file.data_start
-    assert (
-        "token_embd" in shrink_then(fresh(), cut, lambda file: file.tensors["token_embd.weight"].read()).place
-    )
+    assert "token_embd" in shrink_then(fresh(), cut, lambda file: file.tensors["token_embd.weight"].read()).place
     shrink_then(fresh(), cut, lambda file: file.tensors["token_embd.weight"].raw())
     shrink_then(fresh(), cut, lambda file: file.tensors["token_embd.weight"].array())
     shrink_then(fresh(), 40, lambda file: file.metadata["general.architecture"])

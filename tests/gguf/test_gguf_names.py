@@ -136,9 +136,7 @@ def test_vit_comes_back_from_its_file(tmp_path: Path, pooling: str) -> None:
         ),
     ],
 )
-def test_parameters_that_do_not_fit_the_config_are_refused(
-    tmp_path: Path, change: object, problem: str
-) -> None:
+def test_parameters_that_do_not_fit_the_config_are_refused(tmp_path: Path, change: object, problem: str) -> None:
     cfg = tiny.llama_config()
     with pytest.raises(GGUFError, match=problem):
         write(cfg, change(tiny.llama(cfg)[1]), tmp_path / "m.gguf", "run", 1)  # type: ignore[operator]
@@ -199,9 +197,7 @@ def test_toys_checkpoint_converted_runs_in_llama_cpp(tmp_path: Path) -> None:
 
 def test_missing_head_is_an_error(tmp_path: Path) -> None:
     writer = GGUFWriter(
-        MetadataBlock()
-        .text("general.architecture", "llama")
-        .extend(hyper_parameters(tiny.llama_config(n_layers=1)))
+        MetadataBlock().text("general.architecture", "llama").extend(hyper_parameters(tiny.llama_config(n_layers=1)))
     )
     for head in (0, 2):
         writer.add(f"blk.0.attn_q.head_{head}.weight", np.zeros((16, 64), np.float32))
@@ -241,9 +237,7 @@ def test_fused_llama_of_other_converters_is_read_too(tmp_path: Path) -> None:
 
 def test_lens_file_is_read_and_checked(tmp_path: Path) -> None:
     proj = np.arange(12, dtype=np.float32).reshape(3, 4)
-    block = (
-        MetadataBlock().text("general.architecture", "lens").u32("lens.donor_d_in", 4).u32("lens.d_model", 3)
-    )
+    block = MetadataBlock().text("general.architecture", "lens").u32("lens.donor_d_in", 4).u32("lens.d_model", 3)
     writer = GGUFWriter(block.text("lens.donor_source", "donor.gguf"))
     writer.add("lens.proj.weight", proj)
     lens = read_lens(writer.write(tmp_path / "lens.gguf"))

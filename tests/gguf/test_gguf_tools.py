@@ -92,9 +92,7 @@ def test_gguf_py_reads_our_checkpoint_equal(tmp_path: Path) -> None:
     with GGUFFile.open(path) as file:
         for tensor in reader.tensors:
             theirs = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-            assert np.array_equal(
-                file.tensors[tensor.name].read(), theirs.reshape(file.tensors[tensor.name].shape)
-            )
+            assert np.array_equal(file.tensors[tensor.name].read(), theirs.reshape(file.tensors[tensor.name].shape))
         for key, value in file.metadata.items():
             theirs = reader.fields[key].contents()
             assert value == (tuple(theirs) if isinstance(theirs, list) else theirs)
@@ -280,9 +278,7 @@ def test_real_model_converted_goes_on_with_the_same_words(tmp_path: Path, smollm
         assert other.metadata["general.file_type"] == 0
         assert other.metadata.raw("tokenizer.ggml.tokens") == one.metadata.raw("tokenizer.ggml.tokens")
         for name in ("token_embd.weight", "blk.29.ffn_down.weight", "output_norm.weight"):
-            assert np.array_equal(
-                other.tensors[name].read(slice(0, 64)), one.tensors[name].read(slice(0, 64))
-            )
+            assert np.array_equal(other.tensors[name].read(slice(0, 64)), one.tensors[name].read(slice(0, 64)))
     assert [finding for path in (full, small) for finding in check(path)] == []
     prompt = [504, 3575, 282, 4649, 314]  # The capital of France is
     original, as_f32, as_q8 = ask(smollm2, full, small, prompts=[prompt], vocab=0, greedy=24)

@@ -44,9 +44,7 @@ names = st.text("abcdefgh_.éß", min_size=1, max_size=30)
 
 @given(st.dictionaries(names, entries, max_size=12))
 @settings(max_examples=150, deadline=None)
-def test_metadata_comes_back_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, content: dict
-) -> None:
+def test_metadata_comes_back_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, content: dict) -> None:
     block = MetadataBlock()
     for key, (kind, value) in content.items():
         if isinstance(value, list):
@@ -112,12 +110,7 @@ def test_file_is_byte_for_byte_gguf_pys(tmp_path: Path) -> None:
     theirs.write_kv_data_to_file()
     theirs.write_tensors_to_file()
     theirs.close()
-    block = (
-        MetadataBlock()
-        .text("general.architecture", "llama")
-        .u32("llama.block_count", 2)
-        .f32("llama.eps", 1e-5)
-    )
+    block = MetadataBlock().text("general.architecture", "llama").u32("llama.block_count", 2).f32("llama.eps", 1e-5)
     block.flag("flag", True).texts("tokens", ["a", "ß", ""]).add_array("kinds", ValueType.I32, [1, 2, -3])
     ours = GGUFWriter(block)
     for name, values in tensors.items():
@@ -127,9 +120,7 @@ def test_file_is_byte_for_byte_gguf_pys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_conversion_equals_gguf_pys_from_numpy_and_torch(tmp_path: Path, kind: str) -> None:
-    values = (np.random.default_rng(1).standard_normal((1500, 1024)) * 10).astype(
-        np.float32
-    )  # more than one piece
+    values = (np.random.default_rng(1).standard_normal((1500, 1024)) * 10).astype(np.float32)  # more than one piece
     values[0, :5] = [0.0, -0.0, 1e-40, 3.0e38 if kind in ("f32", "bf16") else 6e4, -1e-8]
     expected = gguf.quants.quantize(values, gguf.GGMLQuantizationType[kind.upper()]).tobytes()
     sources = {
@@ -192,9 +183,7 @@ assert ("torch" in sys.modules) == (sys.argv[1] == "with")
         ("rows", (4, 48), "q8_0", "a multiple of 32 for q8_0, found 48"),
     ],
 )
-def test_tensor_llama_cpp_would_refuse_is_refused(
-    name: str, shape: tuple[int, ...], kind: str, problem: str
-) -> None:
+def test_tensor_llama_cpp_would_refuse_is_refused(name: str, shape: tuple[int, ...], kind: str, problem: str) -> None:
     with pytest.raises(GGUFError, match=problem):
         GGUFWriter(MetadataBlock()).add(name, np.zeros(shape, np.float32), TYPES[kind])
 
@@ -218,9 +207,7 @@ def test_integers_and_unwritable_types_are_refused() -> None:
 @pytest.mark.parametrize("make", [np.asarray, torch.tensor])
 def test_value_too_large_for_f16_is_refused_not_made_infinite(tmp_path: Path, make: object) -> None:
     writer = GGUFWriter(MetadataBlock())
-    writer.add(
-        "w", make([[1.0, 70000.0]], dtype=np.float32 if make is np.asarray else torch.float32), GGMLType.F16
-    )  # type: ignore[operator]
+    writer.add("w", make([[1.0, 70000.0]], dtype=np.float32 if make is np.asarray else torch.float32), GGMLType.F16)  # type: ignore[operator]
     with pytest.raises(GGUFError, match="too large for f16"):
         writer.write(tmp_path / "large.gguf")
     assert list(tmp_path.iterdir()) == []

@@ -20,8 +20,7 @@ from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
 
 CORPUS = [
     text
-    for text in HARD_STRINGS * 3
-    + [Path(__file__).read_text(), Path(gguf.__path__[0], "constants.py").read_text()]
+    for text in HARD_STRINGS * 3 + [Path(__file__).read_text(), Path(gguf.__path__[0], "constants.py").read_text()]
     if "\0" not in text and "<" not in text[:1]
 ]
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -97,9 +96,7 @@ def assert_same_ids(path: Path, metadata: dict[str, object], texts: list[str] = 
         tokenizer.encode_special_tokens = not special
         ours = [tokenizer.encode(text, add_special_tokens=special).ids for text in texts]
         theirs = tokens_by_llama_cpp(path, texts, add_special=special, parse_special=special)
-        differing = {
-            text: (mine, its) for text, mine, its in zip(texts, ours, theirs, strict=True) if mine != its
-        }
+        differing = {text: (mine, its) for text, mine, its in zip(texts, ours, theirs, strict=True) if mine != its}
         assert not differing
 
 
@@ -150,9 +147,7 @@ def test_bos_and_eos_left_out_are_token_11_as_in_llama_cpp(tmp_path: Path) -> No
 
 def test_token_that_looks_like_control_is_control(tmp_path: Path) -> None:
     looks = ["<|im_end|>", "</s>", "<|fim_prefix|>", "<|file_sep|>", "<eos>", "<|channel|>"]
-    block = tokenizer_block(
-        train_tokenizer(CORPUS, 600, special=("<|endoftext|>", *looks)), eos="<|endoftext|>"
-    )
+    block = tokenizer_block(train_tokenizer(CORPUS, 600, special=("<|endoftext|>", *looks)), eos="<|endoftext|>")
     types = block["tokenizer.ggml.token_type"][1]
     assert isinstance(types, list)
     types[:7] = [1] * 7
@@ -166,12 +161,7 @@ def test_sentence_piece_gives_the_ids_of_llama_cpp(
 ) -> None:
     block = sentence_piece_block(sentence_piece_model, add_space_prefix=add_space_prefix)
     write_tiny_llama(tmp_path / "spm.gguf", block)
-    words = [
-        a + b + c
-        for a in ("aa", "ab", "th e", "  ")
-        for b in ("a", "he", "▁", "\n")
-        for c in ("aa", "in", " ")
-    ]
+    words = [a + b + c for a in ("aa", "ab", "th e", "  ") for b in ("a", "he", "▁", "\n") for c in ("aa", "in", " ")]
     assert_same_ids(tmp_path / "spm.gguf", plain(block), HARD_STRINGS + [word * 7 for word in words])
 
 

@@ -86,9 +86,7 @@ def test_published_spelling_of_the_llama_3_and_qwen2_expressions_is_recognised()
     ],
 )
 def test_cutting_without_a_name_is_refused(cutting: pre_tokenizers.PreTokenizer | None) -> None:
-    with pytest.raises(
-        GGUFError, match=r"no name we know for this pre-tokenizer: .*Known are gpt-2: ByteLevel"
-    ):
+    with pytest.raises(GGUFError, match=r"no name we know for this pre-tokenizer: .*Known are gpt-2: ByteLevel"):
         pre_of(cutting)
 
 

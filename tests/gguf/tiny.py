@@ -158,9 +158,7 @@ def gpt2(cfg: GPT2, *, seed: int = 0) -> tuple[Any, dict[str, Any]]:
         for block in range(cfg.n_layers):
             for theirs, ours in pairs.items():
                 value = weights[f"transformer.h.{block}.{theirs}.{half}"]
-                params[f"blocks.{block}.{ours}.{half}"] = (
-                    value.T if value.ndim == 2 else value
-                )  # Conv1D is [in, out]
+                params[f"blocks.{block}.{ours}.{half}"] = value.T if value.ndim == 2 else value  # Conv1D is [in, out]
     return model, params
 
 

@@ -38,8 +38,24 @@ _COMMANDS = {
         ["linnet delete llama-20260531-001", "linnet delete latest --yes"],
     ),
     "check": (
-        "Is a run folder sound? What was lost or damaged? Exit code 1 when something was.",
-        ["linnet check llama-20260531-001"],
+        "Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.",
+        ["linnet check llama-20260531-001", "linnet check model.gguf"],
+    ),
+    "inspect": (
+        "What is in a GGUF file: architecture, sizes, types, tokenizer, where it comes from.",
+        [
+            "linnet inspect model.gguf",
+            "linnet inspect model.gguf --tensors",
+            "linnet inspect model.gguf --metadata --json",
+        ],
+    ),
+    "convert": (
+        "Write a GGUF file again in another type.",
+        ["linnet convert model-q4.gguf model-f32.gguf --type f32", "linnet convert model.gguf small.gguf --type q8_0"],
+    ),
+    "models": (
+        "Find the GGUF files of this machine.",
+        ["linnet models", "linnet models --json"],
     ),
 }
 

@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, paint_status, print_json
 from linnet.runs import RunStore, examine
 
 
 def check(
-    run: RunName = "latest",
+    what: Annotated[
+        str, Parameter(help="A GGUF file; or a run: an id, the beginning of one, a path, or `latest`.")
+    ] = "latest",
     /,
     *,
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
-    """Is a run folder sound? What was lost or damaged?"""
-    found = examine(RunStore(runs).find(run))
+    """Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not."""
+    path = Path(what)
+    if path.is_file() or (what.endswith(".gguf") and not path.is_dir()):
+        return _check_file(path, json)
+    return _check_run(what, runs, json)
+
+
+def _check_run(name: str, runs: RunsFolder, json: bool) -> int:
+    found = examine(RunStore(runs).find(name))
     if json:
         print_json({**{name: getattr(found, name) for name in found.__struct_fields__}, "sound": found.sound})
         return int(not found.sound)
     verdict = paint("sound", "green") if found.sound else paint("damaged", "red")
     counts = f"{words.number(found.lines)} lines, {words.number(found.events)} events"
     print(f"{words.plain(found.run_id)}  {paint_status(found.status)}  {verdict}  ({counts})")
-    for text in found.faults:
-        print(f"  {paint('!', 'red')} {words.plain(text)}")
-    for text in found.remarks:
-        print(f"  · {words.plain(text)}")
+    _print(found.faults, found.remarks)
     return int(not found.sound)
+
+
+def _check_file(path: Path, json: bool) -> int:
+    from linnet.gguf.check import check as findings_of
+
+    found = findings_of(path)
+    refused = [f"{f.place}: {f.problem}" for f in found if f.refused]
+    warnings = [f"{f.place}: {f.problem}" for f in found if not f.refused]
+    if json:
+        print_json({"path": str(path), "runs": not refused, "refused": refused, "warnings": warnings})
+        return int(bool(refused))
+    verdict = paint("llama.cpp would refuse it", "red") if refused else paint("llama.cpp runs it", "green")
+    print(f"{words.plain(path)}  {verdict}")
+    _print(refused, warnings)
+    return int(bool(refused))
+
+
+def _print(faults: list[str], remarks: list[str]) -> None:
+    for text in faults:
+        print(f"  {paint('!', 'red')} {words.plain(text)}")
+    for text in remarks:
+        print(f"  · {words.plain(text)}")

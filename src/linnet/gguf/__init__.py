@@ -3,7 +3,46 @@
 `blocks`, `card`, `check`, `convert` and `tokenizer` are modules; the other names live in them.
 """
 
+from typing import TYPE_CHECKING
+
 from linnet._lazy import lazy as _lazy
+
+if TYPE_CHECKING:
+    from linnet.gguf import blocks as blocks
+    from linnet.gguf import card as card
+    from linnet.gguf import check as check
+    from linnet.gguf import convert as convert
+    from linnet.gguf import tokenizer as tokenizer
+    from linnet.gguf.architecture import GPT2 as GPT2
+    from linnet.gguf.architecture import Llama as Llama
+    from linnet.gguf.architecture import ViT as ViT
+    from linnet.gguf.architecture import architecture_of as architecture_of
+    from linnet.gguf.blocks import dequantize as dequantize
+    from linnet.gguf.blocks import quantize_q8_0 as quantize_q8_0
+    from linnet.gguf.card import Card as Card
+    from linnet.gguf.card import read_card as read_card
+    from linnet.gguf.check import Finding as Finding
+    from linnet.gguf.checkpoint import Provenance as Provenance
+    from linnet.gguf.checkpoint import read_params as read_params
+    from linnet.gguf.checkpoint import write as write
+    from linnet.gguf.checkpoint import write_adapter as write_adapter
+    from linnet.gguf.checkpoint import write_step as write_step
+    from linnet.gguf.errors import GGUFError as GGUFError
+    from linnet.gguf.file import GGUFFile as GGUFFile
+    from linnet.gguf.link import point_link as point_link
+    from linnet.gguf.link import resolve_link as resolve_link
+    from linnet.gguf.locate import Found as Found
+    from linnet.gguf.locate import find_models as find_models
+    from linnet.gguf.metadata import MetadataBlock as MetadataBlock
+    from linnet.gguf.names import Layout as Layout
+    from linnet.gguf.names import adapter_layout as adapter_layout
+    from linnet.gguf.names import layout as layout
+    from linnet.gguf.rope import RopeScaling as RopeScaling
+    from linnet.gguf.tensor import TensorInfo as TensorInfo
+    from linnet.gguf.toy import read_lens as read_lens
+    from linnet.gguf.types import GGMLType as GGMLType
+    from linnet.gguf.values import ValueType as ValueType
+    from linnet.gguf.writer import GGUFWriter as GGUFWriter
 
 _HOMES = {
     "Card": "linnet.gguf.card",

@@ -106,9 +106,7 @@ def arch_of(cfg: Any) -> str:
     arch = getattr(cfg, "arch", "llama")
     if arch not in ("llama", "gpt2", "vit"):
         expected = "llama or gpt2 or vit"
-        raise GGUFError(
-            "the architecture is not known", place="config", expected=expected, found=quoted(str(arch))
-        )
+        raise GGUFError("the architecture is not known", place="config", expected=expected, found=quoted(str(arch)))
     return str(arch)
 
 
@@ -171,9 +169,7 @@ def architecture_of(file: GGUFFile) -> Llama | GPT2 | ViT:
         return _vit(keys)
     if arch not in ("llama", "gpt2"):
         found = quoted(arch) if arch else "none"
-        raise keys.error(
-            "general.architecture", "the architecture is not one of ours", "llama, gpt2 or vit", found
-        )
+        raise keys.error("general.architecture", "the architecture is not one of ours", "llama, gpt2 or vit", found)
     embedding = file.tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding else keys.count(f"{arch}.vocab_size")
     width, heads = keys.count(f"{arch}.embedding_length"), keys.count(f"{arch}.attention.head_count")

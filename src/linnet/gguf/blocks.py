@@ -79,11 +79,7 @@ def dequantize(raw: Any, type: GGMLType, out: Any = None) -> Any:
     rows, values = _shape(raw, type)
     tensor = is_tensor(raw)
     if out is None:
-        out = (
-            raw.new_empty((rows, values), dtype=_torch().float32)
-            if tensor
-            else np.empty((rows, values), np.float32)
-        )
+        out = raw.new_empty((rows, values), dtype=_torch().float32) if tensor else np.empty((rows, values), np.float32)
     else:
         _check_out(raw, out, (rows, values))
     at_once = _GPU_VALUES if tensor and raw.device.type != "cpu" else _CPU_VALUES
@@ -188,9 +184,7 @@ def _for_each(work: Callable[[int], None], starts: range, threads: bool) -> None
     """
 
     def quietly(start: int) -> None:
-        with np.errstate(
-            all="ignore"
-        ):  # a scale may be NaN or infinite: the values then are too, and that is no news
+        with np.errstate(all="ignore"):  # a scale may be NaN or infinite: the values then are too, and that is no news
             work(start)
 
     workers = min(4, os.cpu_count() or 1, len(starts)) if threads else 1
@@ -207,9 +201,7 @@ def _shape(raw: Any, type: GGMLType) -> tuple[int, int]:
     """Rows, and values in a row, after checking that `raw` is two-dimensional bytes of whole blocks."""
     dtype = str(raw.dtype).removeprefix("torch.")
     if dtype != "uint8" or raw.ndim != 2:
-        raise GGUFError(
-            f"raw rows are uint8 of shape [rows, row_bytes], found {dtype} of shape {list(raw.shape)}"
-        )
+        raise GGUFError(f"raw rows are uint8 of shape [rows, row_bytes], found {dtype} of shape {list(raw.shape)}")
     rows, row_bytes = raw.shape
     if row_bytes % type.block_bytes:
         raise GGUFError(
@@ -235,9 +227,7 @@ def _check_floats(values: Any) -> None:
     """Refuse anything but float32 in two dimensions."""
     dtype = str(values.dtype).removeprefix("torch.")
     if dtype != "float32" or values.ndim != 2:
-        raise GGUFError(
-            f"values are float32 of shape [rows, values], found {dtype} of shape {list(values.shape)}"
-        )
+        raise GGUFError(f"values are float32 of shape [rows, values], found {dtype} of shape {list(values.shape)}")
 
 
 def _contiguous(array: Any) -> bool:

@@ -109,18 +109,14 @@ def _general(file: GGUFFile) -> Iterator[Finding]:
         yield _refused("metadata 'general.alignment'", f"ggml aborts below 32, found {file.alignment}")
     for name, tensor in file.tensors.items():
         if len(tensor.shape) == 1 and tensor.type is not GGMLType.F32:
-            problem = (
-                f"a one-dimensional tensor must be f32 or llama.cpp aborts, found {tensor.type.name.lower()}"
-            )
+            problem = f"a one-dimensional tensor must be f32 or llama.cpp aborts, found {tensor.type.name.lower()}"
             yield _refused(f"tensor {quoted(name)}", problem)
     for key, kind in (("general.file_type", "u32"), ("general.name", "string")):
         if key in file.metadata and file.metadata.label(key) != kind:
             yield _refused(f"metadata {quoted(key)}", f"expected {kind}, found {file.metadata.label(key)}")
     quantised = any(tensor.type.block_values > 1 for tensor in file.tensors.values())
     if quantised and "general.quantization_version" not in file.metadata:
-        yield _warning(
-            "metadata 'general.quantization_version'", "missing from a quantised file (2 is usual)"
-        )
+        yield _warning("metadata 'general.quantization_version'", "missing from a quantised file (2 is usual)")
 
 
 def _by_kind(file: GGUFFile) -> Iterator[Finding]:
@@ -136,14 +132,10 @@ def _by_kind(file: GGUFFile) -> Iterator[Finding]:
     elif file.architecture in _KEYS:
         yield from _model(file)
     elif file.architecture in ("vit", "lens"):
-        yield _refused(
-            place, f"llama.cpp has no architecture {file.architecture!r}; Linnet reads this file itself"
-        )
+        yield _refused(place, f"llama.cpp has no architecture {file.architecture!r}; Linnet reads this file itself")
     else:
         yield from _tokenizer(file)
-        problem = (
-            f"the keys and tensors of {quoted(file.architecture)} are not known here and were not checked"
-        )
+        problem = f"the keys and tensors of {quoted(file.architecture)} are not known here and were not checked"
         yield _warning(place, problem)
 
 
@@ -153,20 +145,14 @@ def _model(file: GGUFFile) -> Iterator[Finding]:
     yield from broken
     scaling = metadata.get("llama.rope.scaling.type", "none")
     if arch == "llama" and scaling not in _ROPE_SCALINGS:
-        problem = (
-            f"llama.cpp aborts on any word but {', '.join(_ROPE_SCALINGS)}; found {quoted(str(scaling))}"
-        )
+        problem = f"llama.cpp aborts on any word but {', '.join(_ROPE_SCALINGS)}; found {quoted(str(scaling))}"
         yield _refused("metadata 'llama.rope.scaling.type'", problem)
     yield from _tokenizer(file)
     if broken:
         return
-    per_layer = [
-        key for key in metadata if key.startswith(f"{arch}.") and metadata.type(key) is ValueType.ARRAY
-    ]
+    per_layer = [key for key in metadata if key.startswith(f"{arch}.") and metadata.type(key) is ValueType.ARRAY]
     if per_layer:
-        yield _warning(
-            f"metadata {quoted(per_layer[0])}", "sizes that differ by layer: tensors were not checked"
-        )
+        yield _warning(f"metadata {quoted(per_layer[0])}", "sizes that differ by layer: tensors were not checked")
         return
     try:
         cfg = architecture_of(file)
@@ -195,9 +181,7 @@ def _llama_sizes(cfg: Llama, metadata: Metadata) -> Iterator[Finding]:
     head = cfg.head_dim or cfg.d_model // cfg.n_heads
     stated = metadata.get("llama.rope.dimension_count", head)
     if stated != head:
-        yield _refused(
-            "metadata 'llama.rope.dimension_count'", f"expected the head size {head}, found {stated}"
-        )
+        yield _refused("metadata 'llama.rope.dimension_count'", f"expected the head size {head}, found {stated}")
     if cfg.n_heads % cfg.n_kv:
         problem = f"expected a divisor of head_count {cfg.n_heads}, found {cfg.n_kv}"
         yield _refused("metadata 'llama.attention.head_count_kv'", problem)
@@ -209,11 +193,7 @@ def _tensors(file: GGUFFile, cfg: Llama | GPT2) -> Iterator[Finding]:
     for name, (param, piece) in plan.tensors.items():
         place, tensor = f"tensor {quoted(name)}", file.tensors.get(name)
         if tensor is None:
-            stem = (
-                name.replace("attn_q.", "attn_qkv.")
-                .replace("attn_k.", "attn_qkv.")
-                .replace("attn_v.", "attn_qkv.")
-            )
+            stem = name.replace("attn_q.", "attn_qkv.").replace("attn_k.", "attn_qkv.").replace("attn_v.", "attn_qkv.")
             if not param.optional and not (stem in fused and stem in file.tensors):
                 yield _refused(place, f"missing; expected {list(piece.shape)}")
         elif tensor.shape != piece.shape:
@@ -221,13 +201,9 @@ def _tensors(file: GGUFFile, cfg: Llama | GPT2) -> Iterator[Finding]:
     extra = [name for name in file.tensors if name not in plan.tensors]
     for name in extra[:16]:
         if name in fused and isinstance(cfg, Llama):
-            yield _warning(
-                f"tensor {quoted(name)}", "llama.cpp takes it; transformers leaves Q, K and V random"
-            )
+            yield _warning(f"tensor {quoted(name)}", "llama.cpp takes it; transformers leaves Q, K and V random")
         else:
-            yield _refused(
-                f"tensor {quoted(name)}", "not a tensor of this architecture: llama.cpp refuses extra ones"
-            )
+            yield _refused(f"tensor {quoted(name)}", "not a tensor of this architecture: llama.cpp refuses extra ones")
     if len(extra) > 16:
         yield _refused("tensors", f"{len(extra) - 16} more that are not of this architecture")
 
@@ -239,9 +215,7 @@ def _tokenizer(file: GGUFFile) -> Iterator[Finding]:
         yield _refused(place, "missing, or not a string")
         return
     if model in ("none", "no_vocab"):
-        yield _warning(
-            place, "no tokenizer: the file runs on token ids only, and any text call aborts llama.cpp"
-        )
+        yield _warning(place, "no tokenizer: the file runs on token ids only, and any text call aborts llama.cpp")
         return
     wrong = set()
     for key, kind in _TOKENIZER_KEYS.items():
@@ -271,18 +245,14 @@ def _tokens(file: GGUFFile, wrong: set[str]) -> Iterator[Finding]:
     count = metadata.length("tokenizer.ggml.tokens")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is not None and embedding.shape[0] != count:
-        yield _refused(
-            place, f"expected {embedding.shape[0]} tokens, a row of the embedding each, found {count}"
-        )
+        yield _refused(place, f"expected {embedding.shape[0]} tokens, a row of the embedding each, found {count}")
         return
     tokens = metadata["tokenizer.ggml.tokens"]
     if isinstance(tokens, tuple) and len(set(tokens)) != count:
         yield _refused(place, f"{count - len(set(tokens))} tokens are there twice; llama.cpp aborts")
     for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
         if key in metadata and key not in wrong and metadata.length(key) < count:
-            yield _refused(
-                f"metadata {quoted(key)}", f"expected {count} elements, found {metadata.length(key)}"
-            )
+            yield _refused(f"metadata {quoted(key)}", f"expected {count} elements, found {metadata.length(key)}")
     for key in _TOKENIZER_KEYS:
         if key.endswith("_token_id") and key in metadata and key not in wrong:
             number = metadata[key]
@@ -293,15 +263,11 @@ def _tokens(file: GGUFFile, wrong: set[str]) -> Iterator[Finding]:
 def _adapter(file: GGUFFile) -> Iterator[Finding]:
     metadata = file.metadata
     if metadata.get("adapter.type") != "lora":
-        yield _refused(
-            "metadata 'adapter.type'", f"expected 'lora', found {quoted(str(metadata.get('adapter.type')))}"
-        )
+        yield _refused("metadata 'adapter.type'", f"expected 'lora', found {quoted(str(metadata.get('adapter.type')))}")
     if "adapter.lora.alpha" not in metadata:
         yield _warning("metadata 'adapter.lora.alpha'", "missing: llama.cpp then does not divide by the rank")
     elif metadata.type("adapter.lora.alpha") is not ValueType.F32:
-        yield _refused(
-            "metadata 'adapter.lora.alpha'", f"expected f32, found {metadata.label('adapter.lora.alpha')}"
-        )
+        yield _refused("metadata 'adapter.lora.alpha'", f"expected f32, found {metadata.label('adapter.lora.alpha')}")
     for name, tensor in file.tensors.items():
         place = f"tensor {quoted(name)}"
         base, _, half = name.rpartition(".")

@@ -109,9 +109,7 @@ def write_step(
     except OSError as error:
         reason = error.strerror or str(error)
         expected = "a folder, or a place to make one"
-        raise GGUFError(
-            "cannot be written to", path=folder, place="folder", expected=expected, found=reason
-        ) from None
+        raise GGUFError("cannot be written to", path=folder, place="folder", expected=expected, found=reason) from None
     path = write(cfg, params, folder / f"step_{step}.gguf", run_id, step, **options)
     point_link(folder / "latest", path.name)
     return path
@@ -143,9 +141,7 @@ def write_adapter(
     rank = int(firsts[0].shape[1])
     plan = adapter_layout(cfg, rank, targets)
     # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
-    present = Layout(
-        param for key, param in plan.params.items() if _other_half(key) in params or key in params
-    )
+    present = Layout(param for key, param in plan.params.items() if _other_half(key) in params or key in params)
     present.check({name: tuple(param.shape) for name, param in params.items()})
     metadata = MetadataBlock().text("general.architecture", arch_of(cfg)).text("general.type", "adapter")
     metadata.text("general.name", name if name is not None else run_id)
@@ -186,9 +182,7 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
                 found = "none" if source is None else str(list(source.shape))
                 place = f"tensor {quoted(piece.tensor)}"
                 problem = "the tensor is missing or of the wrong shape"
-                raise GGUFError(
-                    problem, path=file.path, place=place, expected=str(list(expected)), found=found
-                )
+                raise GGUFError(problem, path=file.path, place=place, expected=str(list(expected)), found=found)
             source.read_into(out[start : start + height])
             start += height
         yield param.name, out
@@ -217,9 +211,7 @@ def _complete(cfg: Any, params: Mapping[str, Any]) -> dict[str, Any]:
         embedding = complete[_EMBEDDING]
         if embedding.shape[-1] != proj.shape[-1]:
             expected, found = f"[…, {proj.shape[-1]}]", str(list(embedding.shape))
-            raise GGUFError(
-                "the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found
-            )
+            raise GGUFError("the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found)
         complete[_EMBEDDING] = _Folded(embedding, proj)
     scaling = rope_scaling_of(cfg)
     if scaling is not None and scaling.kind == "llama3" and "rope_freqs.weight" not in complete:
@@ -233,9 +225,7 @@ def _tokenizer(cfg: Any, tokenizer: MetadataBlock | None) -> MetadataBlock:
         return MetadataBlock().text("tokenizer.ggml.model", "none")
     key = "tokenizer.ggml.tokens"
     if key in tokenizer and tokenizer.length(key) != cfg.vocab:
-        problem = (
-            "llama.cpp refuses a token list of another length than the embedding; pad it with unused tokens"
-        )
+        problem = "llama.cpp refuses a token list of another length than the embedding; pad it with unused tokens"
         found = f"{tokenizer.length(key)} tokens"
         raise GGUFError(problem, place=f"metadata {quoted(key)}", expected=f"{cfg.vocab} tokens", found=found)
     return tokenizer
@@ -279,9 +269,7 @@ def _write(
 def _writable(type: str) -> GGMLType:
     if type not in WRITABLE:
         expected = " or ".join(WRITABLE)
-        raise GGUFError(
-            "the file type cannot be written", place="type", expected=expected, found=quoted(type)
-        )
+        raise GGUFError("the file type cannot be written", place="type", expected=expected, found=quoted(type))
     return WRITABLE[type]
 
 

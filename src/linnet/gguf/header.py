@@ -66,9 +66,7 @@ def read_header(source: Source) -> Header:
         key = cursor.text(place, MAX_KEY_BYTES)
         key_bytes += len(key)
         if key_bytes > MAX_ALL_KEY_BYTES:
-            raise source.error(
-                "too many long keys", place, f"{MAX_ALL_KEY_BYTES} bytes in all", f"{key_bytes}"
-            )
+            raise source.error("too many long keys", place, f"{MAX_ALL_KEY_BYTES} bytes in all", f"{key_bytes}")
         if key in entries:
             raise source.error("the key is there twice", place, "keys that differ", quoted(key))
         entries[key] = _value(cursor, f"metadata {quoted(key)}")
@@ -131,9 +129,7 @@ def _alignment(source: Source, entries: dict[str, Entry]) -> int:
         raise source.error("the type is wrong", place, "u32", entry.kind.label)
     alignment: int = _U32.unpack(source.read(entry.start, 4, place))[0]
     if not 8 <= alignment <= 1 << 20 or alignment & (alignment - 1):
-        raise source.error(
-            "this alignment is not possible", place, "a power of two, 8 to 1048576", str(alignment)
-        )
+        raise source.error("this alignment is not possible", place, "a power of two, 8 to 1048576", str(alignment))
     return alignment
 
 
@@ -151,9 +147,7 @@ def _tensor_row(source: Source, cursor: _Cursor, number: int) -> tuple[str, tupl
     try:
         kind = GGMLType(number_of_type)
     except ValueError:
-        raise source.error(
-            "the tensor type is not known", place, "a type of ggml", str(number_of_type)
-        ) from None
+        raise source.error("the tensor type is not known", place, "a type of ggml", str(number_of_type)) from None
     if dims[0] % kind.block_values:
         expected = f"rows of a multiple of {kind.block_values} values for {kind.name}"
         raise source.error("the row does not fit the type's blocks", place, expected, str(dims[0]))
@@ -178,13 +172,9 @@ def _place_tensors(
             raise source.error("the offset is not aligned", place, f"a multiple of {alignment}", str(offset))
         if data_start + offset + size > source.size:
             expected = f"an end within {source.size} bytes"
-            raise source.error(
-                "the data leaves the file", place, expected, f"byte {data_start + offset + size}"
-            )
+            raise source.error("the data leaves the file", place, expected, f"byte {data_start + offset + size}")
         if offset != due:
-            problem = (
-                "the data overlaps another tensor's" if offset < due else "there is a gap before the data"
-            )
+            problem = "the data overlaps another tensor's" if offset < due else "there is a gap before the data"
             raise source.error(problem, place, f"offset {due}", str(offset))
         tensors[name] = TensorInfo(name, shape, kind, data_start + offset, size, source)
         due = _padded(offset + size, alignment)

@@ -43,14 +43,10 @@ def point_link(link: str | os.PathLike[str], target: str) -> None:
             staged.unlink(missing_ok=True)
             reason = error.strerror or str(error)
             expected = "a name that can be replaced"
-            raise GGUFError(
-                "cannot be replaced", path=link, place="link", expected=expected, found=reason
-            ) from None
+            raise GGUFError("cannot be replaced", path=link, place="link", expected=expected, found=reason) from None
         sync_folder(link.parent)
         return
-    raise GGUFError(
-        "cannot be replaced", path=link, place="link", expected="a quiet folder", found="other writers"
-    )
+    raise GGUFError("cannot be replaced", path=link, place="link", expected="a quiet folder", found="other writers")
 
 
 def resolve_link(path: str | os.PathLike[str]) -> Path:

@@ -23,9 +23,7 @@ class Found:
     bytes: int
 
 
-def find_models(
-    here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str] | None = None
-) -> list[Found]:
+def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str] | None = None) -> list[Found]:
     """Every GGUF file of the Hugging Face cache, Ollama, LM Studio, llama.cpp's cache, `here` and the runs.
 
     A file that is reached twice (a link, a run below `here`) is listed once. What cannot be read is passed
@@ -90,9 +88,7 @@ def _lm_studio() -> Iterator[Found]:
 
 def _llama_cpp() -> Path:
     mac = Path.home() / "Library" / "Caches"
-    return Path(
-        os.environ.get("LLAMA_CACHE") or (mac if mac.is_dir() else _cache()) / "llama.cpp"
-    ).expanduser()
+    return Path(os.environ.get("LLAMA_CACHE") or (mac if mac.is_dir() else _cache()) / "llama.cpp").expanduser()
 
 
 def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[Found]:

@@ -72,9 +72,7 @@ class Metadata(Mapping[str, Value]):
         """The string under `key`; `default` where it is missing; an error where it is something else."""
         value = self.get(key, default)
         if not isinstance(value, str):
-            raise self._source.error(
-                "the type is wrong", f"metadata {quoted(key)}", "string", self.label(key)
-            )
+            raise self._source.error("the type is wrong", f"metadata {quoted(key)}", "string", self.label(key))
         return value
 
     def raw(self, key: str) -> bytes:
@@ -190,15 +188,11 @@ class MetadataBlock:
         name = key.encode("utf-8")
         if not 1 <= len(name) <= 65535:
             problem = "the key's length is wrong"
-            raise GGUFError(
-                problem, place=f"metadata {quoted(key)}", expected="1 to 65535 bytes", found=str(len(name))
-            )
+            raise GGUFError(problem, place=f"metadata {quoted(key)}", expected="1 to 65535 bytes", found=str(len(name)))
         self._kinds[key] = (kind, element, count)
         self._parts.append(encode_text(name) + encode(ValueType.U32, int(kind), key) + data)
 
     def _refuse_twice(self, key: str) -> None:
         if key in self._kinds:
             place = f"metadata {quoted(key)}"
-            raise GGUFError(
-                "the key was given twice", place=place, expected="keys that differ", found=quoted(key)
-            )
+            raise GGUFError("the key was given twice", place=place, expected="keys that differ", found=quoted(key))

@@ -71,8 +71,7 @@ def pre_named(name: str) -> Pre:
     """Find the way of cutting that `tokenizer.ggml.pre` names."""
     if name not in _BY_NAME:
         raise GGUFError(
-            f"tokenizer.ggml.pre is {name!r}: this pre-tokenizer is not known;"
-            f" known are {', '.join(_BY_NAME)}"
+            f"tokenizer.ggml.pre is {name!r}: this pre-tokenizer is not known; known are {', '.join(_BY_NAME)}"
         )
     return _BY_NAME[name]
 
@@ -84,9 +83,7 @@ def pre_of(pre_tokenizer: PreTokenizer | None) -> Pre:
         if steps == _steps(pre.pre_tokenizer()):
             return pre
     known = "; ".join(f"{pre.name}: {_words(_steps(pre.pre_tokenizer()))}" for pre in PRES)
-    raise GGUFError(
-        f"llama.cpp has no name we know for this pre-tokenizer: {_words(steps)}. Known are {known}"
-    )
+    raise GGUFError(f"llama.cpp has no name we know for this pre-tokenizer: {_words(steps)}. Known are {known}")
 
 
 def _steps(pre_tokenizer: PreTokenizer | None) -> list[dict[str, Any]]:
@@ -115,6 +112,5 @@ def _words(steps: list[dict[str, Any]]) -> str:
     if not steps:
         return "none"
     return " then ".join(
-        f"{step['type']}({', '.join(f'{key}={step[key]}' for key in step if key != 'type')})"
-        for step in steps
+        f"{step['type']}({', '.join(f'{key}={step[key]}' for key in step if key != 'type')})" for step in steps
     )

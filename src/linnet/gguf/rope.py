@@ -34,16 +34,12 @@ class RopeScaling:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             found = quoted(str(self.kind))
-            raise GGUFError(
-                "unknown rope scaling", place="rope_scaling", expected=" or ".join(KINDS), found=found
-            )
+            raise GGUFError("unknown rope scaling", place="rope_scaling", expected=" or ".join(KINDS), found=found)
         if self.kind != "none" and not self.factor > 0:
             raise GGUFError("wrong factor", place="rope_scaling", expected="above 0", found=str(self.factor))
         if self.kind in ("yarn", "llama3") and self.original_ctx < 1:
             expected = f"the context before scaling, for {self.kind}"
-            raise GGUFError(
-                "no original_ctx", place="rope_scaling", expected=expected, found=str(self.original_ctx)
-            )
+            raise GGUFError("no original_ctx", place="rope_scaling", expected=expected, found=str(self.original_ctx))
 
 
 def rope_scaling_of(cfg: Any) -> RopeScaling | None:

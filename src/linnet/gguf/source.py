@@ -33,10 +33,7 @@ class Source:
             self._refuse_what_is_no_file(self.path.stat().st_mode)
             # Unbuffered; and non-blocking, should a pipe have taken the file's place since the stat.
             flags = (
-                os.O_RDONLY
-                | getattr(os, "O_BINARY", 0)
-                | getattr(os, "O_NONBLOCK", 0)
-                | getattr(os, "O_CLOEXEC", 0)
+                os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
             )
             self._fd = os.open(self.path, flags)
         except (OSError, ValueError) as error:
@@ -71,9 +68,7 @@ class Source:
             try:
                 got = self._read_at(offset + done, buffer[done:])
             except OSError as error:
-                raise self.error(
-                    "cannot be read", place, f"{len(buffer)} bytes at {offset}", str(error)
-                ) from None
+                raise self.error("cannot be read", place, f"{len(buffer)} bytes at {offset}", str(error)) from None
             if got == 0:
                 raise self.error(
                     "the file has become shorter while it was open",

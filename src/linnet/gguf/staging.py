@@ -36,9 +36,7 @@ class StagedFile:
             sweep(self.path.parent)
             self._open()
         except OSError as error:
-            raise self._error(
-                "cannot be written", "a folder that can be written to", _reason(error)
-            ) from None
+            raise self._error("cannot be written", "a folder that can be written to", _reason(error)) from None
         self.written = 0
         self._flushed = 0
 
@@ -53,9 +51,7 @@ class StagedFile:
                 if self.written - self._flushed >= _FLUSH:
                     self._start_flushing()
         except OSError as error:
-            raise self._error(
-                "cannot be written", f"room for more than {self.written} bytes", _reason(error)
-            ) from None
+            raise self._error("cannot be written", f"room for more than {self.written} bytes", _reason(error)) from None
 
     def __enter__(self) -> StagedFile:
         return self
@@ -97,13 +93,7 @@ class StagedFile:
     def _open(self) -> None:
         while True:
             self.staged = staged_name(self.path)
-            flags = (
-                os.O_WRONLY
-                | os.O_CREAT
-                | os.O_EXCL
-                | getattr(os, "O_BINARY", 0)
-                | getattr(os, "O_CLOEXEC", 0)
-            )
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
             self._fd = os.open(self.staged, flags, 0o666)
             if _lock(self._fd) and self.staged.exists():
                 return
@@ -166,9 +156,7 @@ def _lock(fd: int) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (
-        OSError
-    ):  # a file system without locks: then nothing is known to be abandoned, and nothing is locked
+    except OSError:  # a file system without locks: then nothing is known to be abandoned, and nothing is locked
         return True
     return True
 

@@ -76,9 +76,7 @@ class TensorInfo:
         if out.shape[1:] != self.shape[1:] or start + len(out) > self.shape[0]:
             expected, found = f"rows of {list(self.shape)}", f"{list(out.shape)} at {start}"
             raise self._source.error("the range leaves the tensor", self._place, expected, found)
-        if (
-            len(self.shape) == 1 and self.type.block_values > 1
-        ):  # blocks do not end where a range of values does
+        if len(self.shape) == 1 and self.type.block_values > 1:  # blocks do not end where a range of values does
             whole = np.empty((1, self.shape[0]), np.float32)
             self._read_rows(whole, 0, self.nbytes)
             out[...] = whole[0, start : start + len(out)]
@@ -89,9 +87,7 @@ class TensorInfo:
         """Bytes `start` to `stop` of the tensor's data, copied."""
         if not 0 <= start <= stop <= self.nbytes:
             expected = f"a range within {self.nbytes} bytes"
-            raise self._source.error(
-                "the range leaves the tensor", self._place, expected, f"{start} to {stop}"
-            )
+            raise self._source.error("the range leaves the tensor", self._place, expected, f"{start} to {stop}")
         return self._source.read(self.offset + start, stop - start, self._place)
 
     @property

@@ -117,11 +117,7 @@ def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], to
     """Tell the tokenizer which tokens are read as such where a text has them written out."""
     from tokenizers import AddedToken
 
-    types = (
-        _list(metadata, "token_type", int)
-        if "tokenizer.ggml.token_type" in metadata
-        else [NORMAL] * len(tokens)
-    )
+    types = _list(metadata, "token_type", int) if "tokenizer.ggml.token_type" in metadata else [NORMAL] * len(tokens)
     if len(types) < len(tokens):
         raise GGUFError(f"tokenizer.ggml.token_type has {len(types)} values for {len(tokens)} tokens")
     written = []

@@ -104,9 +104,7 @@ def _check_model(tokenizer: Tokenizer, model: dict[str, Any], pre: Pre) -> None:
     if model["type"] != "BPE":
         raise GGUFError(f"only a byte-level BPE can be written, found a {model['type']} tokenizer")
     if tokenizer.normalizer is not None:
-        raise GGUFError(
-            "llama.cpp does not normalise text before BPE: make the tokenizer without a normalizer"
-        )
+        raise GGUFError("llama.cpp does not normalise text before BPE: make the tokenizer without a normalizer")
     for option in (
         "dropout",
         "unk_token",

@@ -157,9 +157,7 @@ def read_lens(path: str | os.PathLike[str]) -> Lens:
         if tensor is None or len(shape) != 2:
             found = f"a tensor {list(shape)}" if tensor else f"{len(file.tensors)} tensors without it"
             problem, expected = "the file holds no lens", "lens.proj.weight [d_model, donor_d_in]"
-            raise GGUFError(
-                problem, path=path, place="tensor 'lens.proj.weight'", expected=expected, found=found
-            )
+            raise GGUFError(problem, path=path, place="tensor 'lens.proj.weight'", expected=expected, found=found)
         for key, size in (("lens.d_model", shape[0]), ("lens.donor_d_in", shape[1])):
             stated = file.metadata.get(key, size)
             if stated != size:

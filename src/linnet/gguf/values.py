@@ -68,9 +68,7 @@ def encode(kind: ValueType, value: Scalar | bytes, place: str) -> bytes:
             if not isinstance(value, str | bytes):
                 raise TypeError
             return encode_text(value)
-        if isinstance(value, str | bytes) or (kind is ValueType.BOOL) is not isinstance(
-            value, bool | np.bool_
-        ):
+        if isinstance(value, str | bytes) or (kind is ValueType.BOOL) is not isinstance(value, bool | np.bool_):
             raise TypeError
         return _FORMATS[kind].pack(value)
     except (TypeError, ValueError, OverflowError, struct.error):
@@ -116,6 +114,4 @@ def _text(data: bytes, place: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise GGUFError(
-            "the text is not valid UTF-8", place=place, expected="UTF-8", found=repr(data[:40])
-        ) from None
+        raise GGUFError("the text is not valid UTF-8", place=place, expected="UTF-8", found=repr(data[:40])) from None

@@ -99,16 +99,12 @@ class GGUFWriter:
             expected = f"1 to {MAX_NAME_BYTES} bytes"
             raise GGUFError("the name's length is wrong", place=place, expected=expected, found=str(length))
         if name in self._planned:
-            raise GGUFError(
-                "the tensor was given twice", place=place, expected="names that differ", found=quoted(name)
-            )
+            raise GGUFError("the tensor was given twice", place=place, expected="names that differ", found=quoted(name))
         shape = tuple(int(size) for size in data.shape)
         if not 1 <= len(shape) <= MAX_DIMS or 0 in shape:
             expected = f"1 to {MAX_DIMS} dimensions, each at least 1"
             raise GGUFError("the shape cannot be written", place=place, expected=expected, found=str(shape))
-        kept = (
-            isinstance(data, TensorInfo) and data.type is type
-        )  # bytes go over as they are, whatever the type
+        kept = isinstance(data, TensorInfo) and data.type is type  # bytes go over as they are, whatever the type
         if not kept:
             self._refuse_type(place, data, shape, type)
         nbytes = math.prod(shape[:-1]) * type.row_bytes(shape[-1])
@@ -158,9 +154,7 @@ class GGUFWriter:
             )
         kind = getattr(data, "dtype", None)
         if kind is not None and not str(kind).removeprefix("torch.").startswith(("float", "bfloat")):
-            raise GGUFError(
-                "the values are of the wrong kind", place=place, expected="floats", found=str(kind)
-            )
+            raise GGUFError("the values are of the wrong kind", place=place, expected="floats", found=str(kind))
 
 
 def _pieces(tensor: _Planned) -> Iterator[bytes | memoryview]:
@@ -243,6 +237,4 @@ def _refuse_overflow(tensor: _Planned, was_infinite: bool) -> None:
     if not was_infinite:
         problem = "a value is too large for f16; bf16 has the range of f32"
         expected = "values within ±65504"
-        raise GGUFError(
-            problem, place=f"tensor {quoted(tensor.name)}", expected=expected, found="a larger one"
-        )
+        raise GGUFError(problem, place=f"tensor {quoted(tensor.name)}", expected=expected, found="a larger one")

@@ -1,0 +1,39 @@
+"""`linnet convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from linnet.board import words
+from linnet.errors import UsageError
+from linnet.gguf.convert import convert as write_converted
+
+
+def convert(
+    source: Annotated[Path, Parameter(help="The GGUF file to read; quantised ones too.")],
+    target: Annotated[Path, Parameter(help="The GGUF file to write.")],
+    /,
+    *,
+    type: Literal["f32", "f16", "bf16", "q8_0"],
+    force: bool = False,
+) -> int:
+    """Write a GGUF file again in another type; everything else is copied.
+
+    Parameters
+    ----------
+    type
+        The type of the matrices; tensors of one dimension stay f32.
+    force
+        Replace the target if it is there.
+    """
+    if target.exists() and not force:
+        raise UsageError(f"{target} is there already; say --force to replace it")
+    if target.exists() and target.samefile(source):
+        raise UsageError(f"{target} is the file to be read; name another")
+    written = write_converted(source, target, type)
+    before, after = source.stat().st_size, written.stat().st_size
+    print(f"{source} ({words.size(before)}) → {written} ({words.size(after)}, {type})")
+    return 0
