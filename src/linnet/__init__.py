@@ -1,0 +1,50 @@
+"""Linnet trains small transformers. Every run is a folder you can read, watch and resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from linnet._lazy import lazy
+
+if TYPE_CHECKING:
+    import os
+
+    from linnet import gguf as gguf
+    from linnet import runs as runs
+    from linnet.errors import LinnetError as LinnetError
+    from linnet.runs import Glance, Run
+    from linnet.runs import RunBundle as RunBundle
+    from linnet.runs import start as start
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "LinnetError": "linnet.errors",
+    "RunBundle": "linnet.runs.bundle",
+    "gguf": "linnet.gguf",
+    "runs": "linnet.runs",
+    "start": "linnet.runs.session",
+}
+__all__ = [*sorted(_HOMES), "list_runs", "open"]  # noqa: PLE0604
+__getattr__, __dir__ = lazy(__name__, _HOMES)
+
+
+def open(run: str | os.PathLike[str], runs: str | os.PathLike[str] | None = None) -> Run:
+    """Open a run by path, id, the beginning of an id, or `latest`; `runs` is the folder of runs."""
+    from linnet.runs import RunStore
+
+    return RunStore(runs).find(str(run))
+
+
+def list_runs(
+    root: str | os.PathLike[str] | None = None,
+    *,
+    experiment: str | None = None,
+    tag: str | None = None,
+    status: str | None = None,
+    recipe: str | None = None,
+) -> list[Glance]:
+    """Every run below a folder with its status, last step and last loss, oldest first."""
+    from linnet.runs import RunStore
+
+    return RunStore(root).list(experiment=experiment, tag=tag, status=status, recipe=recipe)

@@ -1,0 +1,44 @@
+"""A run is a folder: write it, read it, follow it live, list them."""
+
+from typing import TYPE_CHECKING
+
+from linnet._lazy import lazy
+
+if TYPE_CHECKING:
+    from linnet.runs.bundle import RunBundle as RunBundle
+    from linnet.runs.events import Event as Event
+    from linnet.runs.findings import Findings as Findings
+    from linnet.runs.findings import examine as examine
+    from linnet.runs.glance import STATUSES as STATUSES
+    from linnet.runs.glance import Glance as Glance
+    from linnet.runs.manifest import Manifest as Manifest
+    from linnet.runs.metrics import Metrics as Metrics
+    from linnet.runs.note import add_note as add_note
+    from linnet.runs.run import Run as Run
+    from linnet.runs.run import RunError as RunError
+    from linnet.runs.series import Series as Series
+    from linnet.runs.session import Session as Session
+    from linnet.runs.session import start as start
+    from linnet.runs.store import RunStore as RunStore
+    from linnet.runs.stream import EventStream as EventStream
+
+_HOMES = {
+    "Event": "linnet.runs.events",
+    "EventStream": "linnet.runs.stream",
+    "Findings": "linnet.runs.findings",
+    "Glance": "linnet.runs.glance",
+    "Manifest": "linnet.runs.manifest",
+    "Metrics": "linnet.runs.metrics",
+    "Run": "linnet.runs.run",
+    "RunBundle": "linnet.runs.bundle",
+    "RunError": "linnet.runs.run",
+    "RunStore": "linnet.runs.store",
+    "STATUSES": "linnet.runs.glance",
+    "Series": "linnet.runs.series",
+    "Session": "linnet.runs.session",
+    "add_note": "linnet.runs.note",
+    "examine": "linnet.runs.findings",
+    "start": "linnet.runs.session",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,0 +1,96 @@
+"""Run ids: made from a template, claimed by an exclusive `mkdir`, so that two starts never share one."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
+from linnet.errors import UsageError
+
+TEMPLATE = "{arch}-{date}-{seq}"
+TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
+_LONGEST = 120
+
+
+def runs_root(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds the runs: the one given, else `$LINNET_RUNS`, else `./runs`."""
+    return Path(given or os.environ.get("LINNET_RUNS") or "runs")
+
+
+def clean(text: str) -> str:
+    """Make `text` fit to be (part of) a folder's name on any file system."""
+    return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:_LONGEST]
+
+
+def check_template(template: str) -> None:
+    """Refuse a template with a token that does not exist."""
+    for token in re.findall(r"{([^}]*)}", template):
+        if token not in TOKENS:
+            known = ", ".join("{%s}" % name for name in TOKENS)
+            raise UsageError(f"run id template {template!r}: {{{token}}} is not a token; known are {known}")
+
+
+def propose(root: Path, template: str, labels: Mapping[str, str], skip: int = 0) -> str:
+    """Fill a template in for this moment. `{seq}` is one more than the largest number among today's runs,
+    and `skip` more when those were taken meanwhile."""
+    check_template(template)
+    now = time.localtime()
+    date = time.strftime("%Y%m%d", now)
+    words = {token: clean(labels.get(token, "")) for token in TOKENS}
+    words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": secrets.token_hex(2), "seq": ""}
+    if "{seq}" in template:
+        words["seq"] = f"{_largest_today(root, date) + 1 + skip:03d}"
+    return clean(re.sub(r"{(\w+)}", lambda token: words[token[1]], template)) or "run"
+
+
+def claim(root: Path, template: str, labels: Mapping[str, str]) -> Path:
+    """Make a new folder from the template; when another start takes the same name first, take the next.
+
+    Raises OSError when the root cannot be written.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    if "{seq}" not in template and "{hex}" not in template:
+        return claim_id(root, propose(root, template, labels))
+    for attempt in count():
+        folder = root / propose(root, template, labels, skip=attempt)
+        if _make(folder):
+            return folder
+    raise AssertionError("unreachable")
+
+
+def claim_id(root: Path, run_id: str) -> Path:
+    """Make the folder `run_id`, or `run_id-2`, `-3` … when it is taken. An empty folder counts as free."""
+    root.mkdir(parents=True, exist_ok=True)
+    base = clean(run_id) or "run"
+    folder = root / base
+    for number in count(2):
+        if _make(folder) or _is_empty(folder):
+            break
+        folder = root / f"{base}-{number}"
+    return folder
+
+
+def _make(folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and next(folder.iterdir(), None) is None
+
+
+def _largest_today(root: Path, date: str) -> int:
+    try:
+        names = [name for name in os.listdir(root) if date in name]  # noqa: PTH208 - names alone are wanted
+    except OSError:
+        return 0
+    found = (re.search(r"(?<!\d)\d{3,5}$", name) for name in names)  # six digits at the end are a time of day
+    return max((int(digits[0]) for digits in found if digits), default=0)

@@ -1,0 +1,238 @@
+"""From blocks of lines to tables of numbers, quickly.
+
+A long run is a million lines of the same make. Such lines are decoded together, straight into fields of a type made
+for them; whatever does not fit that type is taken line by line, the careful way, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from linnet.runs.events import Event, as_number, decode, parse
+from linnet.runs.metric_names import rows
+from linnet.runs.series import Table
+
+_MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
+_FEW = 16  # lines not worth a decoder
+_HEAD = 24  # bytes by which lines of a different make are told apart
+_KEPT = ("damaged", "lines", "last_step", "last_epoch", "goals")
+_OWN = ("kind", "phase", "t", "step", "epoch")
+
+
+class Intake:
+    """Takes blocks of whole lines and keeps their metrics.
+
+    - `origin`: the Unix time at which a foreign run began.
+    - `superseded`: keep the steps that a `resume` has made void.
+    """
+
+    def __init__(self, *, origin: float = 0.0, superseded: bool = False) -> None:
+        self.damaged = 0
+        self.lines = 0
+        self.last_step: int | None = None
+        self.last_epoch: float | None = None
+        self.goals: dict[str, str] = {}
+        self._origin = origin
+        self._superseded = superseded
+        self._tables: dict[tuple[str, ...], Table] = {}
+        self._buffers: dict[tuple[str, ...], list[list[float]]] = {}
+        self._makes: dict[bytes, _Make | None] = {}
+
+    def take(self, block: bytes) -> None:
+        """Take in one block of whole lines."""
+        make = self._make_of(block[: block.index(b"\n")])
+        if make is None or b'"resume' in block or not self._take_alike(make, block, None):
+            self._take_mixed(block)
+        self._flush()
+
+    def names(self) -> list[str]:
+        """Every metric, in order of appearance."""
+        return list(dict.fromkeys(name for names in self._tables for name in names))
+
+    def tables_with(self, name: str) -> list[Table]:
+        """The tables that hold a metric."""
+        return [table for names, table in self._tables.items() if name in names]
+
+    def tables(self) -> list[Table]:
+        """All tables, for keeping."""
+        return list(self._tables.values())
+
+    def state(self) -> dict[str, Any]:
+        """All else that is to be kept."""
+        return {key: getattr(self, key) for key in _KEPT}
+
+    def restore(self, tables: Sequence[Table], state: dict[str, Any]) -> None:
+        """Go on from what was kept."""
+        self._tables = {table.names: table for table in tables}
+        for key in _KEPT:
+            setattr(self, key, state[key])
+
+    # -- lines of one make -------------------------------------------------------------------------------------
+
+    def _make_of(self, line: bytes) -> _Make | None:
+        head = line[:_HEAD]
+        if head not in self._makes:
+            if len(self._makes) > 4 * _MOST_TABLES:
+                self._makes.clear()
+            self._makes[head] = _Make.of(line)
+        return self._makes[head]
+
+    def _take_alike(self, make: _Make, lines: bytes, places: NDArray[np.int64] | None) -> bool:
+        """Decode lines of one make together; False, with nothing taken, when one of them is of another."""
+        try:
+            found = make.decode(lines)
+        except (ValueError, RecursionError):
+            return False
+        if not found:
+            return True
+        first = self.lines
+        if places is None:
+            places = np.arange(first, first + len(found), dtype=np.int64)
+            self.lines += len(found)
+        columns: list[NDArray[Any]] = [places]
+        for get, kind in make.getters:
+            if get is None:
+                columns.append(np.full(len(found), np.nan))
+            else:
+                columns.append(np.fromiter(map(get, found), dtype=kind, count=len(found)))
+        self._see(int(columns[1].max()), float(columns[3].max()))
+        self._table(make.names).extend(columns)
+        return True
+
+    def _take_mixed(self, block: bytes) -> None:
+        """Sort lines by how they begin; take those of one make together and the others one by one, in order."""
+        kinds: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        base = self.lines
+        lines = [line for line in block.split(b"\n") if line and not line.isspace()]
+        if b'"resume' in block:  # what follows a resume makes void what stands before it: strictly in order
+            for line in lines:
+                self._take_line(line)
+            return
+        for index, line in enumerate(lines):
+            places, alike = kinds.setdefault(line[:_HEAD], ([], []))
+            places.append(base + index)
+            alike.append(line)
+        if len(kinds) > _MOST_TABLES:
+            kinds = {b"": (list(range(base, base + len(lines))), lines)}
+        for places, alike in kinds.values():
+            self._take_kind(places, alike)
+        self.lines = base + len(lines)
+
+    def _take_kind(self, places: list[int], lines: list[bytes]) -> None:
+        if len(lines) >= _FEW and (make := self._make_of(lines[0])) is not None:
+            if self._take_alike(make, b"\n".join(lines), np.array(places, dtype=np.int64)):
+                return
+            half = len(lines) // 2
+            if half >= _FEW:
+                self._take_kind(places[:half], lines[:half])
+                self._take_kind(places[half:], lines[half:])
+                return
+        for place, line in zip(places, lines, strict=True):
+            self.lines = place
+            self._take_line(line)
+
+    # -- any line ----------------------------------------------------------------------------------------------
+
+    def _take_line(self, line: bytes) -> None:
+        place, self.lines = self.lines, self.lines + 1
+        event = decode(line, self._origin)
+        if event is None:
+            self.damaged += 1
+        elif event.kind == "resume":
+            self._resume(event)
+        elif event.kind == "goal":
+            metric, goal = event.data.get("metric"), event.data.get("goal")
+            if isinstance(metric, str) and goal in ("min", "max"):
+                self.goals[metric] = goal
+        else:
+            self._take_event(event, place)
+
+    def _take_event(self, event: Event, place: int) -> None:
+        found = dict(rows(event))
+        if not found:
+            return
+        step = event.step if event.step is not None else self.last_step or 0
+        epoch = as_number(event.data.get("epoch"))
+        if event.kind != "system":
+            self._see(step, epoch)
+        names = tuple(found)
+        own = (float(place), float(step), event.t, epoch)
+        if names in self._tables or names in self._buffers or len(self._tables) < _MOST_TABLES:
+            self._buffer(names, [*own, *found.values()])
+        else:
+            for name, value in found.items():
+                self._buffer((name,), [*own, value])
+
+    def _resume(self, event: Event) -> None:
+        """Steps beyond the one a run went on from are void: they were trained again."""
+        self._flush()
+        if event.step is None or self._superseded:
+            return
+        for names, table in self._tables.items():
+            if not names[0].startswith("sys/"):
+                table.keep_to(event.step)
+        self.last_step = event.step
+
+    def _see(self, step: int, epoch: float) -> None:
+        if self.last_step is None or step > self.last_step:
+            self.last_step = step
+        if epoch == epoch and (self.last_epoch is None or epoch > self.last_epoch):
+            self.last_epoch = epoch
+
+    def _table(self, names: tuple[str, ...]) -> Table:
+        if names not in self._tables:
+            self._tables[names] = Table(names)
+        return self._tables[names]
+
+    def _buffer(self, names: tuple[str, ...], row: list[float]) -> None:
+        self._buffers.setdefault(names, []).append(row)
+
+    def _flush(self) -> None:
+        for names, held in self._buffers.items():
+            self._table(names).extend(np.array(held, dtype=np.float64).T)
+        self._buffers.clear()
+        for table in self._tables.values():
+            table.settle()
+
+
+class _Make:
+    """Lines of `step` events with the same fields: a decoder made for them, and how to get at each column."""
+
+    def __init__(self, names: tuple[str, ...], fields: dict[str, Any]) -> None:
+        self.names = names
+        places = {name: f"f{index}" for index, name in enumerate(fields)}
+        row = msgspec.defstruct(
+            "Row",
+            [(places[name], kind) for name, kind in fields.items()],
+            rename={place: name for name, place in places.items()},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self.decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(row).decode_lines
+        wanted: list[tuple[str, Any]] = [("step", np.int64), ("t", np.float64), ("epoch", np.float64)]
+        wanted += [(name, np.float64) for name in names]
+        self.getters = [(attrgetter(places[n]) if n in places else None, kind) for n, kind in wanted]
+
+    @classmethod
+    def of(cls, line: bytes) -> _Make | None:
+        """The make of a line; None when it is not a plain training step."""
+        found = parse(line)
+        if found is None or found.get("kind") != "step" or found.get("phase", "train") != "train":
+            return None
+        names = tuple(name for name in found if name not in _OWN)
+        numeric = all(type(found[name]) in (int, float) for name in (*names, "t", "step") if name in found)
+        if not names or not numeric or not {"t", "step"} <= found.keys():
+            return None
+        if tuple(name for name, _ in rows(Event("step", 0.0, 0, found))) != names:
+            return None  # some field has a meaning of its own
+        fields: dict[str, Any] = {name: float for name in found}
+        fields |= {"kind": Literal["step"], "step": int}
+        if "phase" in found:
+            fields["phase"] = Literal["train"]
+        return cls(names, fields)

@@ -1,0 +1,149 @@
+"""`run.json`: what a run is. Written first and atomically; replaced only atomically; read in four dialects."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from linnet.runs.clock import unix_seconds
+from linnet.runs.encode import encode_pretty
+from linnet.runs.folder import MANIFEST
+
+_LARGEST = 64 << 20
+_ALWAYS = ("schema_version", "run_id", "created_at", "tags")
+
+
+class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The fields of `run.json`. `dialect` tells who wrote it and is not itself written."""
+
+    run_id: str
+    schema_version: int = 1
+    created_at: float = 0.0
+    name: str | None = None
+    experiment: str | None = None
+    group: str | None = None
+    parent: str | None = None
+    recipe: str | None = None
+    tags: list[str] = []
+    total_steps: int | None = None
+    total_epochs: int | None = None
+    goals: dict[str, str] = {}
+    model: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    provenance: dict[str, Any] = {}
+    dialect: str = "linnet"
+
+    def write(self, folder: Path) -> None:
+        """Put the manifest in its place in one step: a reader sees the old one or the new one, whole."""
+        fields = msgspec.structs.asdict(self)
+        kept = {k: v for k, v in fields.items() if k in _ALWAYS or (k != "dialect" and v not in (None, [], {}))}
+        replace_file(folder / MANIFEST, encode_pretty(kept))
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, bring it to the disk, and rename it over `path`."""
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(fd, 0o644)
+            os.fsync(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to the disk, where the system can."""
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def read(folder: Path) -> Manifest | None:
+    """The manifest of a folder; None when there is none or it cannot be made out."""
+    try:
+        path = folder / MANIFEST
+        if path.stat().st_size > _LARGEST:
+            return None
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return from_json(found, folder.name) if isinstance(found, dict) else None
+
+
+def from_json(found: dict[str, Any], folder_name: str) -> Manifest:
+    """Read Linnet's, kaun-board's and munin's manifests; a field of the wrong type counts as absent."""
+    munin = "id" in found and "run_id" not in found
+    return Manifest(
+        run_id=_text(found.get("id" if munin else "run_id")) or folder_name,
+        schema_version=_integer(found.get("schema_version")) or 1,
+        created_at=_number(found.get("started_at" if munin else "created_at")) or 0.0,
+        name=_text(found.get("name")),
+        experiment=_text(found.get("experiment")),
+        group=_text(found.get("group")),
+        parent=_text(found.get("parent_id" if munin else "parent")),
+        recipe=_text(found.get("recipe")),
+        tags=[tag for tag in found["tags"] if isinstance(tag, str)] if isinstance(found.get("tags"), list) else [],
+        total_steps=_integer(found.get("total_steps")),
+        total_epochs=_integer(found.get("total_epochs")),
+        goals={k: v for k, v in _object(found.get("goals")).items() if v in ("min", "max")},
+        model=_object(found.get("model")),
+        config=_object(found.get("params" if munin else "config")),
+        provenance=_object(found.get("provenance")),
+        dialect="munin" if munin else "linnet" if _object(found.get("provenance")) else "kaun-board",
+    )
+
+
+def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:
+    """The manifest a Toy run never had, from its first event."""
+    host = _object(start.get("host"))
+    config = _object(start.get("config"))
+    return Manifest(
+        run_id=_text(start.get("run_id")) or folder.name,
+        created_at=unix_seconds(start.get("started_at")) or _birth(folder),
+        name=_text(start.get("name")),
+        total_steps=_integer(config.get("steps")),
+        model=_object(start.get("model")),
+        config=config,
+        provenance={"host": host.get("name", ""), "os": host.get("os", ""), "git": _object(start.get("git"))},
+        dialect="toy",
+    )
+
+
+def _birth(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

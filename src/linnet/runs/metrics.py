@@ -1,0 +1,119 @@
+"""`Metrics`: every number of a run by name, kept up to date from its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from linnet.runs import cache
+from linnet.runs.intake import Intake
+from linnet.runs.lines import LineReader
+from linnet.runs.metric_names import lower_is_better, main_metric
+from linnet.runs.series import Series
+
+
+class Metrics(Mapping[str, Series]):
+    """The metrics of one stream: `metrics["loss"].value`, `.step`, `.t`, `.latest`, `.best`, `.downsample(n)`.
+
+    - `goals`: which way is better, by name; a stream may declare more.
+    - `origin`: the Unix time at which a kaun-board or munin run began.
+    - `superseded`: show also the steps that a resumed run has trained again.
+    - `cached`: keep what was read beside the stream, so that opening it again is instant.
+
+    `refresh` takes in what was written since.
+    """
+
+    def __init__(
+        self,
+        events: Path,
+        *,
+        goals: Mapping[str, str] | None = None,
+        origin: float = 0.0,
+        superseded: bool = False,
+        cached: bool = True,
+    ) -> None:
+        self._reader = LineReader(events)
+        self._declared = dict(goals or {})
+        self._origin = origin
+        self._superseded = superseded
+        self._cached = cached and not superseded
+        self._generation = 0
+        self._series: dict[str, Series] = {}
+        self._intake = self._fresh()
+        self._saved_at = 0
+        if self._cached and (found := cache.load(events)) is not None:
+            self._intake.restore(found.tables, found.state)
+            self._reader.skip_to(found.position, found.crc)
+            self._saved_at = found.position
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Take in what is new; True when there was something."""
+        before = cache.stamp(self._reader.path) if self._cached else []
+        changed = False
+        while block := self._reader.read_block():
+            if self._reader.generation != self._generation:
+                self._generation = self._reader.generation
+                self._intake = self._fresh()
+            self._intake.take(block)
+            changed = True
+        if changed:
+            self._series.clear()
+            self._save(before)
+        return changed
+
+    @property
+    def damaged(self) -> int:
+        """Lines that could not be read."""
+        return self._intake.damaged + self._reader.oversized
+
+    @property
+    def last_step(self) -> int | None:
+        """The highest step of training seen."""
+        return self._intake.last_step
+
+    @property
+    def last_epoch(self) -> float | None:
+        """The highest epoch seen."""
+        return self._intake.last_epoch
+
+    @property
+    def main(self) -> Series | None:
+        """The metric to show when there is room for one."""
+        name = main_metric(self.names())
+        return None if name is None else self[name]
+
+    def names(self) -> list[str]:
+        """All metrics, in the order in which they first came."""
+        return self._intake.names()
+
+    def __getitem__(self, name: str) -> Series:
+        if name not in self._series:
+            parts = self._intake.tables_with(name)
+            if not parts:
+                raise KeyError(name)
+            lower = lower_is_better(name, {**self._intake.goals, **self._declared})
+            self._series[name] = Series(name, parts, lower)
+        return self._series[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+    def _fresh(self) -> Intake:
+        return Intake(origin=self._origin, superseded=self._superseded)
+
+    def _save(self, before: list[int]) -> None:
+        """Keep what was read, once enough is new to be worth it."""
+        new = self._reader.position - self._saved_at
+        worth = max(cache.SMALLEST, self._saved_at // 4)
+        if self._cached and self._reader.at_line_start and (new >= worth or new < 0):
+            self._saved_at = self._reader.position
+            tables, state = self._intake.tables(), self._intake.state()
+            cache.save(self._reader.path, before, self._reader.position, self._reader.crc, tables, state)

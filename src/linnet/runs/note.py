@@ -1,0 +1,27 @@
+"""A remark added to a run from outside, while it is written or long after."""
+
+from __future__ import annotations
+
+import os
+
+from linnet.runs.clock import iso_now
+from linnet.runs.encode import encode, spell_record
+from linnet.runs.glance import last_seconds
+from linnet.runs.run import Run, RunError
+
+
+def add_note(run: Run, text: str, step: int | None = None) -> None:
+    """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
+    record = {"kind": "note", "t": last_seconds(run.events_path), "step": step, "text": text, "at": iso_now()}
+    line = encode(spell_record({name: value for name, value in record.items() if value is not None})) + b"\n"
+    try:
+        fd = os.open(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                line = b"\n" + line  # the last writer died inside a line
+            os.write(fd, line)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RunError(f"the note was not written to {run.events_path}: {error.strerror or error}") from error

@@ -1,0 +1,145 @@
+"""Where a run comes from: command, versions, machine, git. No environment dump, and no secrets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from linnet.runs import lock
+
+_PACKAGES = (
+    "linnet torch numpy tokenizers safetensors transformers peft lightning jax jaxlib flax mlx tinygrad "
+    "scikit-learn datasets accelerate"
+).split()
+_SECRET_NAME = re.compile(
+    r"(^|[_\-.])(api[_-]?key|key[_-]?file|secret|passw(or)?d|passphrase|credentials?|auth|"
+    r"(auth|access|hf|hub|wandb|github|bearer|refresh|session)[_-]?token|token)$",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abpr]-|AKIA|AIza)[A-Za-z0-9_\-]{12,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+"
+)
+_URL_PASSWORD = re.compile(r"(\w+://[^/\s:@]*:)[^/\s@]+@")
+MASK = "***"
+
+
+def mask_arguments(arguments: Sequence[str]) -> list[str]:
+    """A command line fit to be kept: the values of arguments that look like secrets are masked."""
+    kept: list[str] = []
+    hide_next = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if hide_next and not argument.startswith("-"):
+            kept.append(MASK)
+        elif equals and _SECRET_NAME.search(name.lstrip("-")):
+            kept.append(f"{name}={MASK}")
+        else:
+            kept.append(_mask_text(argument))
+        hide_next = argument.startswith("-") and not equals and bool(_SECRET_NAME.search(argument.lstrip("-")))
+    return kept
+
+
+def mask_config(config: Mapping[str, object]) -> dict[str, object]:
+    """A configuration fit to be kept: texts under a name that looks like a secret are masked, at any depth."""
+    return {str(name): _mask_entry(str(name), value) for name, value in config.items()}
+
+
+def _mask_entry(name: str, value: object) -> object:
+    if isinstance(value, Mapping):
+        return mask_config(value)
+    if isinstance(value, str):
+        return MASK if value and _SECRET_NAME.search(name) else _mask_text(value)
+    return value
+
+
+def _mask_text(text: str) -> str:
+    return _URL_PASSWORD.sub(rf"\1{MASK}@", _SECRET_VALUE.sub(MASK, text))
+
+
+def host() -> dict[str, str]:
+    """The machine as `run_start` names it."""
+    return {"name": socket.gethostname(), "os": platform.system().lower(), "arch": platform.machine()}
+
+
+@cache
+def boot_id() -> str:
+    """A word that changes when the machine starts again; empty where there is none to be had."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        pass
+    if sys.platform == "darwin":
+        return _run(["sysctl", "-n", "kern.bootsessionuuid"]).strip()
+    return ""
+
+
+def backend() -> str:
+    """`cuda`, `metal` or `cpu`, from what is in use already; a device is never woken for it."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and torch.cuda.is_initialized():
+            return "cuda"
+        if torch is not None and torch.backends.mps.is_available():
+            return "metal"
+    except Exception:  # a torch built without these parts
+        pass
+    return "cpu"
+
+
+def git(folder: Path | None = None) -> dict[str, object]:
+    """Commit, branch and whether tracked files differ from it; empty outside a repository."""
+    status = _run(["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"], folder)
+    if not status:
+        return {}
+    found: dict[str, object] = {"sha": "", "branch": "", "dirty": False}
+    for line in status.splitlines():
+        if line.startswith("# branch.oid "):
+            found["sha"] = line.split(" ", 2)[2]
+        elif line.startswith("# branch.head "):
+            found["branch"] = line.split(" ", 2)[2]
+        elif not line.startswith("#"):
+            found["dirty"] = True
+    return found
+
+
+def gather() -> dict[str, object]:
+    """Everything the manifest keeps of a run's origin."""
+    return {
+        "command": mask_arguments([sys.executable, *sys.argv]),
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "host": socket.gethostname(),
+        "os": platform.system().lower(),
+        "arch": platform.machine(),
+        "cpus": os.cpu_count() or 0,
+        "pid": os.getpid(),
+        "boot_id": boot_id(),
+        "lock": "flock" if lock.AVAILABLE else "none",
+        "git": git(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _run(command: list[str], folder: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=2, text=True, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,275 @@
+"""The append end of an event stream.
+
+Each event is one `write(2)` of a whole line before `append` returns, so a killed process loses nothing it logged.
+A disk that fails never reaches the training loop: lines are held in bounded memory and written when it works again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import tempfile
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from linnet.runs import lock
+from linnet.runs.encode import encode, spell_record
+
+HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
+RETRY_SECONDS = 1.0
+
+log = logging.getLogger("linnet")
+
+
+class Sink:
+    """One writer of one `events.jsonl`.
+
+    - `path`: the stream; created when missing, appended to when there.
+    - `start_t`: the `t` at which the clock goes on (a resumed run continues the time it had).
+    - `restore`: called with the folder when it had to be made again, to put back what else belongs in it.
+    """
+
+    def __init__(self, path: Path, *, start_t: float = 0.0, restore: Callable[[], None] | None = None) -> None:
+        self.path = path
+        self.locked: bool | None = None
+        self.lost = 0
+        self._lost_told = 0
+        self._restore = restore
+        self._origin = time.monotonic_ns() - round(start_t * 1e9)
+        self._lock = threading.RLock()
+        self._fd = -1
+        self._held: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._torn: tuple[int, int] | None = None  # the first held line was cut short: bytes written, file size then
+        self._next_try = 0.0
+        self._refused = False
+        self._moved = False
+        self._synced_size = -1
+        self._owner = os.getpid()
+        self.closed = False
+        try:
+            self._open()
+        except OSError as error:
+            self._refuse(error)
+        _sinks.add(self)
+
+    @property
+    def active(self) -> bool:
+        """Events are reaching the file."""
+        return self._fd >= 0 and not self._held and not self.closed
+
+    def seconds(self) -> float:
+        """The run's own clock: seconds since the sink was opened, in whole microseconds, never going back."""
+        return (time.monotonic_ns() - self._origin) // 1000 / 1e6
+
+    def append(self, record: dict[str, object]) -> None:
+        """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
+        with self._lock:
+            record["t"] = (time.monotonic_ns() - self._origin) // 1000 / 1e6
+            try:
+                line = encode(record) + b"\n"
+            except Exception:  # a value msgspec has no form for; the careful way knows one for everything
+                line = encode(spell_record(record)) + b"\n"
+            if self._held or self._fd < 0:
+                self._hold(line)
+                return
+            try:
+                written = os.write(self._fd, line)
+            except OSError as error:
+                self._refuse(error)
+                self._hold(line)
+                return
+            if written != len(line):
+                self._tear(line, written)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk itself (covers a power cut)."""
+        try:
+            if self._fd >= 0:
+                os.fsync(self._fd)
+        except OSError as error:
+            self._refuse(error)
+
+    def tend(self) -> None:
+        """Called every second or two from a thread: retry what is held, find a deleted folder, sync."""
+        with self._lock:
+            if self.closed:
+                return
+            if self._held or self._fd < 0:
+                self._drain()
+            self._look_for_folder()
+            size = self.size()
+        if size != self._synced_size:
+            self.sync()
+            self._synced_size = size
+
+    def size(self) -> int:
+        """Bytes in the stream; -1 while it cannot be told. Unchanged between two calls: nothing was written."""
+        try:
+            return os.fstat(self._fd).st_size if self._fd >= 0 else -1
+        except OSError:
+            return -1
+
+    def close(self) -> None:
+        """Write what is still held, sync, release the lock. What cannot be written goes to a rescue file."""
+        with self._lock:
+            if self.closed:
+                return
+            self._look_for_folder()
+            if self._held:
+                self._drain()
+            self.sync()
+            if self._held:
+                self._rescue()
+            elif self.lost:
+                log.warning("%s: %d events were lost while the disk refused to write", self.path, self.lost)
+            self.closed = True
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    # -- when the disk refuses -------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        fd = os.open(self.path, flags, 0o644)
+        if self._owner == os.getpid():
+            self.locked = lock.take(fd)
+        size = os.fstat(fd).st_size
+        if size and self.locked is not False and os.pread(fd, 1, size - 1) != b"\n":
+            os.write(fd, b"\n")  # an earlier writer was killed inside a line: end it, so ours is whole
+        self._fd = fd
+
+    def _refuse(self, error: OSError) -> None:
+        self._next_try = time.monotonic() + RETRY_SECONDS
+        if not self._refused:
+            self._refused = True
+            log.warning(
+                "cannot write %s (%s); training goes on, up to %d MB of events are kept in memory and written "
+                "as soon as it works again",
+                self.path,
+                error.strerror or error,
+                HOLD_BYTES >> 20,
+            )
+
+    def _tear(self, line: bytes, written: int) -> None:
+        self._torn = (written, self.size())
+        self._refuse(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self._hold(line)
+
+    def _hold(self, line: bytes) -> None:
+        self._held.append(line)
+        self._held_bytes += len(line)
+        while self._held_bytes > HOLD_BYTES and len(self._held) > 2:
+            self._held_bytes -= len(self._held[1])
+            del self._held[1]  # the first line may be `run_start`, without which the rest means little
+            self.lost += 1
+        if time.monotonic() >= self._next_try:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Write the held lines in order, as far as the disk lets us."""
+        try:
+            if self._fd < 0:
+                self._open()
+                if self._restore is not None:
+                    self._restore()
+            while self._held:
+                self._write_held(self._held[0])
+                self._held_bytes -= len(self._held.popleft())
+        except OSError as error:
+            self._refuse(error)
+            return
+        self._refused = False
+        if self.lost > self._lost_told:
+            text = f"the disk refused to write for a while: {self.lost - self._lost_told} events were lost"
+            self._lost_told = self.lost
+            self.append({"kind": "note", "t": 0.0, "text": text, "lost_events": self.lost})
+
+    def _write_held(self, line: bytes) -> None:
+        """Write one line, or the rest of one that was cut short; when someone has written behind it, start it anew."""
+        done, size_then = self._torn or (0, 0)
+        again = done > 0 and self.size() != size_then
+        piece = b"\n" + line if again else line[done:]
+        written = os.write(self._fd, piece)
+        if written == len(piece):
+            self._torn = None
+            return
+        self._torn = (max(0, written - 1) if again else done + written, self.size())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _look_for_folder(self) -> None:
+        """A folder deleted under us is made again with all that was in its stream; a moved one is followed."""
+        if self._fd < 0:
+            return
+        try:
+            links = os.fstat(self._fd).st_nlink
+            if links == 0:
+                self._remake()
+            elif not self._moved and not self.path.exists():
+                self._moved = True
+                log.warning("%s is no longer there (moved?); its events go on into the file it became", self.path)
+        except OSError as error:
+            self._refuse(error)
+
+    def _remake(self) -> None:
+        old, self._fd = self._fd, -1
+        try:
+            self._open()
+            if os.fstat(self._fd).st_size == 0:
+                _copy(old, self._fd)
+            if self._restore is not None:
+                self._restore()
+        finally:
+            os.close(old)
+        log.warning("%s was deleted during the run; it was made again, with every event so far", self.path)
+
+    def _rescue(self) -> None:
+        """Last resort at the end of a run: what the folder does not take is put where temporary files go."""
+        lines = len(self._held)
+        try:
+            fd, name = tempfile.mkstemp(prefix=f"linnet-{self.path.parent.name}-", suffix=".jsonl")
+            with os.fdopen(fd, "wb") as file:
+                file.writelines(self._held)
+        except OSError:
+            log.warning("%s: the last %d events could not be written and are lost", self.path, lines + self.lost)
+            return
+        log.warning("%s: %d events could not be written; they are in %s", self.path, lines, name)
+        if self.lost:
+            log.warning("%s: %d events before them are lost", self.path, self.lost)
+
+    def _after_fork(self) -> None:
+        """In a forked child: the descriptor carries the parent's lock, so give it back and open one of our own."""
+        self._lock = threading.RLock()
+        self._held.clear()
+        self._held_bytes = 0
+        self._torn = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _copy(source: int, target: int) -> None:
+    offset = 0
+    while chunk := os.pread(source, 1 << 20, offset):
+        offset += len(chunk)
+        while chunk:
+            chunk = chunk[os.write(target, chunk) :]
+
+
+_sinks: weakref.WeakSet[Sink] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for sink in list(_sinks):
+        sink._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

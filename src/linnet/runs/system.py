@@ -1,0 +1,112 @@
+"""Figures of the machine a run trains on: CPU, memory, process, disk, network, each NVIDIA GPU."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+class SystemProbe:
+    """Reads the figures; rates are taken between two readings. `folder` names the disk that is watched."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = psutil.Process()
+        self._process.cpu_percent()
+        self._cpu = psutil.cpu_times()
+        self._flow = self._flows()
+        self._at = time.monotonic()
+        self._gpus = _open_gpus()
+
+    def figures(self) -> dict[str, Any]:
+        """One reading, in the words of the `system` event: percent, bytes, bytes a second, watts, degrees Celsius."""
+        now = time.monotonic()
+        seconds, self._at = max(now - self._at, 1e-3), now
+        memory = psutil.virtual_memory()
+        found: dict[str, Any] = {
+            "cpu": self._cpu_shares(),
+            "memory": {"used": memory.total - memory.available, "total": memory.total, "percent": memory.percent},
+            "process": self._process_figures(),
+            "disk": {},
+        }
+        swap = psutil.swap_memory()
+        if swap.total:
+            found["swap"] = {"used": swap.used, "total": swap.total, "percent": swap.percent}
+        try:
+            disk = psutil.disk_usage(str(self._folder))
+            found["disk"] = {"free": disk.free, "total": disk.total, "percent": disk.percent}
+        except OSError:
+            pass
+        before, self._flow = self._flow, self._flows()
+        for room, name in self._flow:
+            if (room, name) in before:
+                rate = (self._flow[room, name] - before[room, name]) / seconds
+                found.setdefault(room, {})[name] = round(max(0.0, rate), 1)
+        if self._gpus:
+            found["gpus"] = [_gpu_figures(index, gpu) for index, gpu in enumerate(self._gpus)]
+        return found
+
+    def _cpu_shares(self) -> dict[str, float]:
+        before, self._cpu = self._cpu, psutil.cpu_times()
+        spent = {name: getattr(self._cpu, name) - getattr(before, name) for name in self._cpu._fields}
+        whole = sum(max(0.0, s) for name, s in spent.items() if name not in ("guest", "guest_nice")) or 1.0
+        user = spent["user"] + spent.get("nice", 0.0)
+        busy = whole - spent["idle"] - spent.get("iowait", 0.0)
+        shares = {"percent": busy, "user": user, "system": spent["system"]}
+        return {name: round(min(100.0, max(0.0, 100 * s / whole)), 2) for name, s in shares.items()}
+
+    def _process_figures(self) -> dict[str, float]:
+        with self._process.oneshot():
+            return {
+                "cpu": round(self._process.cpu_percent(), 2),
+                "rss": self._process.memory_info().rss,
+                "threads": self._process.num_threads(),
+            }
+
+    def _flows(self) -> dict[tuple[str, str], int]:
+        """Counters whose growth is worth showing. A container may have none of them."""
+        flows: dict[tuple[str, str], int] = {}
+        try:
+            if disk := psutil.disk_io_counters():
+                flows |= {("disk", "read_bps"): disk.read_bytes, ("disk", "write_bps"): disk.write_bytes}
+            if net := psutil.net_io_counters():
+                flows |= {("net", "recv_bps"): net.bytes_recv, ("net", "sent_bps"): net.bytes_sent}
+        except (OSError, RuntimeError, NotImplementedError):
+            pass
+        return flows
+
+
+def _open_gpus() -> list[Any]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except Exception:  # no driver, no card, or a card that does not answer: none to show
+        return []
+
+
+def _gpu_figures(index: int, gpu: Any) -> dict[str, Any]:
+    import pynvml
+
+    def ask(question: Any, *more: Any) -> Any:
+        try:
+            return question(gpu, *more)
+        except pynvml.NVMLError:  # each figure on its own: some cards lack some of them
+            return None
+
+    found: dict[str, Any] = {"index": index}
+    name = ask(pynvml.nvmlDeviceGetName)
+    found["name"] = name.decode() if isinstance(name, bytes) else name
+    if (use := ask(pynvml.nvmlDeviceGetUtilizationRates)) is not None:
+        found["percent"] = use.gpu
+    if (memory := ask(pynvml.nvmlDeviceGetMemoryInfo)) is not None:
+        found |= {"memory_used": int(memory.used), "memory_total": int(memory.total)}
+    if (milliwatts := ask(pynvml.nvmlDeviceGetPowerUsage)) is not None:
+        found["power"] = milliwatts / 1000
+    if (degrees := ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)) is not None:
+        found["temperature"] = degrees
+    return found
