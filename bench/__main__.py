@@ -1,8 +1,8 @@
 """Run the benchmarks and write what they found into RESULTS.md.
 
 `python -m bench` runs every script; `python -m bench crash follow` only these, and leaves the other sections
-of RESULTS.md as they are. A benchmark is a file here with a `main`: it takes `--json FILE`, and ends with 0 if
-its figures were reached and with 1 if not.
+of RESULTS.md as they are. A benchmark is a file here with a `main`: it takes `--json FILE`, and ends with 0
+if its figures were reached and with 1 if not.
 """
 
 import argparse
