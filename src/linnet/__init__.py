@@ -25,7 +25,7 @@ _HOMES = {
     "runs": "linnet.runs",
     "start": "linnet.runs.session",
 }
-__all__ = [*sorted(_HOMES), "list_runs", "open"]  # noqa: PLE0604
+__all__ = [*sorted(_HOMES), "list_runs", "open"]
 __getattr__, __dir__ = lazy(__name__, _HOMES)
 
 

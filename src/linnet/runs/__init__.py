@@ -40,5 +40,5 @@ _HOMES = {
     "examine": "linnet.runs.findings",
     "start": "linnet.runs.session",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy(__name__, _HOMES)

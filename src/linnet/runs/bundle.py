@@ -77,7 +77,7 @@ class RunBundle:
             self._reopen(root, run_id, manifest)
         else:
             self._begin(_claim(root, run_id, template, labels or {}), manifest)
-        self._append: Callable[[dict[str, object]], None] = self._sink.append
+        self._append: Callable[[dict[str, Any]], None] = self._sink.append
         self._probe: Any = None
         self._keeper = Keeper(self._sink, self.heartbeat, self._sample_system, system_every)
         self._keeper.start()
@@ -162,7 +162,11 @@ class RunBundle:
         shape = {"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers}
         settings = {"context": context, "steps": steps, "lr": lr, "seed": seed}
         self.manifest.model = {**_given(shape), **self.manifest.model, **(model or {})}
-        self.manifest.config = {**_given(settings), **self.manifest.config, **provenance.mask_config(config or {})}
+        self.manifest.config = {
+            **_given(settings),
+            **self.manifest.config,
+            **provenance.mask_config(config or {}),
+        }
         if self.manifest.total_steps is None:
             self.manifest.total_steps = steps
         origin = self.manifest.provenance
@@ -317,7 +321,7 @@ class RunBundle:
         except OSError as error:
             log.warning("run %s: artifact %s was not kept (%s)", self.run_id, file, error)
             return
-        kept = {"name": name or file.name, "path": self._relative(target), "bytes": _size(target)}
+        kept: dict[str, Any] = {"name": name or file.name, "path": self._relative(target), "bytes": _size(target)}
         self._event("artifact", step, **kept, sha256=digest)
 
     def resume(self, from_step: int, **more: Any) -> None:
@@ -345,7 +349,7 @@ class RunBundle:
             self.run_start(str(self.manifest.model.get("arch", "unknown")))
         self._append(spell_record(record))
 
-    def _too_late(self, record: dict[str, object]) -> None:
+    def _too_late(self, record: dict[str, Any]) -> None:
         log.warning("run %s has ended; a %s event after its end is left out", self.run_id, record.get("kind"))
         self._append = lambda _: None
 

@@ -54,10 +54,11 @@ def _stamp(there: os.stat_result) -> list[int]:
     return [there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, there.st_dev]
 
 
-def save(
-    events: Path, before: list[int], position: int, crc: int, tables: list[Table], state: dict[str, Any]
-) -> None:
-    """Keep what was read up to `position`; `before` is the stamp taken before reading. A folder that cannot be written just has no cache."""
+def save(events: Path, before: list[int], position: int, crc: int, tables: list[Table], state: dict[str, Any]) -> None:
+    """Keep what was read up to `position`; `before` is the stamp taken before reading.
+
+    A folder that cannot be written just has no cache.
+    """
     temporary = ""
     try:
         header = _Header(position, crc, before, state, [(list(t.names), t.rows) for t in tables])
@@ -68,10 +69,10 @@ def save(
             written = msgspec.json.encode(header)
             file.write(_MAGIC + len(written).to_bytes(8, "little") + written)
             for table in tables:
-                for key in table.keys():
+                for key in table.column_names():
                     file.write(b"\0" * (-file.tell() % _ALIGN))
                     file.write(np.ascontiguousarray(table.column(key)).data)
-        os.replace(temporary, folder / _NAME)
+        Path(temporary).replace(folder / _NAME)
     except OSError:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
@@ -99,7 +100,7 @@ def _read(content: mmap.mmap, events: Path) -> Kept | None:
     for names, rows in header.tables:
         table = Table(tuple(names))
         columns: dict[str, Any] = {}
-        for key in table.keys():
+        for key in table.column_names():
             offset += -offset % _ALIGN
             kind = table.column(key).dtype
             columns[key] = np.frombuffer(content, dtype=kind, count=rows, offset=offset)

@@ -100,7 +100,8 @@ def _respell(found: dict[str, Any], nonfinite: dict[str, Any]) -> None:
         if value is None:
             continue
         target: Any = found
-        *path, last = [place] if place in found else _route(found, place)
+        route: list[Any] = [place] if place in found else _route(found, place)
+        *path, last = route
         for name in path:
             target = target[name]
         if isinstance(target, dict) or (isinstance(target, list) and isinstance(last, int)):

@@ -31,7 +31,7 @@ def check_template(template: str) -> None:
     """Refuse a template with a token that does not exist."""
     for token in re.findall(r"{([^}]*)}", template):
         if token not in TOKENS:
-            known = ", ".join("{%s}" % name for name in TOKENS)
+            known = " ".join(f"{{{name}}}" for name in TOKENS)
             raise UsageError(f"run id template {template!r}: {{{token}}} is not a token; known are {known}")
 
 

@@ -195,7 +195,7 @@ class Intake:
 
     def _flush(self) -> None:
         for names, held in self._buffers.items():
-            self._table(names).extend(np.array(held, dtype=np.float64).T)
+            self._table(names).extend(list(np.array(held, dtype=np.float64).T))
         self._buffers.clear()
         for table in self._tables.values():
             table.settle()
@@ -231,7 +231,7 @@ class _Make:
             return None
         if tuple(name for name, _ in rows(Event("step", 0.0, 0, found))) != names:
             return None  # some field has a meaning of its own
-        fields: dict[str, Any] = {name: float for name in found}
+        fields: dict[str, Any] = dict.fromkeys(found, float)
         fields |= {"kind": Literal["step"], "step": int}
         if "phase" in found:
             fields["phase"] = Literal["train"]

@@ -98,9 +98,9 @@ class LineReader:
         self.last_mtime = there.st_mtime
         identity = (there.st_dev, there.st_ino)
         read_to = self.position + len(self._pending)
-        if self._fd >= 0 and identity == self._identity:
-            if there.st_size == read_to or (there.st_size > read_to and self._guard_stands()):
-                return True
+        same = self._fd >= 0 and identity == self._identity
+        if same and (there.st_size == read_to or (there.st_size > read_to and self._guard_stands())):
+            return True
         self.close()
         self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         first_time = self._identity is None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import ModuleType
 
+fcntl: ModuleType | None
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 AVAILABLE = fcntl is not None
 _READER_GLANCE = 0.25  # seconds a writer waits for a reader that is testing the lock just now

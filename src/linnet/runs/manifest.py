@@ -54,7 +54,7 @@ def replace_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fchmod(fd, 0o644)
             os.fsync(fd)
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -7,7 +7,9 @@ from typing import Any
 
 from linnet.runs.events import Event, as_number
 
-_ENVELOPE = frozenset("kind t step phase epoch schema nonfinite values type name wall_time".split())
+_ENVELOPE = frozenset(
+    ("kind", "t", "step", "phase", "epoch", "schema", "nonfinite", "values", "type", "name", "wall_time")
+)
 _LOWER_IS_BETTER = ("loss", "error", "ppl")
 
 
@@ -51,7 +53,9 @@ def main_metric(names: Iterable[str]) -> str | None:
     return next((name for name in shown if "loss" in name.lower()), shown[0] if shown else None)
 
 
-def _numbers(fields: Mapping[str, Any], prefix: str, left_out: frozenset[str] = _ENVELOPE) -> Iterator[tuple[str, float]]:
+def _numbers(
+    fields: Mapping[str, Any], prefix: str, left_out: frozenset[str] = _ENVELOPE
+) -> Iterator[tuple[str, float]]:
     for name, value in fields.items():
         if name not in left_out and (isinstance(value, int | float) or value is None):
             yield prefix + name, as_number(value)

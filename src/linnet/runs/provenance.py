@@ -16,9 +16,20 @@ from pathlib import Path
 from linnet.runs import lock
 
 _PACKAGES = (
-    "linnet torch numpy tokenizers safetensors transformers peft lightning jax jaxlib flax mlx tinygrad "
-    "scikit-learn datasets accelerate"
-).split()
+    "linnet",
+    "torch",
+    "numpy",
+    "tokenizers",
+    "safetensors",
+    "transformers",
+    "peft",
+    "lightning",
+    "jax",
+    "flax",
+    "mlx",
+    "tinygrad",
+    "scikit-learn",
+)
 _SECRET_NAME = re.compile(
     r"(^|[_\-.])(api[_-]?key|key[_-]?file|secret|passw(or)?d|passphrase|credentials?|auth|"
     r"(auth|access|hf|hub|wandb|github|bearer|refresh|session)[_-]?token|token)$",

@@ -18,19 +18,19 @@ class Table:
     def __init__(self, names: tuple[str, ...], columns: Mapping[str, NDArray[Any]] | None = None) -> None:
         self.names = names
         self._columns: list[NDArray[Any]] = (
-            [columns[key] for key in self.keys()]
+            [columns[key] for key in self.column_names()]
             if columns is not None
-            else [np.empty(0, dtype=np.int64 if key in _INTEGERS else np.float64) for key in self.keys()]
+            else [np.empty(0, dtype=np.int64 if key in _INTEGERS else np.float64) for key in self.column_names()]
         )
         self.rows = len(self._columns[0])
         self._in_order = True
 
-    def keys(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """Names of all columns; a metric's is marked, so that one called `step` is no trouble."""
         return ["line", "step", "t", "epoch", *(f"={name}" for name in self.names)]
 
     def extend(self, columns: Sequence[NDArray[Any] | Sequence[float]]) -> None:
-        """Add rows, given as columns in the order of `keys`."""
+        """Add rows, given as columns in the order of `column_names`."""
         count = len(columns[0])
         if self.rows and count and columns[0][0] < self._columns[0][self.rows - 1]:
             self._in_order = False
@@ -41,7 +41,7 @@ class Table:
 
     def column(self, key: str) -> NDArray[Any]:
         """One column, without a copy."""
-        return self._columns[self.keys().index(key)][: self.rows]
+        return self._columns[self.column_names().index(key)][: self.rows]
 
     def settle(self) -> None:
         """Put the rows into the order of the stream, where they came otherwise."""

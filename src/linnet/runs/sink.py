@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from linnet.runs import lock
 from linnet.runs.encode import encode, spell_record
@@ -67,7 +68,7 @@ class Sink:
         """The run's own clock: seconds since the sink was opened, in whole microseconds, never going back."""
         return (time.monotonic_ns() - self._origin) // 1000 / 1e6
 
-    def append(self, record: dict[str, object]) -> None:
+    def append(self, record: dict[str, Any]) -> None:
         """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
         with self._lock:
             record["t"] = (time.monotonic_ns() - self._origin) // 1000 / 1e6

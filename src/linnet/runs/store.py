@@ -67,7 +67,7 @@ class RunStore:
         if reference == "latest":
             run = self.latest()
             if run is None:
-                raise RunError(f"there are no runs in {self.root}; name another folder with --runs")
+                raise RunError(f"there are no runs in the folder {self.root}; name another folder with --runs")
             return run
         path = Path(reference)
         if (os.sep in reference or reference.startswith(".")) and path.is_dir():
@@ -85,7 +85,7 @@ class RunStore:
             return Run.load(path)
         close = difflib.get_close_matches(reference, by_name, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else f" ({len(by_name)} runs there)" if by_name else ""
-        raise RunError(f"no run {reference!r} in {self.root}{hint}")
+        raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
 
     def delete(self, reference: str, *, force: bool = False) -> Path:
         """Delete a run's folder; one that is being written only with `force`. Returns where it was."""

@@ -66,9 +66,7 @@ class EventStream:
                         events.append(event)
         return events
 
-    def follow(
-        self, finished: Callable[[], bool] | None = None, poll: float = POLL_SECONDS
-    ) -> Iterator[list[Event]]:
+    def follow(self, finished: Callable[[], bool] | None = None, poll: float = POLL_SECONDS) -> Iterator[list[Event]]:
         """Hand out events as they are written, in batches, until `finished()` says so and nothing is left.
 
         Without events for a while an empty batch comes about twice a second, so that a caller can look around.

@@ -28,7 +28,11 @@ class SystemProbe:
         memory = psutil.virtual_memory()
         found: dict[str, Any] = {
             "cpu": self._cpu_shares(),
-            "memory": {"used": memory.total - memory.available, "total": memory.total, "percent": memory.percent},
+            "memory": {
+                "used": memory.total - memory.available,
+                "total": memory.total,
+                "percent": memory.percent,
+            },
             "process": self._process_figures(),
             "disk": {},
         }

@@ -1,0 +1,1 @@
+"""Views of runs for people: charts and numbers."""

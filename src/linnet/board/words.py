@@ -1,0 +1,65 @@
+"""The one place that writes numbers, times and sizes for people."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+
+def number(value: float | int | None, digits: int = 4) -> str:
+    """A number to `digits` significant figures, without needless zeros; a dash for none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**15 else f"{value:.{digits - 1}e}"
+    if not math.isfinite(value):
+        return "NaN" if value != value else "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size and (size < 1e-4 or size >= 1e9):
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    places = digits - 1 - math.floor(math.log10(size)) if size else 0
+    text = f"{value:.{max(0, places)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time in its two largest units: `1 d 4 h`, `3 m 12 s`, `4.2 s`."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} m {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} m"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def plain(text: object) -> str:
+    """Text from a run, made harmless for a terminal: control and formatting characters become visible marks."""
+    return "".join(_mark(c) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text))
+
+
+def _mark(character: str) -> str:
+    return chr(0x2400 + ord(character)) if ord(character) < 32 else "␡" if character == "\x7f" else "·"
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut to `width` characters, with a mark where something is left out."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"

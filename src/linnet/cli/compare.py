@@ -1,0 +1,121 @@
+"""`linnet compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from linnet.board import words
+from linnet.cli.show import summary
+from linnet.cli.terminal import paint, print_json, table
+from linnet.errors import UsageError
+from linnet.runs import Metrics, Run, RunStore
+
+_ABSENT = "–"
+
+
+def compare(
+    *run: str,
+    key: list[str] | None = None,
+    runs: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Compare runs: what was set differently, and what came of it.
+
+    Parameters
+    ----------
+    run
+        Two runs or more: ids, beginnings of ids, paths, or `latest`.
+    key
+        Only these metrics.
+    runs
+        The folder of runs.
+    json
+        As JSON, for other programs.
+    """
+    if len(run) < 2:
+        raise UsageError(f"compare needs two runs or more, found {len(run)}; `linnet runs` lists them")
+    store = RunStore(runs)
+    found = [store.find(reference) for reference in run]
+    metrics = [each.metrics() for each in found]
+    settings = [_settings(each) for each in found]
+    differing = _differing(settings)
+    names = [name for name in dict.fromkeys(n for m in metrics for n in m.names()) if _wanted(name, key)]
+    if json:
+        print_json(
+            [
+                {
+                    "run_id": each.id,
+                    "path": str(each.path),
+                    "status": each.status,
+                    "differs": {name: setting.get(name) for name in differing},
+                    "metrics": {name: summary(m[name]) for name in names if name in m},
+                }
+                for each, setting, m in zip(found, settings, metrics, strict=True)
+            ]
+        )
+        return 0
+    _print(found, settings, differing, metrics, names)
+    return 0
+
+
+def _print(
+    found: list[Run], settings: list[dict[str, object]], differing: list[str], metrics: list[Metrics], names: list[str]
+) -> None:
+    ids = [each.id for each in found]
+    rows = [("status", *(each.status for each in found))]
+    rows += [(name, *(str(setting.get(name, _ABSENT)) for setting in settings)) for name in differing]
+    print("\n".join(table(("setting", *ids), rows)))
+    if not differing:
+        print(paint("the settings are the same", "dim"))
+    if names:
+        print()
+        body = [(name, *_best_cells(name, metrics)) for name in names]
+        right = tuple(range(1, len(ids) + 1))
+        print("\n".join(table(("best (last)", *ids), body, right=right)))
+
+
+def _best_cells(name: str, metrics: list[Metrics]) -> list[str]:
+    """Best and last value in each run, the best of all marked."""
+    series = [m.get(name) for m in metrics]
+    best = [s.best[1] if s is not None and s.best is not None else None for s in series]
+    known = [value for value in best if value is not None]
+    lower = next(s.lower_is_better for s in series if s is not None)
+    top = (min(known) if lower else max(known)) if known else None
+    cells = []
+    for each, value in zip(series, best, strict=True):
+        if each is None:
+            cells.append(_ABSENT)
+            continue
+        mark = "*" if value is not None and value == top and len(known) > 1 else " "
+        last = words.number(each.latest[1] if each.latest else None)
+        cells.append(f"{words.number(value)}{mark} ({last})")
+    return cells
+
+
+def _wanted(name: str, key: list[str] | None) -> bool:
+    return name in key if key else not name.startswith("sys/")
+
+
+def _settings(run: Run) -> dict[str, object]:
+    """Everything set before the run began, by dotted name."""
+    manifest = run.manifest
+    top = {"recipe": manifest.recipe, "experiment": manifest.experiment, "total_steps": manifest.total_steps}
+    flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
+    for room, fields in (("model", manifest.model), ("config", manifest.config)):
+        flat |= _flat(f"{room}.", fields)
+    git = manifest.provenance.get("git") or {}
+    if isinstance(git, dict) and git.get("sha"):
+        flat["git"] = f"{str(git['sha'])[:9]}{' + changes' if git.get('dirty') else ''}"
+    return flat
+
+
+def _flat(prefix: str, fields: dict[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in fields.items():
+        flat |= _flat(f"{prefix}{name}.", value) if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _differing(settings: list[dict[str, object]]) -> list[str]:
+    names = dict.fromkeys(name for setting in settings for name in setting)
+    return [name for name in names if len({repr(setting.get(name, _ABSENT)) for setting in settings}) > 1]

@@ -1,0 +1,88 @@
+"""`linnet metrics`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from linnet.cli.show import summary
+from linnet.cli.terminal import print_json
+from linnet.errors import UsageError
+from linnet.runs import Metrics, RunStore
+from linnet.runs.encode import encode, spell_record
+
+Row = dict[str, object]
+
+
+def metrics(
+    run: str = "latest",
+    /,
+    *,
+    key: list[str] | None = None,
+    format: Literal["tsv", "csv", "json", "jsonl"] | None = None,
+    superseded: bool = False,
+    runs: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Print a run's metrics, with all digits, for other programs.
+
+    Parameters
+    ----------
+    run
+        The run: an id, the beginning of one, a path, or `latest`.
+    key
+        The metric whose rows are wanted; may be given several times.
+    format
+        tsv (by default), csv, json or jsonl.
+    superseded
+        Show also the steps that a resumed run trained again.
+    runs
+        The folder of runs.
+    json
+        The same as `--format json`.
+    """
+    found = RunStore(runs).find(run)
+    read = found.metrics(superseded=superseded)
+    for name in key or ():
+        if name not in read:
+            raise UsageError(f"run {found.id} has no metric {name!r}; `linnet metrics {found.id}` lists them")
+    rows = _points(read, key) if key else ({"metric": name, **summary(read[name])} for name in read)
+    _write(rows, "json" if json else format or "tsv")
+    return 0
+
+
+def _points(metrics: Metrics, keys: list[str]) -> Iterator[Row]:
+    for name in keys:
+        series = metrics[name]
+        columns = zip(
+            series.step.tolist(), series.t.tolist(), series.value.tolist(), series.epoch.tolist(), strict=True
+        )
+        for step, t, value, epoch in columns:
+            row: Row = {"metric": name} if len(keys) > 1 else {}
+            row |= {"step": step, "t": t, "value": value}
+            row["epoch"] = None if epoch != epoch else epoch
+            yield row
+
+
+def _write(rows: Iterator[Row], form: str) -> None:
+    if form == "json":
+        print_json([spell_record(row) for row in rows])
+    elif form == "jsonl":
+        for row in rows:
+            print(encode(spell_record(row)).decode())
+    else:
+        writer: csv.DictWriter[str] | None = None
+        for row in rows:
+            if writer is None:
+                delimiter = "," if form == "csv" else "\t"
+                writer = csv.DictWriter(sys.stdout, list(row), delimiter=delimiter, lineterminator="\n")
+                writer.writeheader()
+            writer.writerow({name: _digits(value) for name, value in row.items()})
+
+
+def _digits(value: object) -> object:
+    """All digits of a float: the shortest text that reads back as the same number."""
+    return repr(value) if isinstance(value, float) else "" if value is None else value

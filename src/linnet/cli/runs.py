@@ -1,0 +1,103 @@
+"""`linnet runs`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from linnet.board import words
+from linnet.cli.terminal import print_json, table
+from linnet.runs import Glance, RunStore
+
+
+def runs(
+    *,
+    runs: Path | None = None,
+    experiment: str | None = None,
+    tag: str | None = None,
+    status: str | None = None,
+    recipe: str | None = None,
+    sort: Annotated[str, Parameter(help="`time` (newest last), `loss` (best first), `name`")] = "time",
+    json: bool = False,
+) -> int:
+    """List the runs of a folder, with status and last loss.
+
+    Parameters
+    ----------
+    runs
+        The folder of runs.
+    experiment
+        Only the runs of this experiment.
+    tag
+        Only the runs with this tag.
+    status
+        Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
+    recipe
+        Only the runs of this recipe.
+    json
+        As JSON, for other programs.
+    """
+    store = RunStore(runs)
+    found = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)
+    if json:
+        print_json([as_json(glance) for glance in found])
+        return 0
+    if not found:
+        print(f"No runs in {store.root}." if not any(store.folders()) else "No run fits.")
+        return 0
+    head = ("run", "status", "step", "metric", "last", "time", "age", "about")
+    print("\n".join(table(head, [_row(glance) for glance in found], right=(2, 4, 5, 6), status=1)))
+    return 0
+
+
+def as_json(glance: Glance) -> dict[str, object]:
+    """A run as every listing gives it."""
+    manifest = glance.manifest
+    return {
+        "run_id": glance.run_id,
+        "path": glance.path,
+        "status": glance.status,
+        "step": glance.step,
+        "total_steps": manifest.total_steps,
+        "metric": glance.metric,
+        "last": glance.value,
+        "seconds": glance.t,
+        "created_at": manifest.created_at,
+        "modified_at": glance.modified,
+        "name": manifest.name,
+        "experiment": manifest.experiment,
+        "recipe": manifest.recipe,
+        "tags": manifest.tags,
+        "writer": manifest.dialect,
+    }
+
+
+def _row(glance: Glance) -> tuple[str, ...]:
+    manifest = glance.manifest
+    step = words.number(glance.step)
+    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags)]
+    return (
+        glance.run_id,
+        glance.status,
+        f"{step}/{words.number(manifest.total_steps)}" if manifest.total_steps else step,
+        glance.metric or "–",
+        words.number(glance.value),
+        words.duration(glance.t),
+        words.duration(max(0.0, time.time() - glance.modified)),
+        " · ".join(word for word in about if word),
+    )
+
+
+def _sorted(found: list[Glance], sort: str) -> list[Glance]:
+    from linnet.errors import UsageError
+
+    if sort == "time":
+        return found
+    if sort == "name":
+        return sorted(found, key=lambda glance: glance.run_id)
+    if sort == "loss":
+        return sorted(found, key=lambda g: (g.value is None or g.value != g.value, g.value or 0.0))
+    raise UsageError(f"--sort {sort!r} does not exist; choose from time, loss, name")

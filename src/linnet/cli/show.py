@@ -1,0 +1,158 @@
+"""`linnet show`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from linnet.board import words
+from linnet.cli.terminal import paint, paint_status, print_json, table, width
+from linnet.errors import UsageError
+from linnet.runs import Glance, Metrics, Run, RunStore, Series
+
+_CHART_HEIGHT = 14
+_CHART_WIDTH = 100
+
+
+def show(
+    run: str = "latest",
+    /,
+    *,
+    key: str | None = None,
+    runs: Path | None = None,
+    all: bool = False,
+    json: bool = False,
+) -> int:
+    """Show one run: status, settings, metrics and a chart.
+
+    Parameters
+    ----------
+    run
+        The run: an id, the beginning of one, a path, or `latest`.
+    key
+        The metric to draw; by default the loss.
+    runs
+        The folder of runs.
+    all
+        List the machine's figures (sys/…) among the metrics too.
+    json
+        As JSON, for other programs.
+    """
+    found = RunStore(runs).find(run)
+    glance, metrics = found.glance(), found.metrics()
+    series = _chosen(found, metrics, key)
+    if json:
+        print_json(_as_json(found, glance, metrics))
+        return 0
+    _print_head(found, glance)
+    if series is not None:
+        _print_chart(series)
+    _print_metrics(metrics, all)
+    if metrics.damaged:
+        print(paint(f"\n{metrics.damaged} damaged lines were passed over; see: linnet check {found.id}", "yellow"))
+    return 0
+
+
+def _chosen(run: Run, metrics: Metrics, key: str | None) -> Series | None:
+    if key is None:
+        return metrics.main
+    if key not in metrics:
+        import difflib
+
+        close = difflib.get_close_matches(key, metrics.names(), n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(close)}?" if close else f"it has {', '.join(metrics.names()[:8]) or 'none'}"
+        raise UsageError(f"run {run.id} has no metric {key!r}; {hint}")
+    return metrics[key]
+
+
+def _print_head(run: Run, glance: Glance) -> None:
+    manifest = run.manifest
+    print(f"{paint(words.plain(run.id), 'bold')}  {paint_status(glance.status)}  {words.duration(glance.t)}")
+    steps = words.number(glance.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
+    git = manifest.provenance.get("git") or {}
+    commit = f"{str(git.get('sha', ''))[:9]} {git.get('branch', '')}{' + changes' if git.get('dirty') else ''}".strip()
+    facts = {
+        "name": manifest.name,
+        "recipe": manifest.recipe,
+        "experiment": manifest.experiment,
+        "tags": " ".join(manifest.tags),
+        "step": steps,
+        "model": _pairs(manifest.model),
+        "config": _pairs(manifest.config),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest.created_at)),
+        "host": manifest.provenance.get("host"),
+        "git": commit,
+        "written by": manifest.dialect if manifest.dialect != "linnet" else None,
+        "error": (glance.end or {}).get("error"),
+        "folder": run.path,
+    }
+    gate = (glance.end or {}).get("quality_gate")
+    if isinstance(gate, dict):
+        verdict = "reached" if gate.get("passed") else "missed"
+        facts["gate"] = f"{verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}"
+    for name, value in facts.items():
+        if value:
+            print(f"  {paint(f'{name:<11}', 'dim')} {words.shorten(words.plain(value), max(20, width() - 14))}")
+
+
+def _pairs(fields: dict[str, object]) -> str:
+    return " · ".join(f"{name} {value}" for name, value in fields.items())
+
+
+def _print_chart(series: Series) -> None:
+    from linnet.board.braille import chart
+
+    across = min(width(), _CHART_WIDTH)
+    step, value = series.downsample(across * 4)
+    lines = chart(step.astype(float), value, across, _CHART_HEIGHT)
+    if lines:
+        print(f"\n{paint(words.plain(series.name), 'bold')}")
+        print("\n".join(lines))
+
+
+def _print_metrics(metrics: Metrics, all: bool) -> None:
+    names = [name for name in metrics.names() if all or not name.startswith("sys/")]
+    rows = []
+    for name in names:
+        series = metrics[name]
+        latest, best = series.latest, series.best
+        rows.append(
+            (
+                name,
+                words.number(latest[1] if latest else None),
+                words.number(best[1] if best else None),
+                words.number(best[0] if best else None),
+                words.number(len(series)),
+            )
+        )
+    if rows:
+        print()
+        print("\n".join(table(("metric", "last", "best", "at step", "points"), rows, right=(1, 2, 3, 4))))
+
+
+def _as_json(run: Run, glance: Glance, metrics: Metrics) -> dict[str, object]:
+    from linnet.cli.runs import as_json
+
+    manifest = run.manifest
+    return {
+        **as_json(glance),
+        "model": manifest.model,
+        "config": manifest.config,
+        "provenance": manifest.provenance,
+        "end": glance.end,
+        "damaged_lines": metrics.damaged,
+        "metrics": {name: summary(metrics[name]) for name in metrics},
+    }
+
+
+def summary(series: Series) -> dict[str, object]:
+    """A metric in four numbers, and which way is better."""
+    latest, best = series.latest, series.best
+    return {
+        "last": latest[1] if latest else None,
+        "last_step": latest[0] if latest else None,
+        "best": best[1] if best else None,
+        "best_step": best[0] if best else None,
+        "points": len(series),
+        "goal": "min" if series.lower_is_better else "max",
+    }

@@ -1,0 +1,104 @@
+"""`linnet tail`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from linnet.board import words
+from linnet.cli.terminal import paint, paint_status
+from linnet.runs import Event, RunStore
+from linnet.runs.encode import encode, spell_record
+from linnet.runs.metric_names import rows
+
+_QUIET = ("heartbeat", "system")
+
+
+def tail(
+    run: str = "latest",
+    /,
+    *,
+    lines: int = 10,
+    follow: Annotated[bool, Parameter(negative="--no-follow")] = True,
+    all: bool = False,
+    runs: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Follow a run's events as they are written.
+
+    Parameters
+    ----------
+    run
+        The run: an id, the beginning of one, a path, or `latest`.
+    lines
+        How many events of the past to begin with.
+    follow
+        Go on until the run ends.
+    all
+        Show heartbeats and the machine's figures too.
+    runs
+        The folder of runs.
+    json
+        Each event as one line of JSON.
+    """
+    found = RunStore(runs).find(run)
+    stream = found.events()
+    past: list[Event] = []
+    while batch := stream.read_events(limit=50_000):
+        past = [*past, *_shown(batch, all)][-lines:] if lines > 0 else []
+    for event in past:
+        _print(event, json)
+    status = found.status
+    if not follow or status not in ("live", "stalled"):
+        return _close(found.id, status, json)
+    last_look = time.monotonic()
+    ended = False
+
+    def finished() -> bool:
+        nonlocal last_look, status, ended
+        if not ended and time.monotonic() - last_look > 0.5:
+            last_look, status = time.monotonic(), found.status
+            ended = status not in ("live", "stalled")
+        return ended
+
+    for batch in stream.follow(finished):
+        for event in _shown(batch, all):
+            _print(event, json)
+        if any(event.kind == "run_end" for event in batch):
+            status = found.status
+            break
+    return _close(found.id, status, json)
+
+
+def _shown(events: list[Event], all: bool) -> list[Event]:
+    return events if all else [event for event in events if event.kind not in _QUIET]
+
+
+def _close(run_id: str, status: str, json: bool) -> int:
+    if not json:
+        print(f"{words.plain(run_id)} is {paint_status(status)}", flush=True)
+    return 0
+
+
+def _print(event: Event, json: bool) -> None:
+    if json:
+        print(encode(spell_record(event.data)).decode(), flush=True)
+        return
+    at = paint(f"{words.duration(event.t):>9}", "dim")
+    step = "" if event.step is None else f"step {event.step}"
+    print(f"{at}  {event.kind:<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
+
+
+def _text(event: Event) -> str:
+    data: dict[str, Any] = event.data
+    if event.kind in ("step", "scalars", "eval"):
+        return "  ".join(f"{name} {words.number(value)}" for name, value in rows(event))
+    if event.kind == "sample":
+        return f"{data.get('prompt', '')}{data.get('text', '')}"
+    if event.kind == "run_end":
+        return "  ".join(f"{k} {data[k]}" for k in ("reason", "error", "final_step", "final_loss") if k in data)
+    own = ("kind", "t", "step", "phase", "schema")
+    return "  ".join(f"{name} {value}" for name, value in data.items() if name not in own)

@@ -1,0 +1,71 @@
+"""What the commands print with: colour where it is wanted, columns that line up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from linnet.board.words import plain, shorten
+from linnet.runs.encode import encode, spell
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_STATUS_STYLES = {
+    "live": "green",
+    "completed": "blue",
+    "interrupted": "yellow",
+    "aborted": "red",
+    "errored": "red",
+    "crashed": "red",
+    "stalled": "yellow",
+}
+
+
+def paint(text: str, style: str) -> str:
+    """Colour for a terminal; none for a pipe, or where `NO_COLOR` is set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if text else text
+
+
+def paint_status(status: str) -> str:
+    """A status in its colour; the word itself says all."""
+    return paint(status, _STATUS_STYLES.get(status, "dim"))
+
+
+def width() -> int:
+    """Columns to write in: the terminal's, or as many as a pipe likes."""
+    return shutil.get_terminal_size((100, 30)).columns if sys.stdout.isatty() else 10_000
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), status: int = -1) -> list[str]:
+    """Columns that line up. `right`: those set to the right; `status`: the one painted as a status.
+
+    Rich's table takes 0.4 s for 500 runs; the command has 0.35 s in all.
+    """
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(head, *cells, strict=True)]
+    lines = [paint(_join(head, widths, right), "dim")]
+    for row in cells:
+        line = _join(row, widths, right)
+        if status >= 0:
+            start = sum(widths[:status]) + 2 * status
+            end = start + len(row[status])
+            line = line[:start] + paint_status(row[status]) + line[end:]
+        lines.append(line)
+    return lines
+
+
+def _join(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
+    put = [
+        f"{cell:>{w}}" if i in right else f"{cell:<{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+    ]
+    return shorten("  ".join(put).rstrip(), width())
+
+
+def print_json(value: object) -> None:
+    """JSON for other programs; numbers it cannot spell are null."""
+    print(msgspec.json.format(encode(spell(msgspec.to_builtins(value))[0]), indent=2).decode())
