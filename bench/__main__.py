@@ -31,9 +31,7 @@ def main() -> int:
     )
     scripts = find_scripts()
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(scripts)}")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="append each result to FILE as a line of JSON"
-    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append each result to FILE as a line of JSON")
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.names) - set(scripts)):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(scripts)}")

@@ -158,9 +158,7 @@ def kill_all(report: Report, name: str, label: str, python: Path | None = None) 
         tally = Tally()
         for _ in range(KILLS[name] // 2):
             kill_once(name, pace, moment, python, tally)
-        report.row(
-            f"{label}, {manner}", tally.kills, tally.logged, tally.lost, tally.most_lost, tally.unreadable
-        )
+        report.row(f"{label}, {manner}", tally.kills, tally.logged, tally.lost, tally.most_lost, tally.unreadable)
         tallies.append(tally)
     return tallies
 
@@ -190,6 +188,10 @@ def main() -> Report:
         f"Paced: a step every {PACE * 1000:g} ms. Each kill comes 0 to {LONGEST:g} s after the first step. "
         f"Streams of Linnet's that ended inside a line: {torn}. "
         "A peer's unreadable lines are not counted: it reads its file itself."
+    )
+    report.note(
+        "trackio hands its rows over in batches every half second, and falls behind when logging flat out: of "
+        "so short a burst often nothing has reached its file."
     )
     return report
 

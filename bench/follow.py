@@ -182,9 +182,7 @@ def main() -> Report:
     return report
 
 
-def measure(
-    report: Report, name: str, medians: dict[str, float], python: Path | None = None
-) -> sample.Samples:
+def measure(report: Report, name: str, medians: dict[str, float], python: Path | None = None) -> sample.Samples:
     with sample.scratch() as home:
 
         def options() -> dict[str, Any]:

@@ -30,8 +30,10 @@ def list_linnet(root: str) -> dict[str, Any]:
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - began
-    lines = [line for line in done.stdout.splitlines() if "bench-" in line]
-    assert len(lines) == RUNS, f"{len(lines)} runs listed of {RUNS}"
+    *_, (_, row) = workload.walk(STEPS)
+    loss = f"{row[0]:.6f}"[:4]
+    lines = [line for line in done.stdout.splitlines() if "bench-" in line and loss in line]
+    assert len(lines) == RUNS, f"{len(lines)} of {RUNS} runs listed with their last loss"
     return {"seconds": seconds}
 
 
@@ -45,8 +47,7 @@ def list_trackio(root: str, way: str) -> dict[str, Any]:
     began = time.perf_counter()
     if way == "sql":
         query = (
-            "SELECT run_name, MAX(step) AS step, json_extract(metrics, '$.loss') AS loss "
-            "FROM metrics GROUP BY run_name"
+            "SELECT run_name, MAX(step) AS step, json_extract(metrics, '$.loss') AS loss FROM metrics GROUP BY run_name"
         )
         count = len(server.query_project("bench", query)["rows"])
     elif way == "page":
@@ -117,7 +118,7 @@ def main() -> Report:
             kept = store.peer(__file__, "trackio", RUNS, STEPS, python)
             for way, label in TRACKIO_WAYS.items():
                 options = partial(dict, root=str(kept), way=way)
-                measure(report, f"trackio, {label}", "list_trackio", options, kept, python)
+                measure(report, f"trackio, {label}", "list_trackio", options, kept, python, repeats=3)
     with report.peer("tensorboard") as python:
         if python:
             kept = store.peer(__file__, "tensorboard", RUNS, STEPS, python)

@@ -111,9 +111,7 @@ class Report:
 
     def markdown(self) -> str:
         """The whole section, without its heading."""
-        versions = ", ".join(
-            f"{name} {version}" for name, version in (_versions() | self.peer_versions).items()
-        )
+        versions = ", ".join(f"{name} {version}" for name, version in (_versions() | self.peer_versions).items())
         parts = [
             self.claim,
             f"{datetime.now(UTC):%Y-%m-%d} · {machine.describe()} · {versions}",
@@ -123,9 +121,7 @@ class Report:
         parts += [f"- {note}" for note in self.notes]
         if self.disturbed:
             names = ", ".join(dict.fromkeys(self.disturbed))
-            parts.append(
-                f"- **Disturbed**: other processes used more than half a core while measuring: {names}."
-            )
+            parts.append(f"- **Disturbed**: other processes used more than half a core while measuring: {names}.")
         lines = "\n\n".join(parts).splitlines()
         # Notes form one list: no blank line between two of them.
         kept = [
@@ -162,9 +158,7 @@ def _table(head: list[str], body: list[list[str]]) -> str:
     rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
 
     def line(cells: list[str]) -> str:
-        padded = [
-            c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
-        ]
+        padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
         return "| " + " | ".join(padded) + " |"
 
     return "\n".join([line(head), line(rule), *map(line, body)])

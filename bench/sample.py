@@ -86,15 +86,11 @@ def play(script: str, role: str, options: dict[str, Any], python: Path | None = 
         answer = Path(folder) / "answer.json"
         done = subprocess.run(command(script, role, options, answer, python), capture_output=True, text=True)
         if done.returncode or not answer.exists():
-            raise RoleFailedError(
-                f"{role} in {Path(script).name} ended with {done.returncode}:\n{done.stderr}"
-            )
+            raise RoleFailedError(f"{role} in {Path(script).name} ended with {done.returncode}:\n{done.stderr}")
         return dict(json.loads(answer.read_text()))
 
 
-def command(
-    script: str, role: str, options: dict[str, Any], answer: Path, python: Path | None = None
-) -> list[str]:
+def command(script: str, role: str, options: dict[str, Any], answer: Path, python: Path | None = None) -> list[str]:
     """The command line of a process that plays a role."""
     return [str(python or sys.executable), script, "--role", role, json.dumps(options), str(answer)]
 
@@ -114,9 +110,7 @@ def start(main: Callable[[], Any], roles: dict[str, Role]) -> int:
         Path(answer).write_text(json.dumps(roles[role](**json.loads(options))))
         return 0
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="append the result to FILE as one line of JSON"
-    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append the result to FILE as one line of JSON")
     chosen = parser.parse_args()
     report = main()
     print(f"\n{report.name}\n\n{report.markdown()}")
