@@ -33,8 +33,8 @@ def main() -> None:
     rng = np.random.default_rng(SEED)
     x, y = clusters(rng)
     x_train, y_train, x_held, y_held = x[2_000:], y[2_000:], x[:2_000], y[:2_000]
-    weights = rng.normal(scale=0.5, size=(WIDTH, CLASSES))
-    config = {"lr": 0.5, "batch": BATCH, "seed": SEED, "schedule": "cosine"}
+    weights = np.zeros((WIDTH, CLASSES))
+    config = {"lr": 0.05, "batch": BATCH, "seed": SEED, "schedule": "cosine"}
 
     with linnet.start(
         arch="softmax", config=config, total_steps=STEPS, tags=["demo"], goals={"accuracy": "max"}

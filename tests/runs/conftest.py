@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of runs, which is also the one commands look in."""
+    monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """Every line of a stream, each of which must be strict JSON."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is not JSON")
+
+    text = (folder / "events.jsonl").read_text()
+    return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a Python program of its own, the way a training run is one; killed at the end if it still lives."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(text: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        file = tmp_path / f"program{len(started)}.py"
+        file.write_text(text)
+        process = subprocess.Popen(
+            [sys.executable, str(file), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _mount(folder: Path, options: str) -> bool:
+    """A file system of our own, where this user may mount one."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of 256 kB; only root can have one, for others the same fault is injected in another test."""
+    folder = tmp_path / "disk"
+    if not _mount(folder, "size=256k"):
+        pytest.skip("mounting a file system needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A folder that nobody may write in: root is stopped by a read-only disk, others by the folder's mode."""
+    folder = tmp_path / "sealed"
+    mounted = os.geteuid() == 0 and _mount(folder, "ro,size=64k")
+    if not mounted:
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o500)
+    yield folder
+    if mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+    else:
+        folder.chmod(0o700)

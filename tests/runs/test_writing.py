@@ -1,0 +1,233 @@
+"""What a training loop writes is what stands in the folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import linnet
+from linnet.runs import RunBundle
+from tests.runs.conftest import lines_of
+
+
+@dataclass(frozen=True)
+class Llama:
+    vocab: int = 627
+    d_model: int = 64
+    n_layers: int = 2
+    ctx: int = 32
+
+
+@dataclass(frozen=True)
+class Vit:
+    image_size: int = 28
+    patch_size: int = 4
+    d_model: int = 192
+    n_layers: int = 12
+    num_classes: int = 10
+
+
+def test_the_ten_line_loop_leaves_a_complete_folder(root: Path) -> None:
+    with linnet.start(arch="mlp", config={"lr": 0.1}, total_steps=3) as run:
+        for step in range(1, 4):
+            run.log(step, loss=1 / step, lr=0.1)
+    manifest = json.loads((run.run_dir / "run.json").read_text())
+    assert manifest["run_id"] == run.run_id == run.run_dir.name
+    assert manifest["config"] == {"lr": 0.1}
+    kinds = [line["kind"] for line in lines_of(run.run_dir) if line["kind"] != "system"]
+    assert kinds == ["run_start", "step", "step", "step", "run_end"]
+    end = lines_of(run.run_dir)[-1]
+    assert (end["reason"], end["final_step"], end["exit_code"]) == ("completed", 3, 0)
+    assert end["final_loss"] == 1 / 3
+
+
+def test_run_start_has_toys_fields_in_toys_order(root: Path) -> None:
+    bundle = RunBundle(root, "llama-1")
+    bundle.git("0" * 40, "main")
+    bundle.run_start_llama(Llama(), steps=5, lr=1e-3, seed=0)
+    bundle.run_end(5, 6.1)
+    start = lines_of(root / "llama-1")[0]
+    wanted = "kind schema t started_at run_id phase host backend git model config"
+    assert list(start) == wanted.split()
+    assert start["schema"] == "toy/v1"
+    assert start["model"] == {"arch": "llama", "vocab": 627, "d_model": 64, "n_layers": 2}
+    assert start["config"] == {"context": 32, "steps": 5, "lr": 1e-3, "seed": 0}
+    assert start["git"]["sha"] == "0" * 40
+    assert set(start["host"]) == {"name", "os", "arch"}
+
+
+def test_run_start_of_a_vit_has_the_image_and_no_context(root: Path) -> None:
+    bundle = RunBundle(root, "vit-1")
+    bundle.run_start_vit(Vit(), steps=5, lr=1e-3, seed=0)
+    bundle.run_end(5, 0.1)
+    start = lines_of(root / "vit-1")[0]
+    assert start["model"]["image_size"] == 28
+    assert start["model"]["num_classes"] == 10
+    assert "vocab" not in start["model"]
+    assert "context" not in start["config"]
+
+
+def test_every_kind_of_toy_v1_has_a_method(root: Path) -> None:
+    run = RunBundle(root, "all")
+    run.run_start("llama", 627, 64, 2, 32, 5, 1e-3, 0, schedule={"lr_max": 1e-3, "warmup": 2}, name="all kinds")
+    run.step(1, 6.4, lr=1e-3, tokens=32, wall_us=51)
+    run.tap(1, "ffn_out", 0, None, shape=[64, 32], dtype="f32", l2=1.0, abs_mean=0.1, nan_count=0)
+    run.grad(1, "token_embd.weight", l2=0.5, abs_mean=0.1, nan_count=0)
+    run.op_timing(1, 40, {"matmul": 30, "other": 10})
+    run.drift(1, "token_embd.weight", 0.99, 0.3, token_id=4, freq=2)
+    run.sample(1, "def ", "main():")
+    run.eval(1, "validation", loss=6.3, ppl=544.6, samples=8, extra={"bpb": 2.1})
+    run.compare(1, "llama-0", -0.1, 0.9, "ahead")
+    with run.region(1, "forward"), run.region(1, "attention"):
+        pass
+    run.note("looks right", step=1)
+    run.align(1, 0, 0, "blk.0.ffn_up.weight", 0.4, 1.0, math.nan)
+    run.mask(1, 0, 0, 0.5)
+    run.scalars(1, {"acc": 0.5}, epoch=1)
+    run.system({"cpu": {"percent": 12.0}})
+    run.heartbeat()
+    weights = run.weights_dir / "step_1.gguf"
+    weights.write_bytes(b"GGUF")
+    run.checkpoint(weights, 1, loss=6.4)
+    run.resume(1)
+    run.run_end(1, 6.4, quality_gate={"passed": False, "metric": "loss", "value": 6.4, "threshold": 2.5})
+    lines = lines_of(run.run_dir)
+    kinds = (
+        "run_start step tap grad op_timing drift sample eval compare region_enter region_enter region_exit "
+        "region_exit note align mask scalars system heartbeat checkpoint resume run_end"
+    )
+    assert [line["kind"] for line in lines] == kinds.split()
+    by_kind = {line["kind"]: line for line in lines}
+    assert by_kind["tap"]["head"] is None
+    assert by_kind["align"]["bp_norm"] is None
+    assert by_kind["align"]["nonfinite"] == {"bp_norm": "nan"}
+    assert by_kind["checkpoint"]["path"] == "weights/step_1.gguf"
+    assert by_kind["checkpoint"]["bytes"] == 4
+    assert by_kind["run_end"]["exit_code"] == 1
+    times = [line["t"] for line in lines]
+    assert times == sorted(times)
+
+
+def test_tensors_and_numpy_scalars_are_numbers(root: Path) -> None:
+    with linnet.start(system_every=0) as run:
+        run.log(np.int64(1), loss=torch.tensor(0.5), acc=np.float32(0.25), n=np.int64(7), ok=np.bool_(True))
+        run.log(2, loss=torch.tensor(1.5, dtype=torch.bfloat16, requires_grad=True), acc=np.array([0.75]))
+    first, second = lines_of(run.run_dir)[1:3]
+    assert (first["step"], first["loss"], first["acc"], first["n"], first["ok"]) == (1, 0.5, 0.25, 7, True)
+    assert second["loss"] == 1.5
+    assert second["acc"] == 0.75
+
+
+def test_numbers_json_cannot_spell_are_null_and_named(root: Path) -> None:
+    with linnet.start(system_every=0) as run:
+        run.log(1, loss=math.nan, up=math.inf, down=-math.inf, fine=1.0)
+        run.log(2, {"val/loss": torch.tensor(math.nan)})
+        run.log(3, loss=np.float64("inf"))
+    one, two, three = lines_of(run.run_dir)[1:4]
+    assert (one["loss"], one["up"], one["down"], one["fine"]) == (None, None, None, 1.0)
+    assert one["nonfinite"] == {"loss": "nan", "up": "inf", "down": "-inf"}
+    assert two["nonfinite"] == {"values.val/loss": "nan"}
+    assert three["nonfinite"] == {"loss": "inf"}
+    metrics = linnet.open(run.run_dir).metrics()
+    assert math.isnan(metrics["loss"].value[0])
+    assert metrics["loss"].value[1] == math.inf
+    assert metrics["down"].value[0] == -math.inf
+    assert math.isnan(metrics["val/loss"].value[0])
+
+
+class Stubborn:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        None,
+        [1, math.nan],
+        {"deep": {"er": [1, 2]}},
+        object(),
+        Stubborn(),
+        10**400,
+        "\ud800",
+        b"\xff",
+        np.arange(3),
+        1 + 2j,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_any_value_can_be_logged(root: Path, value: object) -> None:
+    with linnet.start(system_every=0) as run:
+        run.log(1, loss=0.5, odd=value)
+        run.log(2, odd=value)
+    assert len(lines_of(run.run_dir)) == 4
+    assert linnet.open(run.run_dir).metrics()["loss"].value[0] == 0.5
+
+
+def test_metrics_named_like_the_events_own_fields_are_kept(root: Path) -> None:
+    with linnet.start(system_every=0) as run:
+        run.log(1, loss=0.5, t=3.0, kind=4.0, phase=5.0)
+    line = lines_of(run.run_dir)[1]
+    assert (line["kind"], line["phase"]) == ("step", "train")
+    assert line["values"] == {"t": 3.0, "kind": 4.0, "phase": 5.0}
+    assert linnet.open(run.run_dir).metrics()["t"].value[0] == 3.0
+
+
+def test_secrets_on_the_command_line_and_in_the_config_are_masked(root: Path) -> None:
+    from linnet.runs.provenance import mask_arguments
+
+    command = ["train.py", "--api-key", "abc123", "--hf-token=xyz", "--lr", "0.1", "ghp_0123456789abcdefghij"]
+    assert mask_arguments(command) == ["train.py", "--api-key", "***", "--hf-token=***", "--lr", "0.1", "***"]
+    assert mask_arguments(["https://kit:pa55@host/x", "--tokenizer", "bpe"])[0] == "https://kit:***@host/x"
+    assert mask_arguments(["--tokenizer", "bpe", "--max-tokens", "5"])[1::2] == ["bpe", "5"]
+    config = {"password": "hunter2", "tokens": 5, "opt": {"auth_token": "x", "token_count": "3"}}
+    with linnet.start(config=config, system_every=0) as run:
+        run.log(1, loss=1.0)
+    text = (run.run_dir / "run.json").read_text() + (run.run_dir / "events.jsonl").read_text()
+    assert "hunter2" not in text
+    assert run.manifest.config == {"password": "***", "tokens": 5, "opt": {"auth_token": "***", "token_count": "3"}}
+
+
+def test_an_artifact_is_copied_with_its_digest(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "plot.txt").write_text("a plot")
+    with linnet.start(system_every=0) as run:
+        run.artifact(tmp_path / "plot.txt", step=3)
+        run.artifact(tmp_path / "plot.txt", name="../../escaped.txt")
+    kept = [line for line in lines_of(run.run_dir) if line["kind"] == "artifact"]
+    assert [line["path"] for line in kept] == ["artifacts/plot.txt"]
+    assert (run.run_dir / "artifacts/plot.txt").read_text() == "a plot"
+    assert not (tmp_path / "escaped.txt").exists()
+    assert not (root / "escaped.txt").exists()
+
+
+def test_system_figures_are_recorded_from_a_thread(root: Path) -> None:
+    with linnet.start(system_every=0.05) as run:
+        run.log(1, loss=1.0)
+        deadline = 200
+        while deadline and sum(line["kind"] == "system" for line in lines_of(run.run_dir)) < 2:
+            deadline -= 1
+            run._keeper._stopping.wait(0.05)
+    system = [line for line in lines_of(run.run_dir) if line["kind"] == "system"]
+    assert len(system) >= 2
+    assert 0 <= system[-1]["cpu"]["percent"] <= 100
+    assert system[-1]["memory"]["total"] > system[-1]["memory"]["used"] > 0
+    assert system[-1]["process"]["rss"] > 1_000_000
+    assert system[-1]["disk"]["free"] > 0
+    assert "sys/cpu/percent" in linnet.open(run.run_dir).metrics()
+
+
+def test_run_start_comes_first_even_if_forgotten_and_only_once(root: Path) -> None:
+    bundle = RunBundle(root, "a")
+    bundle.step(1, 0.5)
+    bundle.run_start("llama")
+    bundle.run_end(1, 0.5)
+    bundle.run_end(1, 0.5)
+    bundle.step(2, 0.4)
+    assert [line["kind"] for line in lines_of(root / "a")] == ["run_start", "step", "run_end"]
