@@ -34,7 +34,7 @@ def main() -> None:
     x, y = clusters(rng)
     x_train, y_train, x_held, y_held = x[2_000:], y[2_000:], x[:2_000], y[:2_000]
     weights = np.zeros((WIDTH, CLASSES))
-    config = {"lr": 0.05, "batch": BATCH, "seed": SEED, "schedule": "cosine"}
+    config = {"lr": 0.004, "batch": BATCH, "seed": SEED, "schedule": "cosine"}
 
     with linnet.start(
         arch="softmax", config=config, total_steps=STEPS, tags=["demo"], goals={"accuracy": "max"}

@@ -52,10 +52,10 @@ def tail(
     for event in past:
         _print(event, json)
     status = found.status
-    if not follow or status not in ("live", "stalled"):
+    if not follow:
         return _close(found.id, status, json)
     last_look = time.monotonic()
-    ended = False
+    ended = status not in ("live", "stalled")
 
     def finished() -> bool:
         nonlocal last_look, status, ended

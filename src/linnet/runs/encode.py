@@ -23,7 +23,9 @@ def _foreign(value: object) -> object:
     return item()
 
 
-encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
+_encoder = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number")
+encode = _encoder.encode
+encode_lines = _encoder.encode_lines  # the line end comes from the encoder: a copy of the line less
 
 
 def encode_pretty(record: Mapping[str, object]) -> bytes:

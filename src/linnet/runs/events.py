@@ -49,7 +49,8 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 def to_event(found: dict[str, Any], origin: float = 0.0) -> Event:
     """Put an object into `toy/v1` words. `origin`: the Unix time at which a foreign run began."""
-    if "kind" not in found and isinstance(found.get("type"), str):
+    foreign = found.get("type")
+    if isinstance(foreign, str) and ("kind" not in found or foreign == "media"):  # munin's media has a kind of its own
         found = _translate(found, origin)
     nonfinite = found.get("nonfinite")
     if isinstance(nonfinite, dict):

@@ -64,12 +64,12 @@ def claim(root: Path, template: str, labels: Mapping[str, str]) -> Path:
 
 
 def claim_id(root: Path, run_id: str) -> Path:
-    """Make the folder `run_id`, or `run_id-2`, `-3` … when it is taken. An empty folder counts as free."""
+    """Make the folder `run_id`, or `run_id-2`, `-3` … when it is taken."""
     root.mkdir(parents=True, exist_ok=True)
     base = clean(run_id) or "run"
     folder = root / base
     for number in count(2):
-        if _make(folder) or _is_empty(folder):
+        if _make(folder):
             break
         folder = root / f"{base}-{number}"
     return folder
@@ -81,10 +81,6 @@ def _make(folder: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and next(folder.iterdir(), None) is None
 
 
 def _largest_today(root: Path, date: str) -> int:

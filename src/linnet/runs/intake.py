@@ -21,7 +21,7 @@ from linnet.runs.series import Table
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
 _HEAD = 24  # bytes by which lines of a different make are told apart
-_KEPT = ("damaged", "lines", "last_step", "last_epoch", "goals")
+_KEPT = ("damaged", "lines", "last_step", "last_epoch", "step_now", "goals")
 _OWN = ("kind", "phase", "t", "step", "epoch")
 
 
@@ -36,16 +36,20 @@ class Intake:
         self.damaged = 0
         self.lines = 0
         self.last_step: int | None = None
+        self.step_now = 0  # the step of the latest line that has one; a line without one belongs to it
         self.last_epoch: float | None = None
         self.goals: dict[str, str] = {}
         self._origin = origin
         self._superseded = superseded
         self._tables: dict[tuple[str, ...], Table] = {}
         self._buffers: dict[tuple[str, ...], list[list[float]]] = {}
+        self._stepless: list[tuple[tuple[str, ...], list[float]]] = []
+        self._block_start = 0
         self._makes: dict[bytes, _Make | None] = {}
 
     def take(self, block: bytes) -> None:
         """Take in one block of whole lines."""
+        self._block_start = self.lines
         make = self._make_of(block[: block.index(b"\n")])
         if make is None or b'"resume' in block or not self._take_alike(make, block, None):
             self._take_mixed(block)
@@ -157,17 +161,14 @@ class Intake:
         found = dict(rows(event))
         if not found:
             return
-        step = event.step if event.step is not None else self.last_step or 0
         epoch = as_number(event.data.get("epoch"))
-        if event.kind != "system":
-            self._see(step, epoch)
-        names = tuple(found)
-        own = (float(place), float(step), event.t, epoch)
-        if names in self._tables or names in self._buffers or len(self._tables) < _MOST_TABLES:
-            self._buffer(names, [*own, *found.values()])
+        self._see(event.step, epoch)
+        own = (place, event.step, event.t, epoch)
+        if len(self._tables) + len(self._buffers) < _MOST_TABLES or tuple(found) in self._tables:
+            self._buffer(found, own)
         else:
             for name, value in found.items():
-                self._buffer((name,), [*own, value])
+                self._buffer({name: value}, own)
 
     def _resume(self, event: Event) -> None:
         """Steps beyond the one a run went on from are void: they were trained again."""
@@ -179,8 +180,8 @@ class Intake:
                 table.keep_to(event.step)
         self.last_step = event.step
 
-    def _see(self, step: int, epoch: float) -> None:
-        if self.last_step is None or step > self.last_step:
+    def _see(self, step: int | None, epoch: float) -> None:
+        if step is not None and (self.last_step is None or step > self.last_step):
             self.last_step = step
         if epoch == epoch and (self.last_epoch is None or epoch > self.last_epoch):
             self.last_epoch = epoch
@@ -190,15 +191,43 @@ class Intake:
             self._tables[names] = Table(names)
         return self._tables[names]
 
-    def _buffer(self, names: tuple[str, ...], row: list[float]) -> None:
-        self._buffers.setdefault(names, []).append(row)
+    def _buffer(self, found: dict[str, float], own: tuple[int, int | None, float, float]) -> None:
+        place, step, t, epoch = own
+        if step is None:
+            self._stepless.append((tuple(found), [place, 0, t, epoch, *found.values()]))
+        else:
+            self._buffers.setdefault(tuple(found), []).append([place, step, t, epoch, *found.values()])
 
     def _flush(self) -> None:
+        """Bring the rows taken one by one into the tables, and all rows into the order of the stream."""
+        self._empty_buffers()
+        lines, steps = self._steps_of_block()
+        for names, row in self._stepless:
+            before = int(np.searchsorted(lines, row[0])) - 1
+            row[1] = int(steps[before]) if before >= 0 else self.step_now
+            self._buffers.setdefault(names, []).append(row)
+        self._stepless.clear()
+        self._empty_buffers()
+        if len(steps):
+            self.step_now = int(steps[-1])
+
+    def _empty_buffers(self) -> None:
         for names, held in self._buffers.items():
-            self._table(names).extend(list(np.array(held, dtype=np.float64).T))
+            columns: list[Any] = list(zip(*held, strict=True))
+            self._table(names).extend(columns)
         self._buffers.clear()
         for table in self._tables.values():
             table.settle()
+
+    def _steps_of_block(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lines of this block that have a step, and their steps, in order."""
+        places, steps = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for table in self._tables.values():
+            since = np.searchsorted(table.column("line"), self._block_start)
+            places.append(table.column("line")[since:])
+            steps.append(table.column("step")[since:])
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return np.concatenate(places)[order], np.concatenate(steps)[order]
 
 
 class _Make:

@@ -32,11 +32,11 @@ class Table:
     def extend(self, columns: Sequence[NDArray[Any] | Sequence[float]]) -> None:
         """Add rows, given as columns in the order of `column_names`."""
         count = len(columns[0])
-        if self.rows and count and columns[0][0] < self._columns[0][self.rows - 1]:
-            self._in_order = False
         self._reserve(self.rows + count)
         for mine, theirs in zip(self._columns, columns, strict=True):
             mine[self.rows : self.rows + count] = theirs
+        fresh = self._columns[0][max(0, self.rows - 1) : self.rows + count]
+        self._in_order = self._in_order and bool(np.all(fresh[1:] > fresh[:-1]))
         self.rows += count
 
     def column(self, key: str) -> NDArray[Any]:
@@ -111,7 +111,7 @@ class Series:
     def downsample(self, points: int) -> tuple[Integers, Floats]:
         """At most about `points` finite rows that show the same curve: the least and the greatest of each stretch.
 
-        A spike of a single step is therefore always among them.
+        A spike of a single step is therefore never smoothed away.
         """
         at = self.downsample_rows(points)
         return self.step[at], self.value[at]

@@ -19,6 +19,7 @@ from linnet.runs.bundle import RunBundle
 from linnet.runs.encode import spell_record
 
 SYSTEM_SECONDS = 5.0
+_LEAST, _GREATEST = -math.inf, math.inf
 _OWN_FIELDS = 4  # kind, phase, t, step: what log() itself puts into a step event
 
 log = logging.getLogger("linnet")
@@ -34,8 +35,8 @@ class Session(RunBundle):
     Made by `linnet.start`. Use it in a `with` block; without one it ends when the interpreter does.
     """
 
-    _last: dict[str, Any] = {}  # noqa: RUF012 - the latest record, replaced whole, never changed in place
-    _last_loss: dict[str, Any] = {}  # noqa: RUF012 - the latest one with a loss
+    _last: dict[str, Any] = {}  # noqa: RUF012 - what was logged last
+    _last_loss: dict[str, Any] = {}  # noqa: RUF012 - and the last of it with a loss; both are replaced whole, never changed
     _gate: Mapping[str, Any] | None = None
     _old_handler: Any = None
 
@@ -48,7 +49,7 @@ class Session(RunBundle):
         if metrics is not None:
             values = {**metrics, **values}
         try:
-            plain = -math.inf < sum(values.values()) < math.inf
+            plain = _LEAST < sum(values.values()) < _GREATEST  # false for NaN too: one cheap test for all of them
         except Exception:  # a text, an array, a tensor on its way out: the careful spelling knows them all
             plain = False
         record: dict[str, Any]
@@ -61,10 +62,8 @@ class Session(RunBundle):
             record = {"kind": "scalars", "t": 0.0, "step": step, "values": values}
             if "epoch" in values:
                 record["epoch"] = values.pop("epoch")
-        if not plain:
-            record = spell_record(record)
         self._last = record
-        self._append(record)
+        self._append(record if plain else spell_record(record))
 
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""
@@ -73,8 +72,7 @@ class Session(RunBundle):
     def finish(self, reason: str = "completed", error: str | None = None) -> None:
         """End the run. A `with` block does this by itself."""
         atexit.unregister(self._at_exit)
-        step, loss = self._last.get("step"), self._last_loss.get("loss")
-        self.run_end(step, loss, reason, quality_gate=self._gate, error=error)
+        self.run_end(self._last.get("step"), self._last_loss.get("loss"), reason, quality_gate=self._gate, error=error)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from linnet.runs import lock
-from linnet.runs.encode import encode, spell_record
+from linnet.runs.encode import encode_lines, spell_record
 
 HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
 RETRY_SECONDS = 1.0
+
+_now = time.monotonic_ns
 
 log = logging.getLogger("linnet")
 
@@ -66,16 +68,16 @@ class Sink:
 
     def seconds(self) -> float:
         """The run's own clock: seconds since the sink was opened, in whole microseconds, never going back."""
-        return (time.monotonic_ns() - self._origin) // 1000 / 1e6
+        return (_now() - self._origin) // 1000 / 1e6
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
         with self._lock:
-            record["t"] = (time.monotonic_ns() - self._origin) // 1000 / 1e6
+            record["t"] = (_now() - self._origin) // 1000 / 1e6
             try:
-                line = encode(record) + b"\n"
+                line = encode_lines([record])
             except Exception:  # a value msgspec has no form for; the careful way knows one for everything
-                line = encode(spell_record(record)) + b"\n"
+                line = encode_lines([spell_record(record)])
             if self._held or self._fd < 0:
                 self._hold(line)
                 return

@@ -1,0 +1,225 @@
+"""Metrics: the same numbers whichever way they are read, and charts that hide nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import linnet
+from linnet.runs import Metrics, cache
+from linnet.runs.intake import Intake
+
+
+def _write(folder: Path, lines: list[dict[str, Any]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / "events.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def _steps(count: int, start: int = 0, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"kind": "step", "phase": "train", "t": s / 10, "step": s, "loss": 1 / (s + 1), **more}
+        for s in range(start, start + count)
+    ]
+
+
+def test_columns_hold_what_was_logged(root: Path) -> None:
+    with linnet.start(system_every=0) as run:
+        for step in range(1, 301):
+            run.log(step, loss=1 / step, lr=0.1, epoch=step // 100)
+    metrics = linnet.open(run.run_dir).metrics()
+    assert metrics.names() == ["loss", "lr"]
+    assert metrics["loss"].step.tolist() == list(range(1, 301))
+    assert metrics["loss"].value.tolist() == [1 / step for step in range(1, 301)]
+    assert metrics["loss"].epoch.tolist()[-1] == 3
+    assert np.all(np.diff(metrics["loss"].t) >= 0)
+    assert metrics.last_step == 300
+    assert metrics.last_epoch == 3
+
+
+def test_best_follows_the_goal_else_the_name(root: Path) -> None:
+    with linnet.start(goals={"cost": "min"}, system_every=0) as run:
+        for step, value in enumerate([3.0, 1.0, math.nan, 2.0, 1.0], start=1):
+            names = ["train/loss", "error_rate", "ppl", "accuracy", "cost"]
+            run.log(step, dict.fromkeys(names, value))
+    metrics = linnet.open(run.run_dir).metrics()
+    assert metrics["train/loss"].best == (2, 1.0)
+    assert metrics["error_rate"].best == (2, 1.0)
+    assert metrics["ppl"].best == (2, 1.0)
+    assert metrics["accuracy"].best == (1, 3.0)
+    assert metrics["cost"].best == (2, 1.0)
+    assert metrics["accuracy"].latest == (5, 1.0)
+
+
+def test_evaluations_and_other_phases_carry_their_name(root: Path) -> None:
+    with linnet.start(system_every=0) as run:
+        run.log(1, loss=1.0)
+        run.eval(1, "validation", loss=2.0, extra={"bpb": 0.9})
+        run._event("step", 1, phase="decode", logprob=-0.5)
+    metrics = linnet.open(run.run_dir).metrics()
+    assert metrics["validation/loss"].value.tolist() == [2.0]
+    assert metrics["validation/bpb"].value.tolist() == [0.9]
+    assert metrics["decode/logprob"].value.tolist() == [-0.5]
+    assert metrics.main is not None
+    assert metrics.main.name == "loss"
+
+
+def test_a_metric_logged_beside_different_companions_is_one_series(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "step", "t": s / 10, "step": s, "loss": float(s), **({"lr": 0.1} if s % 3 else {"ppl": 2.0})}
+        for s in range(400)
+    ]
+    metrics = Metrics(_write(tmp_path, lines))
+    assert metrics["loss"].step.tolist() == list(range(400))
+    assert metrics["loss"].value.tolist() == [float(s) for s in range(400)]
+
+
+_row = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["step", "step", "step", "scalars", "eval", "note", "system"])},
+    optional={
+        "phase": st.sampled_from(["train", "eval", 3]),
+        "step": st.integers(0, 50) | st.none() | st.floats(0, 9),
+        "t": st.floats(0, 100) | st.just("x"),
+        "loss": st.floats(-5, 5) | st.none() | st.integers(0, 9) | st.booleans() | st.text(max_size=3),
+        "lr": st.floats(0, 1),
+        "epoch": st.integers(0, 3),
+        "values": st.dictionaries(st.sampled_from(["a", "loss"]), st.floats(0, 1), max_size=2),
+        "nonfinite": st.just({"loss": "nan"}),
+        "name": st.just("validation"),
+        "cpu": st.just({"percent": 1.0}),
+    },
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=st.lists(_row, max_size=12), repeats=st.integers(1, 12))
+def test_the_quick_way_gives_what_the_careful_way_gives(rows: list[dict[str, Any]], repeats: int) -> None:
+    lines = [json.dumps(row).encode() for row in rows * repeats] + [
+        json.dumps(line).encode() for line in _steps(40, lr=0.5)
+    ]
+    quick, careful = Intake(), Intake()
+    quick.take(b"\n".join(lines) + b"\n")
+    for line in lines:
+        careful._take_line(line)
+    careful._flush()
+    assert set(quick.names()) == set(careful.names())
+    assert (quick.damaged, quick.last_step, quick.lines) == (careful.damaged, careful.last_step, careful.lines)
+    for name in quick.names():
+        one, other = (linnet.runs.Series(name, intake.tables_with(name), True) for intake in (quick, careful))
+        np.testing.assert_array_equal(one.value, other.value)
+        np.testing.assert_array_equal(one.step, other.step)
+        np.testing.assert_array_equal(one.t, other.t)
+        np.testing.assert_array_equal(one.epoch, other.epoch)
+
+
+def test_refresh_takes_in_what_is_new_and_starts_anew_when_the_file_is_another(tmp_path: Path) -> None:
+    file = _write(tmp_path, _steps(50))
+    metrics = Metrics(file)
+    assert not metrics.refresh()
+    with file.open("a") as out:
+        out.writelines(json.dumps(line) + "\n" for line in _steps(5, start=50))
+    assert metrics.refresh()
+    assert len(metrics["loss"]) == 55
+    _write(tmp_path, _steps(3, start=1000))
+    assert metrics.refresh()
+    assert metrics["loss"].step.tolist() == [1000, 1001, 1002]
+
+
+def test_a_chart_shows_every_spike_of_a_single_step(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    lines = _steps(100_000)
+    spikes = {5_000 * i + chance.randrange(4_000) for i in range(20)}
+    for at in spikes:
+        lines[at]["loss"] = 100.0
+    metrics = Metrics(_write(tmp_path, lines))
+    step, value = metrics["loss"].downsample(1000)
+    assert len(step) <= 1000
+    assert set(step[value == 100.0].tolist()) == spikes
+    assert (step[0], step[-1]) == (0, 99_999)
+    assert np.all(np.diff(step) > 0)
+
+
+def test_points_that_are_not_finite_are_left_out_of_a_chart(tmp_path: Path) -> None:
+    lines = _steps(10)
+    lines[3]["loss"] = None
+    metrics = Metrics(_write(tmp_path, lines))
+    step, value = metrics["loss"].downsample(100)
+    assert 3 not in step
+    assert np.isfinite(value).all()
+    lines = [{"kind": "step", "t": 0, "step": s, "loss": None, "x": 1.0} for s in range(5)]
+    nothing = Metrics(_write(tmp_path / "n", lines))["loss"]
+    assert len(nothing.downsample(10)[0]) == 0
+    assert nothing.best is None
+    assert nothing.latest is not None
+
+
+class TestCache:
+    """What was kept is used only while the stream is what it was made from."""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(cache, "SMALLEST", 1)
+        file = _write(tmp_path, _steps(500))
+        Metrics(file)
+        assert (tmp_path / ".cache/metrics").exists()
+        return file
+
+    def test_an_untouched_stream_is_not_read_again(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Intake, "take", lambda *_: pytest.fail("the stream was read"))
+        assert Metrics(file)["loss"].step.tolist() == list(range(500))
+
+    def test_a_stream_that_grew_is_read_from_where_it_was(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with file.open("a") as out:
+            out.writelines(json.dumps(line) + "\n" for line in _steps(5, start=500))
+        taken: list[int] = []
+        real = Intake.take
+        monkeypatch.setattr(Intake, "take", lambda self, block: (taken.append(len(block)), real(self, block))[1])
+        assert Metrics(file)["loss"].step.tolist() == list(range(505))
+        assert sum(taken) < 1000
+
+    def test_one_changed_byte_makes_it_void(self, file: Path) -> None:
+        file.write_bytes(file.read_bytes().replace(b'"loss": 0.5', b'"loss": 0.9', 1))
+        assert Metrics(file)["loss"].value[1] == 0.9
+
+    def test_one_changed_byte_with_the_old_times_makes_it_void(self, file: Path) -> None:
+        there = file.stat()
+        file.write_bytes(file.read_bytes().replace(b'"loss": 0.5', b'"loss": 0.9', 1))
+        os.utime(file, ns=(there.st_atime_ns, there.st_mtime_ns))
+        assert Metrics(file)["loss"].value[1] == 0.9
+
+    def test_a_changed_byte_before_new_lines_makes_it_void(self, file: Path) -> None:
+        text = file.read_bytes().replace(b'"loss": 0.5', b'"loss": 0.9', 1)
+        file.write_bytes(text + json.dumps(_steps(1, start=500)[0]).encode() + b"\n")
+        metrics = Metrics(file)
+        assert metrics["loss"].value[1] == 0.9
+        assert len(metrics["loss"]) == 501
+
+    def test_a_shorter_stream_makes_it_void(self, file: Path) -> None:
+        _write(file.parent, _steps(10))
+        assert len(Metrics(file)["loss"]) == 10
+
+    @pytest.mark.parametrize("damage", [b"", b"garbage", b"linnet-metrics-3\n" + b"\xff" * 8])
+    def test_a_damaged_cache_is_no_cache(self, file: Path, damage: bytes) -> None:
+        (file.parent / ".cache/metrics").write_bytes(damage)
+        assert len(Metrics(file)["loss"]) == 500
+
+    def test_a_cut_cache_is_no_cache(self, file: Path) -> None:
+        kept = file.parent / ".cache/metrics"
+        kept.write_bytes(kept.read_bytes()[:-1000])
+        assert len(Metrics(file)["loss"]) == 500
+
+    def test_a_resume_after_the_cache_still_voids_what_was_before(self, file: Path) -> None:
+        with file.open("a") as out:
+            out.write(json.dumps({"kind": "resume", "t": 60.0, "step": 99}) + "\n")
+            out.writelines(json.dumps(line) + "\n" for line in _steps(1, start=100))
+        assert Metrics(file)["loss"].step.tolist() == list(range(101))
