@@ -1,6 +1,5 @@
 """`linnet runs` lists 500 runs of 1,000 steps in 0.6 s, and in 0.35 s ever after: the whole command."""
 
-import json
 import os
 import subprocess
 import sys
@@ -79,17 +78,21 @@ def list_tensorboard(root: str) -> dict[str, Any]:
 
 def list_by_tail(root: str) -> dict[str, Any]:
     """The floor: run.json and the end of events.jsonl of each run, in process, no table."""
+    import msgspec
+
+    decode = msgspec.json.decode
     began = time.perf_counter()
     last = []
     for entry in os.scandir(root):
-        stream = Path(entry.path) / "events.jsonl"
-        if not stream.exists():
+        try:
+            with open(f"{entry.path}/run.json", "rb") as file:  # noqa: PTH123 - a floor: no Path objects
+                decode(file.read())
+            with open(f"{entry.path}/events.jsonl", "rb") as file:  # noqa: PTH123
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 1024))
+                lines = file.read().splitlines()
+        except OSError:
             continue
-        json.loads((stream.parent / "run.json").read_bytes())
-        with stream.open("rb") as file:
-            file.seek(max(0, stream.stat().st_size - 2048))
-            events = [json.loads(line) for line in file.read().split(b"\n")[1:-1]]
-        last.append([event for event in events if workload.NAMES[0] in str(event)][-1])
+        last.append(next(event["loss"] for event in map(decode, reversed(lines)) if event["kind"] == "step"))
     seconds = time.perf_counter() - began
     assert len(last) == RUNS, len(last)
     return {"seconds": seconds}
