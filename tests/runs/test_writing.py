@@ -231,3 +231,45 @@ def test_run_start_comes_first_even_if_forgotten_and_only_once(root: Path) -> No
     bundle.run_end(1, 0.5)
     bundle.step(2, 0.4)
     assert [line["kind"] for line in lines_of(root / "a")] == ["run_start", "step", "run_end"]
+
+
+def test_a_silent_run_has_a_heartbeat(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from linnet.runs import keeper
+
+    monkeypatch.setattr(keeper, "TEND_SECONDS", 0.01)
+    monkeypatch.setattr(keeper, "HEARTBEAT_SECONDS", 0.03)
+    with linnet.start(system_every=0) as run:
+        for _ in range(500):
+            if any(line["kind"] == "heartbeat" for line in lines_of(run.run_dir)):
+                break
+            run._keeper._stopping.wait(0.01)
+    kinds = [line["kind"] for line in lines_of(run.run_dir)]
+    assert "heartbeat" in kinds
+    assert linnet.open(run.run_dir).glance().step is None
+
+
+def test_a_clock_that_jumps_harms_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    with linnet.start(run_id="a", system_every=0) as run:
+        for step, now in enumerate([0.0, 4e9, -5.0, 1e9], start=1):
+            monkeypatch.setattr(time, "time", lambda now=now: now)
+            run.log(step, loss=1.0)
+            assert linnet.open("a").status in ("live", "stalled")
+    monkeypatch.undo()
+    monkeypatch.setenv("LINNET_RUNS", str(root))
+    times = [line["t"] for line in lines_of(run.run_dir)]
+    assert times == sorted(times)
+    assert linnet.open("a").status == "completed"
+
+
+def test_the_writers_memory_does_not_grow_with_the_number_of_steps(root: Path) -> None:
+    import psutil
+
+    with linnet.start(system_every=0) as run:
+        for step in range(20_000):
+            run.log(step, loss=0.5, lr=0.1, a=1.0, b=2.0, c=3.0)
+        before = psutil.Process().memory_info().rss
+        for step in range(20_000, 120_000):
+            run.log(step, loss=0.5, lr=0.1, a=1.0, b=2.0, c=3.0)
+        assert psutil.Process().memory_info().rss - before < 3_000_000

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from linnet.board import words
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.terminal import paint, paint_status, print_json
 from linnet.runs import RunStore, examine
 
 
 def check(
-    run: str = "latest",
+    run: RunName = "latest",
     /,
     *,
-    runs: Path | None = None,
-    json: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
 ) -> int:
-    """Is a run folder sound? What was lost or damaged?
-
-    Parameters
-    ----------
-    run
-        The run: an id, the beginning of one, a path, or `latest`.
-    runs
-        The folder of runs.
-    json
-        As JSON, for other programs.
-    """
+    """Is a run folder sound? What was lost or damaged?"""
     found = examine(RunStore(runs).find(run))
     if json:
         print_json({**{name: getattr(found, name) for name in found.__struct_fields__}, "sound": found.sound})

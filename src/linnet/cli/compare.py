@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from linnet.board import words
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.show import summary
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
@@ -14,23 +13,17 @@ _ABSENT = "–"
 
 
 def compare(
-    *run: str,
+    *run: RunName,
     key: list[str] | None = None,
-    runs: Path | None = None,
-    json: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
 ) -> int:
     """Compare runs: what was set differently, and what came of it.
 
     Parameters
     ----------
-    run
-        Two runs or more: ids, beginnings of ids, paths, or `latest`.
     key
         Only these metrics.
-    runs
-        The folder of runs.
-    json
-        As JSON, for other programs.
     """
     if len(run) < 2:
         raise UsageError(f"compare needs two runs or more, found {len(run)}; `linnet runs` lists them")

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import RunStore
 
 
 def delete(
-    *run: str,
+    *run: RunName,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
     force: bool = False,
-    runs: Path | None = None,
+    runs: RunsFolder = None,
 ) -> int:
     """Delete runs, with their checkpoints.
 
     Parameters
     ----------
-    run
-        The runs: ids, beginnings of ids, paths, or `latest`.
     yes
         Do not ask.
     force
         Delete even a run that is being written.
-    runs
-        The folder of runs.
     """
     if not run:
         raise UsageError("delete needs the name of a run; `linnet runs` lists them")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.show import summary
 from linnet.cli.terminal import print_json
 from linnet.errors import UsageError
@@ -18,29 +18,25 @@ Row = dict[str, object]
 
 
 def metrics(
-    run: str = "latest",
+    run: RunName = "latest",
     /,
     *,
     key: list[str] | None = None,
     format: Literal["tsv", "csv", "json", "jsonl"] | None = None,
     superseded: bool = False,
-    runs: Path | None = None,
-    json: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
 ) -> int:
     """Print a run's metrics, with all digits, for other programs.
 
     Parameters
     ----------
-    run
-        The run: an id, the beginning of one, a path, or `latest`.
     key
         The metric whose rows are wanted; may be given several times.
     format
         tsv (by default), csv, json or jsonl.
     superseded
         Show also the steps that a resumed run trained again.
-    runs
-        The folder of runs.
     json
         The same as `--format json`.
     """

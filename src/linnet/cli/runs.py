@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import print_json, table
 from linnet.runs import Glance, RunStore
 
 
 def runs(
     *,
-    runs: Path | None = None,
+    runs: RunsFolder = None,
     experiment: str | None = None,
     tag: str | None = None,
     status: str | None = None,
     recipe: str | None = None,
     sort: Annotated[str, Parameter(help="`time` (newest last), `loss` (best first), `name`")] = "time",
-    json: bool = False,
+    json: AsJson = False,
 ) -> int:
     """List the runs of a folder, with status and last loss.
 
     Parameters
     ----------
-    runs
-        The folder of runs.
     experiment
         Only the runs of this experiment.
     tag
@@ -37,8 +35,6 @@ def runs(
         Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
     recipe
         Only the runs of this recipe.
-    json
-        As JSON, for other programs.
     """
     store = RunStore(runs)
     found = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from linnet.board import words
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
 from linnet.errors import UsageError
 from linnet.runs import Glance, Metrics, Run, RunStore, Series
@@ -15,28 +15,22 @@ _CHART_WIDTH = 100
 
 
 def show(
-    run: str = "latest",
+    run: RunName = "latest",
     /,
     *,
     key: str | None = None,
-    runs: Path | None = None,
+    runs: RunsFolder = None,
     all: bool = False,
-    json: bool = False,
+    json: AsJson = False,
 ) -> int:
     """Show one run: status, settings, metrics and a chart.
 
     Parameters
     ----------
-    run
-        The run: an id, the beginning of one, a path, or `latest`.
     key
         The metric to draw; by default the loss.
-    runs
-        The folder of runs.
     all
         List the machine's figures (sys/…) among the metrics too.
-    json
-        As JSON, for other programs.
     """
     found = RunStore(runs).find(run)
     glance, metrics = found.glance(), found.metrics()

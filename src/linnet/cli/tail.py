@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.terminal import paint, paint_status
 from linnet.runs import Event, RunStore
 from linnet.runs.encode import encode, spell_record
@@ -18,29 +18,25 @@ _QUIET = ("heartbeat", "system")
 
 
 def tail(
-    run: str = "latest",
+    run: RunName = "latest",
     /,
     *,
     lines: int = 10,
     follow: Annotated[bool, Parameter(negative="--no-follow")] = True,
     all: bool = False,
-    runs: Path | None = None,
-    json: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
 ) -> int:
     """Follow a run's events as they are written.
 
     Parameters
     ----------
-    run
-        The run: an id, the beginning of one, a path, or `latest`.
     lines
         How many events of the past to begin with.
     follow
         Go on until the run ends.
     all
         Show heartbeats and the machine's figures too.
-    runs
-        The folder of runs.
     json
         Each event as one line of JSON.
     """

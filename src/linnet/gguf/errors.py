@@ -2,8 +2,51 @@
 
 from __future__ import annotations
 
+import os
+
 from linnet.errors import LinnetError
 
 
 class GGUFError(LinnetError):
-    """A GGUF file that cannot be read, or cannot be written as asked."""
+    """A GGUF file that cannot be read, or cannot be written as asked.
+
+    The message is one line: the file, the place in it, what is wrong, what was expected and what was found.
+    Each of them is also a field, so that a caller need not take the line apart.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        place: str = "",
+        expected: str = "",
+        found: str = "",
+    ) -> None:
+        self.problem = problem
+        self.path = None if path is None else os.fspath(path)
+        self.place = place
+        self.expected = expected
+        self.found = found
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        line = ": ".join(part for part in (self.path, self.place, self.problem) if part)
+        if self.expected:
+            line += f"; expected {self.expected}"
+        if self.found:
+            line += f"{',' if self.expected else ';'} found {self.found}"
+        return " ".join(line.split())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_again, (self.problem, self.path, self.place, self.expected, self.found))
+
+
+def _again(problem: str, path: str | None, place: str, expected: str, found: str) -> GGUFError:
+    return GGUFError(problem, path=path, place=place, expected=expected, found=found)
+
+
+def quoted(name: str | bytes) -> str:
+    """A name out of a file, safe to print: escaped, and cut when somebody made it a page long."""
+    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
+    return ascii(text if len(text) <= 80 else text[:77] + "...")

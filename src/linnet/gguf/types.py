@@ -56,7 +56,9 @@ class GGMLType(IntEnum):
     def row_bytes(self, values: int) -> int:
         """Bytes of a row of `values` values."""
         if values % self.block_values:
-            raise GGUFError(f"a row of {self.name} holds a multiple of {self.block_values} values, found {values}")
+            raise GGUFError(
+                f"a row of {self.name} holds a multiple of {self.block_values} values, found {values}"
+            )
         return values // self.block_values * self.block_bytes
 
 

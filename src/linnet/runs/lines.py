@@ -6,6 +6,8 @@ import os
 import zlib
 from pathlib import Path
 
+from linnet.runs.place import BINARY, read_at
+
 LONGEST_LINE = 16 << 20  # a longer line is passed over and counted; it is never held whole
 BLOCK = 1 << 20
 _GUARD = 64  # bytes before the position that must still be the same when the file has grown
@@ -63,7 +65,7 @@ class LineReader:
             self._fd = -1
 
     def _next_block(self) -> bytes:
-        while chunk := os.pread(self._fd, BLOCK, self.position + len(self._pending)):
+        while chunk := read_at(self._fd, BLOCK, self.position + len(self._pending)):
             cut = chunk.rfind(b"\n") + 1
             if self._in_long_line:
                 taken = chunk.find(b"\n") + 1 or len(chunk)
@@ -102,7 +104,7 @@ class LineReader:
         if same and (there.st_size == read_to or (there.st_size > read_to and self._guard_stands())):
             return True
         self.close()
-        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._fd = os.open(self.path, os.O_RDONLY | BINARY)
         first_time = self._identity is None
         self._identity = identity
         self._pending.clear()
@@ -111,7 +113,7 @@ class LineReader:
         return True
 
     def _guard_stands(self) -> bool:
-        return os.pread(self._fd, len(self._guard), self.position - len(self._guard)) == self._guard
+        return read_at(self._fd, len(self._guard), self.position - len(self._guard)) == self._guard
 
     def _begin_anew(self) -> None:
         self.generation += 1
@@ -124,7 +126,7 @@ def checksum(fd: int, length: int) -> int | None:
     """The checksum of a file's first `length` bytes; None when it has fewer."""
     crc = offset = 0
     while offset < length:
-        chunk = os.pread(fd, min(BLOCK, length - offset), offset)
+        chunk = read_at(fd, min(BLOCK, length - offset), offset)
         if not chunk:
             return None
         crc = zlib.crc32(chunk, crc)

@@ -52,7 +52,8 @@ def replace_file(path: Path, content: bytes) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
             file.flush()
-            os.fchmod(fd, 0o644)
+            if hasattr(os, "fchmod"):  # mkstemp makes files only their owner can read
+                os.fchmod(fd, 0o644)
             os.fsync(fd)
         Path(temporary).replace(path)
     except BaseException:

@@ -7,6 +7,7 @@ import os
 from linnet.runs.clock import iso_now
 from linnet.runs.encode import encode, spell_record
 from linnet.runs.glance import last_seconds
+from linnet.runs.place import BINARY, ends_inside_a_line
 from linnet.runs.run import Run, RunError
 
 
@@ -15,11 +16,10 @@ def add_note(run: Run, text: str, step: int | None = None) -> None:
     record = {"kind": "note", "t": last_seconds(run.events_path), "step": step, "text": text, "at": iso_now()}
     line = encode(spell_record({name: value for name, value in record.items() if value is not None})) + b"\n"
     try:
-        fd = os.open(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        fd = os.open(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
         try:
-            size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # the last writer died inside a line
+            if ends_inside_a_line(fd):
+                line = b"\n" + line
             os.write(fd, line)
         finally:
             os.close(fd)

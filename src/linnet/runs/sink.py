@@ -20,6 +20,7 @@ from typing import Any
 
 from linnet.runs import lock
 from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs.place import BINARY, ends_inside_a_line, read_at
 
 HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
 RETRY_SECONDS = 1.0
@@ -140,13 +141,12 @@ class Sink:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | BINARY
         fd = os.open(self.path, flags, 0o644)
         if self._owner == os.getpid():
             self.locked = lock.take(fd)
-        size = os.fstat(fd).st_size
-        if size and self.locked is not False and os.pread(fd, 1, size - 1) != b"\n":
-            os.write(fd, b"\n")  # an earlier writer was killed inside a line: end it, so ours is whole
+        if self.locked is not False and ends_inside_a_line(fd):
+            os.write(fd, b"\n")  # end it, so that ours is whole
         self._fd = fd
 
     def _refuse(self, error: OSError) -> None:
@@ -260,7 +260,7 @@ class Sink:
 
 def _copy(source: int, target: int) -> None:
     offset = 0
-    while chunk := os.pread(source, 1 << 20, offset):
+    while chunk := read_at(source, 1 << 20, offset):
         offset += len(chunk)
         while chunk:
             chunk = chunk[os.write(target, chunk) :]

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from linnet.runs.place import BINARY, read_at
+
 _FIRST_BLOCK = 8 << 10
 _FARTHEST = 16 << 20
 
@@ -16,7 +18,7 @@ def lines_backwards(path: Path, farthest: int = _FARTHEST) -> Iterator[bytes]:
     An unfinished last line is left out; so is a line that reaches farther back than allowed.
     """
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | BINARY)
     except OSError:
         return
     try:
@@ -24,7 +26,7 @@ def lines_backwards(path: Path, farthest: int = _FARTHEST) -> Iterator[bytes]:
         block, held, unfinished = _FIRST_BLOCK, b"", True
         while position > 0 and end - position < farthest:
             start = max(0, position - block)
-            held = os.pread(fd, position - start, start) + held
+            held = read_at(fd, position - start, start) + held
             position, block = start, block * 4
             if unfinished:
                 cut = held.rfind(b"\n") + 1

@@ -1,0 +1,179 @@
+"""What a GGUF file is, on one card: architecture, sizes, types, tokenizer, where it comes from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.metadata import Metadata
+from linnet.gguf.values import Scalar
+
+# llama.cpp's numbers for general.file_type.
+_FILE_TYPES = {
+    0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 7: "q8_0", 8: "q5_0", 9: "q5_1", 10: "q2_k", 11: "q3_k_s",
+    12: "q3_k_m", 13: "q3_k_l", 14: "q4_k_s", 15: "q4_k_m", 16: "q5_k_s", 17: "q5_k_m", 18: "q6_k",
+    19: "iq2_xxs", 20: "iq2_xs", 21: "q2_k_s", 22: "iq3_xs", 23: "iq3_xxs", 24: "iq1_s", 25: "iq4_nl",
+    26: "iq3_s", 27: "iq3_m", 28: "iq2_s", 29: "iq2_m", 30: "iq4_xs", 31: "iq1_m", 32: "bf16",
+    36: "tq1_0", 37: "tq2_0", 38: "mxfp4",
+}  # fmt: skip
+
+_SIZES = {
+    "context_length": "ctx",
+    "embedding_length": "d_model",
+    "block_count": "n_layers",
+    "feed_forward_length": "d_ff",
+    "attention.head_count": "n_heads",
+    "attention.head_count_kv": "n_kv",
+    "attention.key_length": "head_dim",
+    "vocab_size": "vocab",
+    "rope.freq_base": "rope_base",
+    "image_size": "image_size",
+    "patch_size": "patch_size",
+    "num_classes": "num_classes",
+    "expert_count": "experts",
+}
+_ORIGIN = ("general.run_id", "general.step", "general.organization", "general.license", "general.finetune")
+_MARKS = ("bos", "eos", "eot", "unknown", "padding")
+
+
+@dataclass(frozen=True)
+class TypeShare:
+    """How much of a file is of one type."""
+
+    type: str
+    tensors: int
+    values: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TokenizerCard:
+    """The tokenizer in a file; `marks` are its special ids (`bos`, `eos`, …)."""
+
+    model: str
+    pre: str
+    tokens: int
+    merges: int
+    marks: dict[str, int]
+    add_bos: bool | None
+    chat_template: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """A file at a glance; `sizes` has our words (`d_model`), `provenance` the file's own keys."""
+
+    path: Path
+    bytes: int
+    version: int
+    arch: str
+    kind: str  # model, adapter, lens, vocabulary
+    name: str
+    file_type: str
+    parameters: int
+    tensors: int
+    tied: bool | None  # None: the question does not arise
+    sizes: dict[str, int | float]
+    types: tuple[TypeShare, ...]
+    tokenizer: TokenizerCard | None
+    provenance: dict[str, Scalar]
+
+
+def read_card(path: str | os.PathLike[str]) -> Card:
+    """Read the card of a file. Long arrays are counted, not decoded, and no tensor is read."""
+    with GGUFFile.open(path) as file:
+        metadata, arch = file.metadata, file.architecture
+        embedding = file.tensors.get("token_embd.weight")
+        sizes = {}
+        for key, word in _SIZES.items():
+            value = metadata.get(f"{arch}.{key}")
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                sizes[word] = value
+        if embedding is not None and len(embedding.shape) == 2:
+            sizes["vocab"] = embedding.shape[0]
+        return Card(
+            path=file.path,
+            bytes=file.size,
+            version=file.version,
+            arch=arch,
+            kind=_kind(file),
+            name=_text(metadata, "general.name"),
+            file_type=_file_type(file),
+            parameters=sum(tensor.values for tensor in file.tensors.values()),
+            tensors=len(file.tensors),
+            tied="output.weight" not in file.tensors if embedding is not None else None,
+            sizes=sizes,
+            types=_types(file),
+            tokenizer=_tokenizer(metadata),
+            provenance=_provenance(metadata),
+        )
+
+
+def _kind(file: GGUFFile) -> str:
+    stated = _text(file.metadata, "general.type")
+    if file.architecture == "lens":
+        return "lens"
+    if not file.tensors:
+        return "vocabulary"
+    return stated or "model"
+
+
+def _file_type(file: GGUFFile) -> str:
+    """The type as the file states it; where it does not, that of most of the bytes."""
+    stated = file.metadata.get("general.file_type")
+    if isinstance(stated, int) and stated in _FILE_TYPES:
+        return _FILE_TYPES[stated]
+    shares = _types(file)
+    return shares[0].type if shares else ""
+
+
+def _types(file: GGUFFile) -> tuple[TypeShare, ...]:
+    """The largest share first."""
+    shares: dict[str, list[int]] = {}
+    for tensor in file.tensors.values():
+        share = shares.setdefault(tensor.type.name.lower(), [0, 0, 0])
+        for index, amount in enumerate((1, tensor.values, tensor.nbytes)):
+            share[index] += amount
+    cards = (TypeShare(name, *numbers) for name, numbers in shares.items())
+    return tuple(sorted(cards, key=lambda share: -share.bytes))
+
+
+def _tokenizer(metadata: Metadata) -> TokenizerCard | None:
+    model = _text(metadata, "tokenizer.ggml.model")
+    if not model:
+        return None
+    marks = {}
+    for mark in _MARKS:
+        number = metadata.get(f"tokenizer.ggml.{mark}_token_id")
+        if isinstance(number, int):
+            marks[mark] = number
+    add_bos = metadata.get("tokenizer.ggml.add_bos_token")
+    return TokenizerCard(
+        model=model,
+        pre=_text(metadata, "tokenizer.ggml.pre"),
+        tokens=_count(metadata, "tokenizer.ggml.tokens"),
+        merges=_count(metadata, "tokenizer.ggml.merges"),
+        marks=marks,
+        add_bos=add_bos if isinstance(add_bos, bool) else None,
+        chat_template="tokenizer.chat_template" in metadata,
+    )
+
+
+def _provenance(metadata: Metadata) -> dict[str, Scalar]:
+    origin = {}
+    for key in metadata:
+        if key in _ORIGIN or key.startswith(("linnet.", "toy.", "adapter.", "lens.")):
+            value = metadata[key] if metadata.length(key) <= 64 else f"{metadata.length(key)} values"
+            origin[key] = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+    return origin
+
+
+def _count(metadata: Metadata, key: str) -> int:
+    return metadata.length(key) if key in metadata and metadata.element_type(key) is not None else 0
+
+
+def _text(metadata: Metadata, key: str) -> str:
+    value = metadata.get(key)
+    return value if isinstance(value, str) else ""

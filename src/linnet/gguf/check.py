@@ -1,0 +1,338 @@
+"""Would llama.cpp run this file? Every rule of its loader that a file can break, and what merely deserves a
+warning.
+
+The rules were found by breaking files one way at a time and loading each in llama.cpp. Those of the file's
+own form (counts, offsets, alignment) are `header.py`'s: a file that breaks one does not open here either. For
+architectures other than llama and gpt2 only what holds for all of them is checked, and a finding says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from linnet.gguf.architecture import GPT2, Llama, architecture_of
+from linnet.gguf.errors import GGUFError, quoted
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.metadata import Metadata
+from linnet.gguf.names import layout
+from linnet.gguf.types import GGMLType
+from linnet.gguf.values import ValueType
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about a file: `refused` by llama.cpp, or a `warning`."""
+
+    level: str
+    place: str
+    problem: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether llama.cpp would not load or not run the file."""
+        return self.level == "refused"
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.place}: {self.problem}"
+
+
+# Keys by architecture: (suffix, types, required). Per-layer numbers may also be arrays.
+_U32, _F32 = (ValueType.U32,), (ValueType.F32,)
+_PER_LAYER = (ValueType.U32, ValueType.ARRAY)
+_KEYS: dict[str, tuple[tuple[str, tuple[ValueType, ...], bool], ...]] = {
+    "llama": (
+        ("context_length", _U32, True),
+        ("embedding_length", _U32, True),
+        ("block_count", _U32, True),
+        ("feed_forward_length", _PER_LAYER, True),
+        ("attention.head_count", _PER_LAYER, True),
+        ("attention.layer_norm_rms_epsilon", _F32, True),
+        ("attention.head_count_kv", _PER_LAYER, False),
+        ("attention.key_length", _U32, False),
+        ("attention.value_length", _U32, False),
+        ("rope.freq_base", _F32, False),
+        ("rope.dimension_count", _U32, False),
+        ("rope.scaling.type", (ValueType.STRING,), False),
+        ("rope.scaling.factor", _F32, False),
+        ("rope.scaling.original_context_length", _U32, False),
+        ("vocab_size", _U32, False),
+    ),
+    "gpt2": (
+        ("context_length", _U32, True),
+        ("embedding_length", _U32, True),
+        ("block_count", _U32, True),
+        ("feed_forward_length", _PER_LAYER, True),
+        ("attention.head_count", _PER_LAYER, True),
+        ("attention.layer_norm_epsilon", _F32, True),
+        ("vocab_size", _U32, False),
+    ),
+}
+_TOKENIZER_KEYS = {
+    "tokenizer.ggml.bos_token_id": "u32",
+    "tokenizer.ggml.eos_token_id": "u32",
+    "tokenizer.ggml.unknown_token_id": "u32",
+    "tokenizer.ggml.padding_token_id": "u32",
+    "tokenizer.ggml.add_bos_token": "bool",
+    "tokenizer.ggml.add_eos_token": "bool",
+    "tokenizer.ggml.add_space_prefix": "bool",
+    "tokenizer.ggml.tokens": "array of string",
+    "tokenizer.ggml.merges": "array of string",
+    "tokenizer.ggml.token_type": "array of i32",
+    "tokenizer.ggml.scores": "array of f32",
+    "tokenizer.chat_template": "string",
+}
+_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+
+
+def check(path: str | os.PathLike[str], *, values: bool = False) -> list[Finding]:
+    """What llama.cpp would refuse about a file, and warnings; an empty list means nothing was found.
+
+    With `values` every number is read as well, and those that are not finite are warned about.
+    """
+    try:
+        file = GGUFFile.open(path)
+    except GGUFError as error:
+        return [Finding("refused", error.place, _without_place(error))]
+    with file:
+        try:
+            return [*_general(file), *_by_kind(file), *(_values(file) if values else ())]
+        except GGUFError as error:  # a value that cannot be decoded, a file that changed meanwhile
+            return [Finding("refused", error.place, _without_place(error))]
+
+
+def _general(file: GGUFFile) -> Iterator[Finding]:
+    if file.alignment < 32:
+        yield _refused("metadata 'general.alignment'", f"ggml aborts below 32, found {file.alignment}")
+    for name, tensor in file.tensors.items():
+        if len(tensor.shape) == 1 and tensor.type is not GGMLType.F32:
+            problem = (
+                f"a one-dimensional tensor must be f32 or llama.cpp aborts, found {tensor.type.name.lower()}"
+            )
+            yield _refused(f"tensor {quoted(name)}", problem)
+    for key, kind in (("general.file_type", "u32"), ("general.name", "string")):
+        if key in file.metadata and file.metadata.label(key) != kind:
+            yield _refused(f"metadata {quoted(key)}", f"expected {kind}, found {file.metadata.label(key)}")
+    quantised = any(tensor.type.block_values > 1 for tensor in file.tensors.values())
+    if quantised and "general.quantization_version" not in file.metadata:
+        yield _warning(
+            "metadata 'general.quantization_version'", "missing from a quantised file (2 is usual)"
+        )
+
+
+def _by_kind(file: GGUFFile) -> Iterator[Finding]:
+    metadata, place = file.metadata, "metadata 'general.architecture'"
+    if "general.architecture" not in metadata:
+        yield _refused(place, "missing")
+        return
+    if metadata.type("general.architecture") is not ValueType.STRING:
+        yield _refused(place, f"expected string, found {metadata.label('general.architecture')}")
+        return
+    if metadata.get("general.type") == "adapter":
+        yield from _adapter(file)
+    elif file.architecture in _KEYS:
+        yield from _model(file)
+    elif file.architecture in ("vit", "lens"):
+        yield _refused(
+            place, f"llama.cpp has no architecture {file.architecture!r}; Linnet reads this file itself"
+        )
+    else:
+        yield from _tokenizer(file)
+        problem = (
+            f"the keys and tensors of {quoted(file.architecture)} are not known here and were not checked"
+        )
+        yield _warning(place, problem)
+
+
+def _model(file: GGUFFile) -> Iterator[Finding]:
+    arch, metadata = file.architecture, file.metadata
+    broken = list(_keys(arch, metadata))
+    yield from broken
+    scaling = metadata.get("llama.rope.scaling.type", "none")
+    if arch == "llama" and scaling not in _ROPE_SCALINGS:
+        problem = (
+            f"llama.cpp aborts on any word but {', '.join(_ROPE_SCALINGS)}; found {quoted(str(scaling))}"
+        )
+        yield _refused("metadata 'llama.rope.scaling.type'", problem)
+    yield from _tokenizer(file)
+    if broken:
+        return
+    per_layer = [
+        key for key in metadata if key.startswith(f"{arch}.") and metadata.type(key) is ValueType.ARRAY
+    ]
+    if per_layer:
+        yield _warning(
+            f"metadata {quoted(per_layer[0])}", "sizes that differ by layer: tensors were not checked"
+        )
+        return
+    try:
+        cfg = architecture_of(file)
+    except GGUFError as error:
+        yield _refused(error.place, _without_place(error))
+        return
+    if not isinstance(cfg, Llama | GPT2):
+        return
+    if isinstance(cfg, Llama):
+        yield from _llama_sizes(cfg, metadata)
+    yield from _tensors(file, cfg)
+
+
+def _keys(arch: str, metadata: Metadata) -> Iterator[Finding]:
+    for suffix, kinds, required in _KEYS[arch]:
+        key = f"{arch}.{suffix}"
+        if key not in metadata:
+            if required:
+                yield _refused(f"metadata {quoted(key)}", "missing")
+        elif metadata.type(key) not in kinds:
+            expected = " or ".join(kind.label for kind in kinds)
+            yield _refused(f"metadata {quoted(key)}", f"expected {expected}, found {metadata.label(key)}")
+
+
+def _llama_sizes(cfg: Llama, metadata: Metadata) -> Iterator[Finding]:
+    head = cfg.head_dim or cfg.d_model // cfg.n_heads
+    stated = metadata.get("llama.rope.dimension_count", head)
+    if stated != head:
+        yield _refused(
+            "metadata 'llama.rope.dimension_count'", f"expected the head size {head}, found {stated}"
+        )
+    if cfg.n_heads % cfg.n_kv:
+        problem = f"expected a divisor of head_count {cfg.n_heads}, found {cfg.n_kv}"
+        yield _refused("metadata 'llama.attention.head_count_kv'", problem)
+
+
+def _tensors(file: GGUFFile, cfg: Llama | GPT2) -> Iterator[Finding]:
+    plan = layout(cfg)
+    fused = {f"blk.{block}.attn_qkv.{half}" for block in range(cfg.n_layers) for half in ("weight", "bias")}
+    for name, (param, piece) in plan.tensors.items():
+        place, tensor = f"tensor {quoted(name)}", file.tensors.get(name)
+        if tensor is None:
+            stem = (
+                name.replace("attn_q.", "attn_qkv.")
+                .replace("attn_k.", "attn_qkv.")
+                .replace("attn_v.", "attn_qkv.")
+            )
+            if not param.optional and not (stem in fused and stem in file.tensors):
+                yield _refused(place, f"missing; expected {list(piece.shape)}")
+        elif tensor.shape != piece.shape:
+            yield _refused(place, f"expected {list(piece.shape)}, found {list(tensor.shape)}")
+    extra = [name for name in file.tensors if name not in plan.tensors]
+    for name in extra[:16]:
+        if name in fused and isinstance(cfg, Llama):
+            yield _warning(
+                f"tensor {quoted(name)}", "llama.cpp takes it; transformers leaves Q, K and V random"
+            )
+        else:
+            yield _refused(
+                f"tensor {quoted(name)}", "not a tensor of this architecture: llama.cpp refuses extra ones"
+            )
+    if len(extra) > 16:
+        yield _refused("tensors", f"{len(extra) - 16} more that are not of this architecture")
+
+
+def _tokenizer(file: GGUFFile) -> Iterator[Finding]:
+    metadata, place = file.metadata, "metadata 'tokenizer.ggml.model'"
+    model = metadata.get("tokenizer.ggml.model")
+    if not isinstance(model, str):
+        yield _refused(place, "missing, or not a string")
+        return
+    if model in ("none", "no_vocab"):
+        yield _warning(
+            place, "no tokenizer: the file runs on token ids only, and any text call aborts llama.cpp"
+        )
+        return
+    wrong = set()
+    for key, kind in _TOKENIZER_KEYS.items():
+        if key in metadata and metadata.label(key) != kind:
+            wrong.add(key)
+            yield _refused(f"metadata {quoted(key)}", f"expected {kind}, found {metadata.label(key)}")
+    if "tokenizer.ggml.tokens" not in metadata:
+        yield _refused("metadata 'tokenizer.ggml.tokens'", "missing")
+    elif "tokenizer.ggml.tokens" not in wrong:
+        yield from _tokens(file, wrong)
+    if model == "gpt2" and "tokenizer.ggml.merges" not in metadata:
+        yield _refused("metadata 'tokenizer.ggml.merges'", "missing, and needed by a byte-level BPE")
+    if model == "gpt2" and "tokenizer.ggml.pre" not in metadata:
+        yield _warning(
+            "metadata 'tokenizer.ggml.pre'",
+            "missing: llama.cpp splits text by default rules, other ids follow",
+        )
+    if model == "llama" and "tokenizer.ggml.scores" not in metadata:
+        yield _warning("metadata 'tokenizer.ggml.scores'", "missing: SentencePiece merges by score")
+    for key in ("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_bos_token"):
+        if key not in metadata:
+            yield _warning(f"metadata {quoted(key)}", "missing: llama.cpp guesses a default")
+
+
+def _tokens(file: GGUFFile, wrong: set[str]) -> Iterator[Finding]:
+    metadata, place = file.metadata, "metadata 'tokenizer.ggml.tokens'"
+    count = metadata.length("tokenizer.ggml.tokens")
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is not None and embedding.shape[0] != count:
+        yield _refused(
+            place, f"expected {embedding.shape[0]} tokens, a row of the embedding each, found {count}"
+        )
+        return
+    tokens = metadata["tokenizer.ggml.tokens"]
+    if isinstance(tokens, tuple) and len(set(tokens)) != count:
+        yield _refused(place, f"{count - len(set(tokens))} tokens are there twice; llama.cpp aborts")
+    for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
+        if key in metadata and key not in wrong and metadata.length(key) < count:
+            yield _refused(
+                f"metadata {quoted(key)}", f"expected {count} elements, found {metadata.length(key)}"
+            )
+    for key in _TOKENIZER_KEYS:
+        if key.endswith("_token_id") and key in metadata and key not in wrong:
+            number = metadata[key]
+            if isinstance(number, int) and number >= count:
+                yield _refused(f"metadata {quoted(key)}", f"expected an id below {count}, found {number}")
+
+
+def _adapter(file: GGUFFile) -> Iterator[Finding]:
+    metadata = file.metadata
+    if metadata.get("adapter.type") != "lora":
+        yield _refused(
+            "metadata 'adapter.type'", f"expected 'lora', found {quoted(str(metadata.get('adapter.type')))}"
+        )
+    if "adapter.lora.alpha" not in metadata:
+        yield _warning("metadata 'adapter.lora.alpha'", "missing: llama.cpp then does not divide by the rank")
+    elif metadata.type("adapter.lora.alpha") is not ValueType.F32:
+        yield _refused(
+            "metadata 'adapter.lora.alpha'", f"expected f32, found {metadata.label('adapter.lora.alpha')}"
+        )
+    for name, tensor in file.tensors.items():
+        place = f"tensor {quoted(name)}"
+        base, _, half = name.rpartition(".")
+        if half not in ("lora_a", "lora_b"):
+            if not name.endswith("_norm.weight"):
+                yield _refused(place, "expected a name that ends in .lora_a or .lora_b")
+            continue
+        other = file.tensors.get(f"{base}.{'lora_b' if half == 'lora_a' else 'lora_a'}")
+        if other is None:
+            yield _refused(place, "its other half is missing")
+        elif half == "lora_a" and not base.startswith("token_embd") and tensor.shape[0] != other.shape[-1]:
+            yield _refused(place, f"ranks differ: {list(tensor.shape)} with {list(other.shape)}")
+
+
+def _values(file: GGUFFile) -> Iterator[Finding]:
+    for name, tensor in file.tensors.items():
+        step = max(1, (4 << 20) // max(1, tensor.values // tensor.shape[0]))
+        bad = 0
+        for start in range(0, tensor.shape[0], step):
+            bad += int(np.count_nonzero(~np.isfinite(tensor.read(slice(start, start + step)))))
+        if bad:
+            yield _warning(f"tensor {quoted(name)}", f"{bad} of {tensor.values} values are not finite")
+
+
+def _refused(place: str, problem: str) -> Finding:
+    return Finding("refused", place, problem)
+
+
+def _warning(place: str, problem: str) -> Finding:
+    return Finding("warning", place, problem)
+
+
+def _without_place(error: GGUFError) -> str:
+    return f"{error.problem}; expected {error.expected}, found {error.found}"

@@ -1,0 +1,289 @@
+"""A model as a GGUF checkpoint: parameters and a config go in, a file that llama.cpp runs comes out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linnet.gguf.architecture import arch_of, architecture_of, head_size, hyper_parameters
+from linnet.gguf.errors import GGUFError, quoted
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.link import point_link
+from linnet.gguf.metadata import MetadataBlock
+from linnet.gguf.names import Layout, adapter_layout, layout
+from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.gguf.toy import Tensors
+from linnet.gguf.types import GGMLType
+from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# llama.cpp's numbers for "the type most tensors have".
+FILE_TYPES = {GGMLType.F32: 0, GGMLType.F16: 1, GGMLType.Q8_0: 7, GGMLType.BF16: 32}
+
+LENS = "lens.proj.weight"
+_EMBEDDING = "token_embd.weight"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where weights come from; each field that is known becomes a key `linnet.<field>`."""
+
+    recipe: str | None = None
+    seed: int | None = None
+    tokens_seen: int | None = None
+    train_loss: float | None = None
+    validation_loss: float | None = None
+    config_fingerprint: str | None = None
+    data_fingerprint: str | None = None
+    git_sha: str | None = None
+
+    def block(self) -> MetadataBlock:
+        """The keys: text as string, numbers as i64 and f64 (a loss may be NaN: it is said as it is)."""
+        block = MetadataBlock()
+        for field in fields(self):
+            value, key = getattr(self, field.name), f"linnet.{field.name}"
+            if isinstance(value, str):
+                block.text(key, value)
+            elif field.name.endswith("loss") and value is not None:
+                block.f64(key, float(value))
+            elif value is not None:
+                block.i64(key, int(value))
+        return block
+
+
+def write(
+    cfg: Any,
+    params: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    run_id: str,
+    step: int,
+    *,
+    type: str = "f32",
+    tokenizer: MetadataBlock | None = None,
+    name: str | None = None,
+    provenance: Provenance | None = None,
+    extra: MetadataBlock | None = None,
+) -> Path:
+    """Write a model. `params` maps the names of `names.py` to numpy arrays or torch tensors on any device.
+
+    `type` is f32, f16, bf16 or q8_0 (see `storage_type` for the tensors that keep another). `tokenizer` is a
+    block of `tokenizer.*` keys, made once a run. A `lens.proj.weight` among the parameters is folded into the
+    embedding.
+    """
+    wanted = _writable(type)
+    params = _complete(cfg, params)
+    plan = layout(cfg)
+    plan.check({name: tuple(param.shape) for name, param in params.items()})
+    metadata = MetadataBlock().text("general.architecture", arch_of(cfg)).text("general.type", "model")
+    metadata.text("general.name", name if name is not None else run_id)
+    metadata.u32("general.file_type", FILE_TYPES[wanted])
+    if wanted is GGMLType.Q8_0:
+        metadata.u32("general.quantization_version", 2)
+    metadata.extend(hyper_parameters(cfg))
+    if arch_of(cfg) != "vit":
+        metadata.extend(_tokenizer(cfg, tokenizer))
+    pieces = sum(len(plan.params[name].pieces) for name in params)
+    _add_origin(metadata, run_id, step, pieces, provenance, extra)
+    return _write(metadata, plan, params, wanted, path)
+
+
+def write_step(
+    cfg: Any,
+    params: Mapping[str, Any],
+    weights_dir: str | os.PathLike[str],
+    run_id: str,
+    step: int,
+    **options: Any,
+) -> Path:
+    """Write `step_<N>.gguf` into a run's weights, then let `latest` mean it. Options as for `write`."""
+    folder = Path(weights_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        expected = "a folder, or a place to make one"
+        raise GGUFError(
+            "cannot be written to", path=folder, place="folder", expected=expected, found=reason
+        ) from None
+    path = write(cfg, params, folder / f"step_{step}.gguf", run_id, step, **options)
+    point_link(folder / "latest", path.name)
+    return path
+
+
+def write_adapter(
+    cfg: Any,
+    params: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    run_id: str,
+    step: int,
+    *,
+    alpha: float,
+    base: str,
+    type: str = "f32",
+    name: str | None = None,
+    provenance: Provenance | None = None,
+    extra: MetadataBlock | None = None,
+) -> Path:
+    """Write a LoRA adapter that llama.cpp applies to `base`; `params` holds pairs as in `adapter_layout`."""
+    wanted = _writable(type)
+    targets = {name.rsplit(".", 2)[-2] for name in params if name.endswith((".lora_a", ".lora_b"))}
+    firsts = [params[name] for name in sorted(params) if name.endswith(".lora_b")]
+    if not targets or not firsts:
+        found = f"{len(params)} parameters without one"
+        raise GGUFError(
+            "there is no LoRA pair", path=path, place="params", expected="….lora_a and ….lora_b", found=found
+        )
+    rank = int(firsts[0].shape[1])
+    plan = adapter_layout(cfg, rank, targets)
+    # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
+    present = Layout(
+        param for key, param in plan.params.items() if _other_half(key) in params or key in params
+    )
+    present.check({name: tuple(param.shape) for name, param in params.items()})
+    metadata = MetadataBlock().text("general.architecture", arch_of(cfg)).text("general.type", "adapter")
+    metadata.text("general.name", name if name is not None else run_id)
+    metadata.u32("general.file_type", FILE_TYPES[wanted])
+    metadata.text("adapter.type", "lora").f32("adapter.lora.alpha", float(alpha))
+    metadata.text("linnet.adapter.base", base).u32("linnet.adapter.rank", rank)
+    metadata.texts("linnet.adapter.targets", sorted(targets))
+    _add_origin(metadata, run_id, step, len(params), provenance, extra)
+    return _write(metadata, present, params, wanted, path)
+
+
+def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Our parameters out of a file, one at a time, as float32; Toy's heads and fused tensors are joined.
+
+    A parameter that may be absent is left out where the file has none. A lens comes first, when there is one,
+    and the embedding then has the donor's width.
+    """
+    tensors = Tensors(file)
+    cfg = architecture_of(file)
+    lens = file.tensors.get(LENS)
+    if lens is not None:
+        yield LENS, lens.read()
+    for param in layout(cfg).params.values():
+        shape = param.shape
+        if param.name == _EMBEDDING and lens is not None:
+            shape = (shape[0], lens.shape[-1])
+        sources = [tensors.get(piece.tensor) for piece in param.pieces]
+        fused = param.pieces[0].tensor.replace(".attn_q.", ".attn_qkv.")
+        if len(sources) == 3 and not any(sources) and fused in file.tensors:
+            sources = [file.tensors[fused]]
+        if not any(sources) and param.optional:
+            continue
+        out, start = np.empty(shape, np.float32), 0
+        for piece, source in zip(param.pieces, sources, strict=False):
+            height = shape[0] if len(sources) == 1 else piece.stop - piece.start
+            expected = (height, *shape[1:])
+            if source is None or source.shape != expected:
+                found = "none" if source is None else str(list(source.shape))
+                place = f"tensor {quoted(piece.tensor)}"
+                problem = "the tensor is missing or of the wrong shape"
+                raise GGUFError(
+                    problem, path=file.path, place=place, expected=str(list(expected)), found=found
+                )
+            source.read_into(out[start : start + height])
+            start += height
+        yield param.name, out
+
+
+class _Folded:
+    """A donor's embedding seen through its lens, made row by row while it is written: [vocab, d_model]."""
+
+    def __init__(self, embedding: Any, proj: Any) -> None:
+        self._embedding, self._proj = embedding, proj
+        self.shape = (int(embedding.shape[0]), int(proj.shape[0]))
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        part = self._embedding[rows if rows is not None else slice(None)]
+        if hasattr(part, "detach"):
+            proj = self._proj.detach().to(device=part.device, dtype=part.dtype)
+            return np.asarray((part.detach() @ proj.T).float().cpu().numpy())
+        return np.asarray(part @ np.asarray(self._proj).T, np.float32)
+
+
+def _complete(cfg: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the file: the lens folded in, llama3's divisors added."""
+    complete = dict(params)
+    proj = complete.pop(LENS, None)
+    if proj is not None and _EMBEDDING in complete:
+        embedding = complete[_EMBEDDING]
+        if embedding.shape[-1] != proj.shape[-1]:
+            expected, found = f"[…, {proj.shape[-1]}]", str(list(embedding.shape))
+            raise GGUFError(
+                "the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found
+            )
+        complete[_EMBEDDING] = _Folded(embedding, proj)
+    scaling = rope_scaling_of(cfg)
+    if scaling is not None and scaling.kind == "llama3" and "rope_freqs.weight" not in complete:
+        complete["rope_freqs.weight"] = rope_divisors(scaling, head_size(cfg), cfg.rope_base)
+    return complete
+
+
+def _tokenizer(cfg: Any, tokenizer: MetadataBlock | None) -> MetadataBlock:
+    """The tokenizer's keys; without one, the word that lets llama.cpp load the file for token ids alone."""
+    if tokenizer is None:
+        return MetadataBlock().text("tokenizer.ggml.model", "none")
+    key = "tokenizer.ggml.tokens"
+    if key in tokenizer and tokenizer.length(key) != cfg.vocab:
+        problem = (
+            "llama.cpp refuses a token list of another length than the embedding; pad it with unused tokens"
+        )
+        found = f"{tokenizer.length(key)} tokens"
+        raise GGUFError(problem, place=f"metadata {quoted(key)}", expected=f"{cfg.vocab} tokens", found=found)
+    return tokenizer
+
+
+def _add_origin(
+    metadata: MetadataBlock,
+    run_id: str,
+    step: int,
+    n_tensors: int,
+    provenance: Provenance | None,
+    extra: MetadataBlock | None,
+) -> None:
+    """Toy's keys as Toy writes them, and ours."""
+    metadata.text("general.run_id", run_id).u32("general.step", step)
+    metadata.text("toy.checkpoint_format", "toy-from-scratch/v1")
+    metadata.u32("toy.n_params_written", n_tensors).flag("toy.ggml_native", True)
+    metadata.extend((provenance or Provenance()).block())
+    if extra is not None:
+        metadata.extend(extra)
+
+
+def _write(
+    metadata: MetadataBlock,
+    plan: Layout,
+    params: Mapping[str, Any],
+    wanted: GGMLType,
+    path: str | os.PathLike[str],
+) -> Path:
+    writer = GGUFWriter(metadata)
+    for name, param in plan.params.items():
+        if name not in params:
+            continue
+        for piece in param.pieces:
+            whole = len(param.pieces) == 1
+            data = params[name] if whole else params[name][piece.start : piece.stop]
+            writer.add(piece.tensor, data, storage_type(piece.tensor, piece.shape, wanted))
+    return writer.write(path)
+
+
+def _writable(type: str) -> GGMLType:
+    if type not in WRITABLE:
+        expected = " or ".join(WRITABLE)
+        raise GGUFError(
+            "the file type cannot be written", place="type", expected=expected, found=quoted(type)
+        )
+    return WRITABLE[type]
+
+
+def _other_half(name: str) -> str:
+    return name.removesuffix("_a") + "_b" if name.endswith("_a") else name.removesuffix("_b") + "_a"

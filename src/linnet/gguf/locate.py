@@ -1,0 +1,139 @@
+"""GGUF files on this machine: where other programs keep theirs, in this folder, and in our runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+_DEPTH = 6  # how far below a place a file may lie
+_MANIFEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """A GGUF file: where it lies, who put it there, what that program calls it, its size."""
+
+    path: Path
+    place: str
+    name: str
+    bytes: int
+
+
+def find_models(
+    here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str] | None = None
+) -> list[Found]:
+    """Every GGUF file of the Hugging Face cache, Ollama, LM Studio, llama.cpp's cache, `here` and the runs.
+
+    A file that is reached twice (a link, a run below `here`) is listed once. What cannot be read is passed
+    over.
+    """
+    runs_root = Path(runs if runs is not None else os.environ.get("LINNET_RUNS") or Path(here) / "runs")
+    found: dict[Path, Found] = {}
+    for model in chain(
+        _runs(runs_root),
+        _below(Path(here), "here", depth=3),
+        _hugging_face(),
+        _ollama(),
+        _lm_studio(),
+        _below(_llama_cpp(), "llama.cpp"),
+    ):
+        found.setdefault(model.path.resolve(), model)
+    return list(found.values())
+
+
+def _runs(root: Path) -> Iterator[Found]:
+    for weights in sorted(_folders(root)):
+        for path in sorted(_files(weights / "weights", depth=0)):
+            yield from _found(path, "run", f"{weights.name}@{path.stem.removeprefix('step_')}")
+
+
+def _hugging_face() -> Iterator[Found]:
+    home = Path(os.environ.get("HF_HOME") or _cache() / "huggingface").expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    for repo in sorted(_folders(hub)):
+        if repo.name.startswith("models--"):
+            owner_and_name = repo.name.removeprefix("models--").replace("--", "/")
+            for path in sorted(_files(repo / "snapshots")):
+                inside = path.relative_to(repo / "snapshots").parts[1:]
+                yield from _found(path, "huggingface", "/".join((owner_and_name, *inside)))
+
+
+def _ollama() -> Iterator[Found]:
+    """Ollama's blobs are named by their digest; its manifests say which of them is a model, and whose."""
+    root = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models").expanduser()
+    for manifest in sorted(_files(root / "manifests", suffix="")):
+        try:
+            content = json.loads(manifest.read_bytes()[:_MANIFEST_BYTES])
+            layers = [layer for layer in content["layers"] if layer["mediaType"].endswith("image.model")]
+            blobs = [root / "blobs" / Path(layer["digest"].replace(":", "-")).name for layer in layers]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        *_, owner, model, tag = manifest.relative_to(root / "manifests").parts[-3:]
+        name = f"{model}:{tag}" if owner == "library" else f"{owner}/{model}:{tag}"
+        for blob in blobs:
+            yield from _found(blob, "ollama", name)
+
+
+def _lm_studio() -> Iterator[Found]:
+    home = Path.home()
+    pointer = home / ".lmstudio-home-pointer"
+    roots = [home / ".lmstudio", home / ".cache" / "lm-studio"]
+    if pointer.is_file():
+        roots.insert(0, Path(pointer.read_text(errors="replace").strip()))
+    for root in roots:
+        yield from _below(root / "models", "lmstudio")
+
+
+def _llama_cpp() -> Path:
+    mac = Path.home() / "Library" / "Caches"
+    return Path(
+        os.environ.get("LLAMA_CACHE") or (mac if mac.is_dir() else _cache()) / "llama.cpp"
+    ).expanduser()
+
+
+def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[Found]:
+    for path in sorted(_files(root, depth=depth)):
+        yield from _found(path, place, path.relative_to(root).as_posix())
+
+
+def _found(path: Path, place: str, name: str) -> Iterator[Found]:
+    try:
+        with path.open("rb") as file:
+            if file.read(4) == b"GGUF":
+                yield Found(path, place, name, path.stat().st_size)
+    except OSError:
+        return
+
+
+def _files(root: Path, suffix: str = ".gguf", depth: int = _DEPTH) -> Iterator[Path]:
+    """Files below a folder, not following links to folders and not entering hidden ones."""
+    try:
+        entries = list(os.scandir(root))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if depth > 0:
+                    yield from _files(Path(entry.path), suffix, depth - 1)
+            elif entry.name.endswith(suffix) and entry.is_file():
+                yield Path(entry.path)
+        except OSError:
+            continue
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    try:
+        yield from (path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -1,0 +1,168 @@
+"""Tensors under ggml's names, also where a file calls or cuts them otherwise.
+
+Toy wrote the attention of its training graph head by head (`blk.0.attn_q.head_2.weight`), named its ViT after
+timm and kept a donor's projection in a file of its own, a lens. Other converters fuse q, k and v into
+`attn_qkv` or take it apart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from linnet.gguf.errors import GGUFError, quoted
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.tensor import TensorInfo
+from linnet.gguf.types import GGMLType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_VIT_NAMES = {
+    "v.patch_embd.weight": "patch_embed.proj.weight",
+    "v.patch_embd.bias": "patch_embed.proj.bias",
+    "v.class_embd": "cls_token",
+    "v.position_embd.weight": "pos_embed",
+    "v.post_ln.weight": "norm.weight",
+    "cls.output.weight": "head.weight",
+}
+_VIT_BLOCK_NAMES = {"attn_out": "attn_output", "ffn_up": "mlp_up", "ffn_down": "mlp_down"}
+_HEAD = re.compile(r"(.+\.attn_[qkv])\.head_(\d+)\.(weight|bias)")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Tensors of a file that are one tensor by their rows."""
+
+    name: str
+    parts: tuple[TensorInfo, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """In torch's order."""
+        return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+
+    @property
+    def type(self) -> GGMLType:
+        """The type of the parts; of the first, where they differ."""
+        return self.parts[0].type
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """The values as float32; with `rows`, only those of the first dimension are read."""
+        start, stop, _ = (rows or slice(None)).indices(self.shape[0])
+        out = np.empty((max(0, stop - start), *self.shape[1:]), np.float32)
+        self.read_into(out, start)
+        return out
+
+    def read_into(self, out: NDArray[np.float32], start: int = 0) -> None:
+        """Fill `out` with as many rows as it has, from row `start`."""
+        done, first = 0, 0
+        for part in self.parts:
+            skip = max(0, start + done - first)
+            rows = min(part.shape[0] - skip, len(out) - done)
+            if rows > 0:
+                part.read_into(out[done : done + rows], skip)
+                done += rows
+            first += part.shape[0]
+
+
+class Tensors(Mapping[str, TensorInfo | Joined]):
+    """The tensors of a file by ggml's names. Asking for a name joins what the file has cut up."""
+
+    def __init__(self, file: GGUFFile) -> None:
+        self._file = file
+        heads: dict[str, dict[int, TensorInfo]] = {}
+        for name, tensor in file.tensors.items():
+            if match := _HEAD.fullmatch(name):
+                heads.setdefault(f"{match[1]}.{match[3]}", {})[int(match[2])] = tensor
+        self._heads = {name: self._in_order(name, parts) for name, parts in heads.items()}
+
+    def __getitem__(self, name: str) -> TensorInfo | Joined:
+        found = self._find(name)
+        if not found:
+            raise KeyError(name)
+        return found[0] if len(found) == 1 else Joined(name, found)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the file, with `attn_q.weight` in place of its heads."""
+        seen = set()
+        for name in self._file.tensors:
+            match = _HEAD.fullmatch(name)
+            whole = f"{match[1]}.{match[3]}" if match else name
+            if whole not in seen:
+                seen.add(whole)
+                yield whole
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._find(name))
+
+    def _find(self, name: str) -> tuple[TensorInfo, ...]:
+        if name in self._file.tensors:
+            return (self._file.tensors[name],)
+        if name in self._heads:
+            return self._heads[name]
+        if ".attn_qkv." in name:
+            parts = [self._find(name.replace("attn_qkv", each)) for each in ("attn_q", "attn_k", "attn_v")]
+            return parts[0] + parts[1] + parts[2] if all(parts) else ()
+        other = _VIT_NAMES.get(name)
+        if other is None and name.startswith("v.blk."):
+            head, stem, tail = name.rsplit(".", 2)
+            other = f"{head.removeprefix('v.')}.{_VIT_BLOCK_NAMES.get(stem, stem)}.{tail}"
+        return self._find(other) if other else ()
+
+    def _in_order(self, name: str, heads: dict[int, TensorInfo]) -> tuple[TensorInfo, ...]:
+        parts = [heads[number] for number in sorted(heads)]
+        if sorted(heads) != list(range(len(heads))) or len({part.shape for part in parts}) != 1:
+            raise GGUFError(
+                "the heads do not make one tensor",
+                path=self._file.path,
+                place=f"tensor {quoted(name)}",
+                expected="heads 0, 1, 2 … of one shape",
+                found=f"{sorted(heads)[:16]} of {sorted({part.shape for part in parts})[:4]}",
+            )
+        return tuple(parts)
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A projection of a donor's embedding onto a model's width: embedding [vocab, donor_d_in] @ proj.T."""
+
+    proj: NDArray[np.float32]  # [d_model, donor_d_in]
+    donor_source: str
+
+    @property
+    def d_model(self) -> int:
+        """The width it projects onto."""
+        return int(self.proj.shape[0])
+
+    @property
+    def donor_d_in(self) -> int:
+        """The donor's width."""
+        return int(self.proj.shape[1])
+
+
+def read_lens(path: str | os.PathLike[str]) -> Lens:
+    """Read a lens file of Toy's, or the lens in one of its checkpoints."""
+    with GGUFFile.open(path) as file:
+        tensor = file.tensors.get("lens.proj.weight")
+        shape = tensor.shape if tensor else ()
+        if tensor is None or len(shape) != 2:
+            found = f"a tensor {list(shape)}" if tensor else f"{len(file.tensors)} tensors without it"
+            problem, expected = "the file holds no lens", "lens.proj.weight [d_model, donor_d_in]"
+            raise GGUFError(
+                problem, path=path, place="tensor 'lens.proj.weight'", expected=expected, found=found
+            )
+        for key, size in (("lens.d_model", shape[0]), ("lens.donor_d_in", shape[1])):
+            stated = file.metadata.get(key, size)
+            if stated != size:
+                problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
+                raise GGUFError(problem, path=path, place=place, expected=str(size), found=str(stated)[:40])
+        return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
