@@ -1,8 +1,8 @@
 """Run the benchmarks and write what they found into RESULTS.md.
 
 `python -m bench` runs every script; `python -m bench crash follow` only these, and leaves the other sections
-of RESULTS.md as they are. A benchmark is a file here with a `main`: it takes `--json FILE`, and ends with 0
-if its figures were reached and with 1 if not.
+of RESULTS.md as they are. A benchmark is a file here with a `main`. It ends with 0 if its figures were reached
+and with 1 if not; made with `sample.start` it also leaves a record, `--json FILE`.
 """
 
 import argparse
@@ -50,22 +50,28 @@ def main() -> int:
 
 def find_scripts() -> list[str]:
     """Every file of this folder that has a `main`."""
-    return [path.stem for path in sorted(HOME.glob("[a-z]*.py")) if _has_main(path)]
+    return [path.stem for path in sorted(HOME.glob("[a-z]*.py")) if "main" in _names(path)[0]]
 
 
-def _has_main(path: Path) -> bool:
+def _names(path: Path) -> tuple[set[str], set[str]]:
+    """What a file defines and what it imports, without running it."""
     body = ast.parse(path.read_text()).body
-    return any(isinstance(part, ast.FunctionDef) and part.name == "main" for part in body)
+    defined = {part.name for part in body if isinstance(part, ast.FunctionDef)}
+    imported = {alias.name for part in body if isinstance(part, ast.Import) for alias in part.names}
+    return defined, imported
 
 
 def run(name: str, keep: Path | None) -> tuple[str, str]:
     """Run one script; its section and whether its figures were reached.
 
-    A script that writes no record gives what it printed.
+    A script that was not made with `sample` writes no record: its section is what it printed.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "record.jsonl"
-        command = [sys.executable, str(HOME / f"{name}.py"), "--json", str(found)]
+        script = HOME / f"{name}.py"
+        command = [sys.executable, str(script)]
+        if "sample" in _names(script)[1]:
+            command += ["--json", str(found)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         print(done.stdout, flush=True)
         record = found.read_text() if found.exists() else ""

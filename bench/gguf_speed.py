@@ -46,9 +46,7 @@ def measured(action: Callable[[], object], repeats: int) -> float:
     return statistics.median(_seconds(action) for _ in range(repeats))
 
 
-def compared(
-    ours: Callable[[], object], peer: Callable[[], object], repeats: int
-) -> tuple[float, float, float]:
+def compared(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> tuple[float, float, float]:
     """Median seconds of both sides, and the median of peer / ours over rounds in which they take turns.
 
     A round's two runs see the same disk and the same neighbours, so their ratio says more than either time.
@@ -91,9 +89,7 @@ def random_model(path: Path) -> tuple[MetadataBlock, dict[str, torch.Tensor]]:
         return MetadataBlock().copy(file.metadata, file.metadata), tensors
 
 
-def write_ours(
-    folder: Path, metadata: MetadataBlock, tensors: dict[str, torch.Tensor], kind: GGMLType
-) -> Path:
+def write_ours(folder: Path, metadata: MetadataBlock, tensors: dict[str, torch.Tensor], kind: GGMLType) -> Path:
     writer = GGUFWriter(metadata)
     for name, tensor in tensors.items():
         writer.add(name, tensor, GGMLType.F32 if tensor.ndim == 1 else kind)
@@ -171,9 +167,7 @@ def writing(path: Path, folder: Path, repeats: int) -> list[Figure]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where to write (default: the system's temporary folder)")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", action="store_true")
