@@ -1,0 +1,134 @@
+"""Data that takes long to write, kept under `.data/` from one benchmark run to the next.
+
+What Linnet wrote is written anew when its run-folder code has changed; what a peer wrote stays as long as
+its version does. Peers' data goes in by their own bulk means, which leave the same files as logging does.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import peers
+import sample
+import workload
+import writers
+
+_CHUNK = 50_000
+_THE_RUN = {"run.json", "events.jsonl", "flow.json", "weights", "state", "artifacts"}
+
+
+def linnet(script: str, runs: int, steps: int) -> Path:
+    """A runs folder written by Linnet: `runs` runs of `steps` steps of five scalars."""
+    return _kept(script, "linnet", _linnet_fingerprint(), runs, steps, None)
+
+
+def peer(script: str, name: str, runs: int, steps: int, python: Path) -> Path:
+    """The same data as the peer keeps it."""
+    return _kept(script, name, peers.VERSIONS[name], runs, steps, python)
+
+
+def _kept(script: str, name: str, version: str, runs: int, steps: int, python: Path | None) -> Path:
+    group = sample.DATA / f"{name}-{runs}x{steps}"
+    folder = group / version
+    if not folder.exists():
+        shutil.rmtree(group, ignore_errors=True)
+        print(f"writing {runs} x {steps} steps with {name}", file=sys.stderr, flush=True)
+        unfinished = group / "unfinished"
+        unfinished.mkdir(parents=True)
+        options = {"folder": str(unfinished), "runs": runs, "steps": steps}
+        sample.play(script, f"fill_{name}", options, python)
+        unfinished.rename(folder)
+    return folder
+
+
+def forget_derived(root: Path) -> None:
+    """Remove from a runs folder all that is not the run itself: every cache, wherever it stands."""
+    for entry in [*root.iterdir(), *root.glob("*/*")]:
+        if entry.parent == root and (entry / "events.jsonl").exists():
+            continue
+        if entry.parent != root and entry.name in _THE_RUN:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def megabytes(root: Path) -> float:
+    """What a folder takes on disk, by the sizes of its files."""
+    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) / 1e6
+
+
+def _linnet_fingerprint() -> str:
+    import linnet.runs
+
+    digest = hashlib.sha256()
+    for source in sorted(Path(linnet.runs.__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fill_linnet(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Through `linnet.start` and `log`, as anyone would."""
+    for _ in range(runs):
+        with writers.linnet(Path(folder)) as log:
+            for step, row in workload.walk(steps):
+                log(step, row)
+    return {}
+
+
+def fill_trackio(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Through its own `bulk_log`, which is what its logging thread calls."""
+    os.environ["TRACKIO_DIR"] = folder
+    from trackio.sqlite_storage import SQLiteStorage
+
+    began = datetime(2026, 5, 31, tzinfo=UTC)
+    for run in range(runs):
+        name = f"run-{run:04d}"
+        chunk: list[tuple[int, workload.Row]] = []
+        for step, row in workload.walk(steps):
+            chunk.append((step, row))
+            if len(chunk) == _CHUNK or step == steps:
+                SQLiteStorage.bulk_log(
+                    "bench",
+                    name,
+                    [dict(zip(workload.NAMES, row, strict=True)) for _, row in chunk],
+                    steps=[step for step, _ in chunk],
+                    timestamps=[(began + timedelta(milliseconds=step)).isoformat() for step, _ in chunk],
+                    log_ids=[f"{run:08x}{step:024x}" for step, _ in chunk],
+                    config={"seed": run},
+                )
+                chunk = []
+    return {}
+
+
+def fill_tensorboard(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Its own event records by its own record writer, less the thread and the reopening of the file."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    for run in range(runs):
+        home = Path(folder) / f"run-{run:04d}"
+        home.mkdir()
+        with (home / f"events.out.tfevents.{1780185600 + run}.bench.0.0").open("wb") as file:
+            out = RecordWriter(file)
+            out.write(Event(wall_time=1780185600.0, file_version="brain.Event:2").SerializeToString())
+            for step, row in workload.walk(steps):
+                pairs = zip(workload.NAMES, row, strict=True)
+                values = [Summary.Value(tag=tag, simple_value=value) for tag, value in pairs]
+                event = Event(wall_time=1780185600 + step / 1000, step=step, summary=Summary(value=values))
+                out.write(event.SerializeToString())
+    return {}
+
+
+ROLES: dict[str, Callable[..., dict[str, Any]]] = {
+    "fill_linnet": fill_linnet,
+    "fill_trackio": fill_trackio,
+    "fill_tensorboard": fill_tensorboard,
+}
