@@ -100,7 +100,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_no_torn_line(
         return written
 
     with linnet.start(system_every=0) as run:
-        monkeypatch.setattr(sink_module.os, "write", write)
+        monkeypatch.setattr(sink_module, "_write", write)
         for step in range(1, 501):
             run.log(step, loss=0.5)
         for _ in range(40):  # room comes back a little at a time
@@ -121,7 +121,7 @@ def test_what_is_held_is_bounded_and_the_loss_is_stated(
         def refuse(fd: int, data: bytes) -> int:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-        monkeypatch.setattr(sink_module.os, "write", refuse)
+        monkeypatch.setattr(sink_module, "_write", refuse)
         for step in range(1, 5001):
             run.log(step, loss=0.5)
         assert sum(map(len, run._sink._held)) <= 50_000

@@ -25,7 +25,9 @@ from linnet.runs.place import BINARY, ends_inside_a_line, read_at
 HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
 RETRY_SECONDS = 1.0
 
+# Looked up once: append is called at every step of somebody's training.
 _now = time.monotonic_ns
+_write = os.write
 
 log = logging.getLogger("linnet")
 
@@ -47,6 +49,7 @@ class Sink:
         self._origin = time.monotonic_ns() - round(start_t * 1e9)
         self._lock = threading.RLock()
         self._fd = -1
+        self._out = -1  # the descriptor while lines go straight to the file; -1 while any is held
         self._held: deque[bytes] = deque()
         self._held_bytes = 0
         self._torn: tuple[int, int] | None = None  # the first held line was cut short: bytes written, file size then
@@ -58,6 +61,7 @@ class Sink:
         self.closed = False
         try:
             self._open()
+            self._out = self._fd
         except OSError as error:
             self._refuse(error)
         _sinks.add(self)
@@ -65,31 +69,28 @@ class Sink:
     @property
     def active(self) -> bool:
         """Events are reaching the file."""
-        return self._fd >= 0 and not self._held and not self.closed
+        return self._out >= 0
 
     def seconds(self) -> float:
-        """The run's own clock: seconds since the sink was opened, in whole microseconds, never going back."""
-        return (_now() - self._origin) // 1000 / 1e6
+        """The run's own clock: seconds since the sink was opened, never going back."""
+        return (_now() - self._origin) / 1e9
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
         with self._lock:
-            record["t"] = (_now() - self._origin) // 1000 / 1e6
+            record["t"] = (_now() - self._origin) / 1e9
             try:
                 line = encode_lines([record])
             except Exception:  # a value msgspec has no form for; the careful way knows one for everything
                 line = encode_lines([spell_record(record)])
-            if self._held or self._fd < 0:
-                self._hold(line)
-                return
             try:
-                written = os.write(self._fd, line)
+                written = _write(self._out, line)
+                if written != len(line):
+                    self._tear(line, written)
             except OSError as error:
-                self._refuse(error)
+                if self._out >= 0:
+                    self._refuse(error)
                 self._hold(line)
-                return
-            if written != len(line):
-                self._tear(line, written)
 
     def sync(self) -> None:
         """Bring what was written to the disk itself (covers a power cut)."""
@@ -135,7 +136,7 @@ class Sink:
             self.closed = True
             if self._fd >= 0:
                 os.close(self._fd)
-                self._fd = -1
+                self._fd = self._out = -1
 
     # -- when the disk refuses -------------------------------------------------------------------------------
 
@@ -167,6 +168,7 @@ class Sink:
         self._hold(line)
 
     def _hold(self, line: bytes) -> None:
+        self._out = -1
         self._held.append(line)
         self._held_bytes += len(line)
         while self._held_bytes > HOLD_BYTES and len(self._held) > 2:
@@ -190,6 +192,7 @@ class Sink:
             self._refuse(error)
             return
         self._refused = False
+        self._out = self._fd
         if self.lost > self._lost_told:
             text = f"the disk refused to write for a while: {self.lost - self._lost_told} events were lost"
             self._lost_told = self.lost
@@ -200,7 +203,7 @@ class Sink:
         done, size_then = self._torn or (0, 0)
         again = done > 0 and self.size() != size_then
         piece = b"\n" + line if again else line[done:]
-        written = os.write(self._fd, piece)
+        written = _write(self._fd, piece)
         if written == len(piece):
             self._torn = None
             return
@@ -222,13 +225,15 @@ class Sink:
             self._refuse(error)
 
     def _remake(self) -> None:
-        old, self._fd = self._fd, -1
+        old, self._fd, self._out = self._fd, -1, -1
         try:
             self._open()
             if os.fstat(self._fd).st_size == 0:
                 _copy(old, self._fd)
             if self._restore is not None:
                 self._restore()
+            if not self._held:
+                self._out = self._fd
         finally:
             os.close(old)
         log.warning("%s was deleted during the run; it was made again, with every event so far", self.path)
@@ -255,7 +260,7 @@ class Sink:
         self._torn = None
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
+            self._fd = self._out = -1
 
 
 def _copy(source: int, target: int) -> None:
