@@ -1,0 +1,223 @@
+"""A `tokenizers.Tokenizer` from the metadata of a GGUF: the ids that llama.cpp gives for the same text.
+
+Two kinds are rebuilt: byte-level BPE (`tokenizer.ggml.model` "gpt2") and SentencePiece ("llama", by scores).
+`encode(text)` adds what the file says is added and reads control tokens written out in the text; these are
+llama.cpp's `add_special` and `parse_special`. `encode(text, add_special_tokens=False)` turns off the one,
+`tokenizer.encode_special_tokens = True` the other. docs/tokenizer.md has the reasons and the known limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from linnet.gguf.control_texts import CONTROL_TEXTS, USER_DEFINED_TEXTS
+from linnet.gguf.errors import GGUFError
+from linnet.gguf.pretokenizers import pre_named
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+T = TypeVar("T")
+
+# Values of tokenizer.ggml.token_type.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+def donor_keys(metadata: Mapping[str, object]) -> list[str]:
+    """The keys that make up a file's tokenizer, to be copied verbatim into a file that uses it."""
+    return [key for key in metadata if key.startswith("tokenizer.")]
+
+
+def rebuild_tokenizer(metadata: Mapping[str, object]) -> Tokenizer:
+    """Make the tokenizer that `metadata` (plain values) describes."""
+    model = _get(metadata, "model", str)
+    if model not in ("gpt2", "llama"):
+        raise GGUFError(
+            f"tokenizer.ggml.model is {model!r}: this kind of vocabulary cannot be rebuilt; known are"
+            " gpt2 (byte-level BPE) and llama (SentencePiece)"
+        )
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError as missing:
+        raise GGUFError("tokenising needs the package tokenizers: pip install 'linnet[train]'") from missing
+    tokens = _tokens(metadata)
+    tokenizer = _byte_level(metadata, tokens) if model == "gpt2" else _sentence_piece(metadata, tokens)
+    _add_written_tokens(tokenizer, metadata, tokens)
+    return tokenizer
+
+
+def _byte_level(metadata: Mapping[str, object], tokens: dict[str, int]) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models
+
+    pre = pre_named(_get(metadata, "pre", str))
+    pairs: dict[tuple[str, str], None] = {}  # the first of equal merges counts
+    for merge in _list(metadata, "merges", str):
+        left, _, right = merge[1:].partition(" ")
+        left = merge[:1] + left
+        for text in (left, right, left + right):
+            if text not in tokens:
+                raise GGUFError(f"tokenizer.ggml.merges has {merge!r}, but {text!r} is not among the tokens")
+        pairs[left, right] = None
+    tokenizer = Tokenizer(models.BPE(vocab=tokens, merges=list(pairs), ignore_merges=pre.whole_words))
+    tokenizer.pre_tokenizer = pre.pre_tokenizer()
+    tokenizer.decoder = decoders.ByteLevel()
+    _add_ends(tokenizer, metadata, tokens, add_bos=pre.add_bos, bos=11, eos=11)
+    return tokenizer
+
+
+def _sentence_piece(metadata: Mapping[str, object], tokens: dict[str, int]) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    texts = list(tokens)
+    unknown = _token_id(metadata, "unknown_token_id", 0, len(texts))
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab=tokens,
+            merges=_merges_by_score(metadata, tokens),
+            unk_token=None if unknown is None else texts[unknown],
+            byte_fallback=True,
+        )
+    )
+    prefixed = _get(metadata, "add_space_prefix", bool, True)
+    tokenizer.normalizer = normalizers.Sequence(
+        [*([normalizers.Prepend("▁")] if prefixed else []), normalizers.Replace(" ", "▁")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            *([decoders.Strip(" ", 1, 0)] if prefixed else []),
+        ]
+    )
+    _add_ends(tokenizer, metadata, tokens, add_bos=True, bos=1, eos=2)
+    return tokenizer
+
+
+def _merges_by_score(metadata: Mapping[str, object], tokens: dict[str, int]) -> list[tuple[str, str]]:
+    """Every way to make a token of two others, best score first.
+
+    SentencePiece joins whichever two neighbours make the best-scored piece; that is BPE with these merges. Of
+    the ways to make one piece the longer left half goes first: the leftmost where two of them overlap.
+    """
+    scores = _list(metadata, "scores", float)
+    if len(scores) < len(tokens):
+        raise GGUFError(f"tokenizer.ggml.scores has {len(scores)} values for {len(tokens)} tokens")
+    by_score = sorted(tokens, key=lambda text: -scores[tokens[text]])
+    return [
+        (text[:cut], text[cut:])
+        for text in by_score
+        for cut in range(len(text) - 1, 0, -1)
+        if text[:cut] in tokens and text[cut:] in tokens
+    ]
+
+
+def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], tokens: dict[str, int]) -> None:
+    """Tell the tokenizer which tokens are read as such where a text has them written out."""
+    from tokenizers import AddedToken
+
+    types = (
+        _list(metadata, "token_type", int)
+        if "tokenizer.ggml.token_type" in metadata
+        else [NORMAL] * len(tokens)
+    )
+    if len(types) < len(tokens):
+        raise GGUFError(f"tokenizer.ggml.token_type has {len(types)} values for {len(tokens)} tokens")
+    written = []
+    for text, id_ in tokens.items():
+        always = text in USER_DEFINED_TEXTS or types[id_] == USER_DEFINED
+        control = text in CONTROL_TEXTS or types[id_] in (UNKNOWN, CONTROL)
+        if always or control:
+            special = control and text not in USER_DEFINED_TEXTS
+            written.append(AddedToken(text, special=special, normalized=False))
+    tokenizer.add_tokens(written)
+
+
+def _add_ends(
+    tokenizer: Tokenizer,
+    metadata: Mapping[str, object],
+    tokens: dict[str, int],
+    *,
+    add_bos: bool,
+    bos: int,
+    eos: int,
+) -> None:
+    """Put the first and the last token round a text, where the file or its kind's default says so."""
+    from tokenizers import processors
+
+    texts = list(tokens)
+    before: list[str] = []
+    after: list[str] = []
+    ends: list[dict[str, object]] = []
+    for name, key, default, adds, side in (
+        ("bos", "bos_token_id", bos, add_bos, before),
+        ("eos", "eos_token_id", eos, False, after),
+    ):
+        if not _get(metadata, f"add_{name}_token", bool, adds):
+            continue
+        id_ = _token_id(metadata, key, default, len(texts))
+        if id_ is None:
+            raise GGUFError(f"tokenizer.ggml.add_{name}_token is true, but the vocabulary has no {key}")
+        side.append(name)
+        ends.append({"id": name, "ids": [id_], "tokens": [texts[id_]]})
+    if ends:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*before, "$A", *after],
+            pair=[
+                *before,
+                "$A",
+                *after,
+                *(f"{name}:1" for name in before),
+                "$B:1",
+                *(f"{n}:1" for n in after),
+            ],
+            special_tokens=ends,
+        )
+
+
+def _tokens(metadata: Mapping[str, object]) -> dict[str, int]:
+    """Ids by text, in the order of the ids."""
+    tokens: dict[str, int] = {}
+    for id_, text in enumerate(_list(metadata, "tokens", str)):
+        text = text or f"[EMPTY_{id_}]"  # llama.cpp's own name for it
+        if text in tokens:
+            raise GGUFError(f"tokenizer.ggml.tokens has {text!r} twice, as {tokens[text]} and as {id_}")
+        tokens[text] = id_
+    return tokens
+
+
+def _token_id(metadata: Mapping[str, object], key: str, default: int, count: int) -> int | None:
+    """A special token's id; out of range gives the default, and that out of range none, as in llama.cpp."""
+    for id_ in (_get(metadata, key, int, default), default):
+        if 0 <= id_ < count:
+            return id_
+    return None
+
+
+def _get(metadata: Mapping[str, object], key: str, kind: type[T], default: T | None = None) -> T:
+    """One value of `tokenizer.ggml.*`, of the right kind."""
+    key = f"tokenizer.ggml.{key}"
+    value = metadata.get(key, default)
+    if value is None:
+        raise GGUFError(f"{key} is missing: the file does not say how its vocabulary is to be used")
+    if not isinstance(value, kind):
+        raise GGUFError(f"{key} should be {kind.__name__}, found {type(value).__name__}")
+    return value
+
+
+def _list(metadata: Mapping[str, object], key: str, kind: type[T]) -> Sequence[T]:
+    """One array of `tokenizer.ggml.*`, whose values are of the right kind."""
+    key = f"tokenizer.ggml.{key}"
+    if key not in metadata:
+        raise GGUFError(f"{key} is missing: without it the vocabulary cannot be rebuilt")
+    values = metadata[key]
+    tolist = getattr(values, "tolist", None)  # a parser may give arrays of numbers as numpy arrays
+    values = tolist() if tolist else values
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise GGUFError(f"{key} should be an array, found {type(values).__name__}")
+    allowed = (int, float) if kind is float else kind
+    for value in values:
+        if not isinstance(value, allowed):
+            raise GGUFError(f"{key} should hold {kind.__name__} values, found {type(value).__name__}")
+    return values
