@@ -106,7 +106,7 @@ class MetadataBlock:
 
     @classmethod
     def of(cls, values: Mapping[str, tuple[str, Any]]) -> MetadataBlock:
-        """A block from values with their types in words: `{"n": ("u32", 2), "all": ("array:i32", [1, 2])}`."""
+        """A block from values with their types in words: `{"n": ("u32", 2), "ids": ("array:i32", [1])}`."""
         block = cls()
         for key, (kind, value) in values.items():
             word = kind.removeprefix("array:")
