@@ -20,8 +20,12 @@ from linnet.gguf import (
     MetadataBlock,
     Provenance,
     ValueType,
+    donor_keys,
     find_models,
     read_card,
+    rebuild_tokenizer,
+    tokenizer_block,
+    train_tokenizer,
     write,
     write_adapter,
     write_step,
@@ -338,3 +342,15 @@ def test_models_are_found_where_programs_keep_them(tmp_path: Path, monkeypatch: 
         ("lmstudio", "acme/tiny/tiny.gguf"),
     ]
     assert all(model.bytes == model.path.stat().st_size for model in found)
+
+
+def test_tokenizer_trained_here_goes_into_the_checkpoint(tmp_path: Path) -> None:
+    trained = train_tokenizer(["a linnet is a small finch"] * 50, 280)
+    block = MetadataBlock.of(tokenizer_block(trained, eos="<|endoftext|>", rows=tiny.VOCAB))
+    path = checkpoint(tmp_path / "m.gguf", tokenizer=block)
+    assert check(path) == []
+    with GGUFFile.open(path) as file:
+        again = rebuild_tokenizer(file.metadata)
+        copied = MetadataBlock().copy(file.metadata, donor_keys(file.metadata))
+    assert again.encode("a small linnet").ids == trained.encode("a small linnet").ids
+    assert copied.to_bytes() == block.to_bytes()

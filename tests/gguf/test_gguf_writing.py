@@ -239,3 +239,10 @@ print((peak() - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) <= 16
+
+
+def test_block_is_made_from_types_in_words() -> None:
+    block = MetadataBlock.of({"a": ("u32", 2), "b": ("array:string", ["x", "y"]), "c": ("bool", True)})
+    assert block.to_bytes() == MetadataBlock().u32("a", 2).texts("b", ["x", "y"]).flag("c", True).to_bytes()
+    with pytest.raises(GGUFError, match=r"'a': unknown type; .*found 'u33'"):
+        MetadataBlock.of({"a": ("u33", 2)})

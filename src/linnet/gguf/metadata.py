@@ -7,7 +7,7 @@ once and joined to every checkpoint of a run by copying.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.source import Source
@@ -101,6 +101,23 @@ class MetadataBlock:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._kinds: dict[str, tuple[ValueType, ValueType | None, int]] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, tuple[str, Any]]) -> MetadataBlock:
+        """A block from values with their types in words: `{"n": ("u32", 2), "ids": ("array:i32", [1])}`."""
+        block = cls()
+        for key, (kind, value) in values.items():
+            word = kind.removeprefix("array:")
+            try:
+                element = ValueType[word.upper()]
+            except KeyError:
+                place, expected = f"metadata {quoted(key)}", ", ".join(each.label for each in ValueType)
+                raise GGUFError("unknown type", place=place, expected=expected, found=quoted(kind)) from None
+            if word == kind:
+                block.add(key, element, value)
+            else:
+                block.add_array(key, element, value)
+        return block
 
     def add(self, key: str, kind: ValueType, value: Scalar) -> MetadataBlock:
         """Add one value of exactly this type."""
