@@ -134,8 +134,7 @@ def to_f16(values: Any) -> Any:
     """Round float32 to the nearest float16, ties to even; beyond its range is infinity, NaN stays NaN."""
     if is_tensor(values):
         return values.to(_torch().float16)
-    if "torch" in sys.modules and values.flags.writeable and values.flags.c_contiguous:
-        # numpy converts halves one by one, torch with the CPU's instruction: about 15 times faster.
+    if _torch_can_take(values):
         return _torch().from_numpy(values).to(_torch().float16).numpy()
     with np.errstate(all="ignore"):
         return values.astype(np.float16)
@@ -149,23 +148,27 @@ def to_bf16(values: Any) -> Any:
     """Round float32 to the nearest bfloat16, ties to even, as its 16 bits (uint16); NaN stays NaN."""
     if is_tensor(values):
         return values.to(_torch().bfloat16).view(_torch().uint16)
+    if _torch_can_take(values):
+        return _torch().from_numpy(values).to(_torch().bfloat16).view(_torch().uint16).numpy()
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     bits, out = flat.view(np.uint32), np.empty(flat.shape, np.uint16)
 
+    step = _CPU_VALUES // 3  # three arrays of four bytes a value share the cache
+
     def round_some(start: int) -> None:
-        some, code = bits[start : start + _CPU_VALUES], out[start : start + _CPU_VALUES]
+        some, code = bits[start : start + step], out[start : start + step]
         rounded = some >> 16
         rounded &= 1
         rounded += some
         rounded += 0x7FFF
         rounded >>= 16
         code[...] = rounded
-        floats = flat[start : start + _CPU_VALUES]
+        floats = flat[start : start + step]
         if np.isnan(floats.max()):  # the carry may have turned a NaN into an infinity or a zero
             nan = np.isnan(floats)
             code[nan] = (some[nan] >> 16) | 0x40
 
-    _for_each(round_some, range(0, len(flat), _CPU_VALUES), threads=True)
+    _for_each(round_some, range(0, len(flat), step), threads=True)
     return out.reshape(values.shape)
 
 
@@ -250,6 +253,15 @@ def _bytes_of_halves(scale: Array) -> Array:
     if is_tensor(scale):
         return scale.to(_torch().float16).view(_torch().uint8)
     return scale.astype(np.float16).view(np.uint8)
+
+
+def _torch_can_take(values: NDArray[np.float32]) -> bool:
+    """Whether torch is loaded and can round this array: with the CPU's own instruction, where numpy has none.
+
+    It complains of arrays that cannot be written, such as views of a mapped file; those stay with numpy.
+    """
+    fits = values.dtype == np.float32 and values.flags.writeable and values.flags.c_contiguous
+    return "torch" in sys.modules and bool(fits)
 
 
 def _torch() -> Any:
