@@ -188,21 +188,21 @@ def _for_each(work: Callable[[int], None], starts: range, threads: bool) -> None
     """Do the pieces of one job, on a few threads where numpy works: it lets go of the interpreter meanwhile.
 
     torch has threads of its own. Four keep the temporaries under 12 MB and are as many as memory can feed.
+    Each takes a run of neighbouring pieces: side by side, two would both clear the same fresh page.
     """
 
-    def quietly(start: int) -> None:
-        with np.errstate(
-            all="ignore"
-        ):  # a scale may be NaN or infinite: the values then are too, and that is no news
-            work(start)
+    def do(some: range) -> None:
+        with np.errstate(all="ignore"):  # a scale may be NaN or infinite; its values then are, silently
+            for start in some:
+                work(start)
 
     workers = min(4, os.cpu_count() or 1, len(starts)) if threads else 1
     if workers < 2:
-        for start in starts:
-            quietly(start)
+        do(starts)
         return
+    share = -(-len(starts) // workers)
     with ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(quietly, starts):
+        for _ in pool.map(do, (starts[first : first + share] for first in range(0, len(starts), share))):
             pass
 
 
