@@ -86,7 +86,10 @@ def dequantize(raw: Any, type: GGMLType, out: Any = None) -> Any:
         )
     else:
         _check_out(raw, out, (rows, values))
-    at_once = _GPU_VALUES if tensor and raw.device.type != "cpu" else _CPU_VALUES
+    if tensor and raw.device.type == "cpu":  # the same memory as numpy arrays, which decode 2-4 times faster
+        dequantize(raw.numpy(), type, out.numpy())
+        return out
+    at_once = _GPU_VALUES if tensor else _CPU_VALUES
     if _contiguous(raw):
         _decode(raw.reshape(-1, type.block_bytes), type, out.reshape(-1, type.block_values), at_once)
     else:
