@@ -82,7 +82,10 @@ def dequantize(raw: Any, type: GGMLType, out: Any = None) -> Any:
         out = raw.new_empty((rows, values), dtype=_torch().float32) if tensor else np.empty((rows, values), np.float32)
     else:
         _check_out(raw, out, (rows, values))
-    at_once = _GPU_VALUES if tensor and raw.device.type != "cpu" else _CPU_VALUES
+    if tensor and raw.device.type == "cpu":  # the same memory as numpy arrays, which decode 2-4 times faster
+        dequantize(raw.numpy(), type, out.numpy())
+        return out
+    at_once = _GPU_VALUES if tensor else _CPU_VALUES
     if _contiguous(raw):
         _decode(raw.reshape(-1, type.block_bytes), type, out.reshape(-1, type.block_values), at_once)
     else:
@@ -130,8 +133,7 @@ def to_f16(values: Any) -> Any:
     """Round float32 to the nearest float16, ties to even; beyond its range is infinity, NaN stays NaN."""
     if is_tensor(values):
         return values.to(_torch().float16)
-    if "torch" in sys.modules and values.flags.writeable and values.flags.c_contiguous:
-        # numpy converts halves one by one, torch with the CPU's instruction: about 15 times faster.
+    if _torch_can_take(values):
         return _torch().from_numpy(values).to(_torch().float16).numpy()
     with np.errstate(all="ignore"):
         return values.astype(np.float16)
@@ -145,23 +147,27 @@ def to_bf16(values: Any) -> Any:
     """Round float32 to the nearest bfloat16, ties to even, as its 16 bits (uint16); NaN stays NaN."""
     if is_tensor(values):
         return values.to(_torch().bfloat16).view(_torch().uint16)
+    if _torch_can_take(values):
+        return _torch().from_numpy(values).to(_torch().bfloat16).view(_torch().uint16).numpy()
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     bits, out = flat.view(np.uint32), np.empty(flat.shape, np.uint16)
 
+    step = _CPU_VALUES // 3  # three arrays of four bytes a value share the cache
+
     def round_some(start: int) -> None:
-        some, code = bits[start : start + _CPU_VALUES], out[start : start + _CPU_VALUES]
+        some, code = bits[start : start + step], out[start : start + step]
         rounded = some >> 16
         rounded &= 1
         rounded += some
         rounded += 0x7FFF
         rounded >>= 16
         code[...] = rounded
-        floats = flat[start : start + _CPU_VALUES]
+        floats = flat[start : start + step]
         if np.isnan(floats.max()):  # the carry may have turned a NaN into an infinity or a zero
             nan = np.isnan(floats)
             code[nan] = (some[nan] >> 16) | 0x40
 
-    _for_each(round_some, range(0, len(flat), _CPU_VALUES), threads=True)
+    _for_each(round_some, range(0, len(flat), step), threads=True)
     return out.reshape(values.shape)
 
 
@@ -181,19 +187,21 @@ def _for_each(work: Callable[[int], None], starts: range, threads: bool) -> None
     """Do the pieces of one job, on a few threads where numpy works: it lets go of the interpreter meanwhile.
 
     torch has threads of its own. Four keep the temporaries under 12 MB and are as many as memory can feed.
+    Each takes a run of neighbouring pieces: side by side, two would both clear the same fresh page.
     """
 
-    def quietly(start: int) -> None:
-        with np.errstate(all="ignore"):  # a scale may be NaN or infinite: the values then are too, and that is no news
-            work(start)
+    def do(some: range) -> None:
+        with np.errstate(all="ignore"):  # a scale may be NaN or infinite; its values then are, silently
+            for start in some:
+                work(start)
 
     workers = min(4, os.cpu_count() or 1, len(starts)) if threads else 1
     if workers < 2:
-        for start in starts:
-            quietly(start)
+        do(starts)
         return
+    share = -(-len(starts) // workers)
     with ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(quietly, starts):
+        for _ in pool.map(do, (starts[first : first + share] for first in range(0, len(starts), share))):
             pass
 
 
@@ -240,6 +248,15 @@ def _bytes_of_halves(scale: Array) -> Array:
     if is_tensor(scale):
         return scale.to(_torch().float16).view(_torch().uint8)
     return scale.astype(np.float16).view(np.uint8)
+
+
+def _torch_can_take(values: NDArray[np.float32]) -> bool:
+    """Whether torch is loaded and can round this array: with the CPU's own instruction, where numpy has none.
+
+    It complains of arrays that cannot be written, such as views of a mapped file; those stay with numpy.
+    """
+    fits = values.dtype == np.float32 and values.flags.writeable and values.flags.c_contiguous
+    return "torch" in sys.modules and bool(fits)
 
 
 def _torch() -> Any:
