@@ -150,7 +150,7 @@ def test_a_folder_deleted_during_the_run_comes_back_whole(root: Path, caplog: py
         run.log(201, loss=0.5)
     assert _steps(run.run_dir) == list(range(1, 202))
     assert (run.run_dir / "run.json").exists()
-    assert "was deleted during the run" in caplog.text
+    assert "folder was deleted; it was made again" in caplog.text
     assert linnet.open(run.run_dir).status == "completed"
 
 
@@ -207,3 +207,156 @@ def test_resuming_a_run_that_is_being_written_goes_on_beside_it(root: Path, capl
 def test_a_bad_template_is_refused_by_name(root: Path) -> None:
     with pytest.raises(linnet.LinnetError, match=r"\{model\} is not a token; known are \{arch\}"):
         linnet.start(template="{model}-{seq}")
+
+
+def test_a_folder_that_cannot_be_made_again_yet_loses_nothing(root: Path) -> None:
+    with linnet.start(run_id="a", system_every=0) as run:
+        for step in range(1, 6):
+            run.log(step, loss=0.5)
+        shutil.rmtree(root)
+        root.write_text("a file where the folder was")
+        run._sink.tend()
+        run.log(6, loss=0.5)
+        root.unlink()
+        run._sink.tend()
+    assert _steps(root / "a") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_deleted_runs_name_taken_by_another_is_left_to_it(root: Path) -> None:
+    with linnet.start(run_id="same", system_every=0) as first:
+        first.log(1, loss=0.5)
+        shutil.rmtree(root / "same")
+        with linnet.start(run_id="same", system_every=0) as second:
+            second.log(7, loss=0.1)
+            first._sink.tend()
+            first.log(2, loss=0.4)
+    assert _steps(root / "same") == [7]
+    assert _steps(root / "same-2") == [1, 2]
+    assert first.run_dir == root / "same-2"
+    assert linnet.open("same-2").id == "same-2"
+
+
+def test_logging_from_inside_a_write_is_held_and_written_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a signal handler does that logs while a line is on its way."""
+    with linnet.start(system_every=0) as run:
+        run.log(1, loss=0.5)
+        real, state = os.write, {"refuse": True, "nested": False}
+
+        def write(fd: int, data: bytes) -> int:
+            if state["refuse"]:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if not state["nested"]:
+                state["nested"] = True
+                run.log(3, loss=0.3)
+            return real(fd, data)
+
+        monkeypatch.setattr(sink_module, "_write", write)
+        run.log(2, loss=0.4)
+        state["refuse"] = False
+        run._sink.tend()
+        monkeypatch.undo()
+    assert sorted(_steps(run.run_dir)) == [1, 2, 3]
+
+
+def test_the_manifest_comes_when_the_disk_works_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from linnet.runs.manifest import Manifest
+
+    def refuse(self: Manifest, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Manifest, "write", refuse)
+    with linnet.start(run_id="a", config={"lr": 0.1}, system_every=0) as run:
+        run.log(1, loss=0.5)
+        monkeypatch.undo()
+        monkeypatch.setenv("LINNET_RUNS", str(root))
+    assert linnet.open("a").manifest.config == {"lr": 0.1}
+
+
+def test_a_run_that_ends_while_threads_log_is_completed(root: Path) -> None:
+    import threading
+
+    for _ in range(3):
+        run = linnet.start(system_every=0)
+        stop = threading.Event()
+
+        def log_on(run: linnet.runs.Session = run, stop: threading.Event = stop) -> None:
+            while not stop.is_set():
+                run.log(1, loss=0.5)
+
+        threads = [threading.Thread(target=log_on) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        run.log(2, loss=0.5)
+        run.finish()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert lines_of(run.run_dir)[-1]["kind"] == "run_end"
+        assert linnet.open(run.run_dir).status == "completed"
+
+
+@pytest.mark.parametrize("reference", ["nosuch", "../evil", ""])
+def test_resuming_what_is_not_there_is_a_new_run_with_a_warning(
+    root: Path, caplog: pytest.LogCaptureFixture, reference: str
+) -> None:
+    root.mkdir()
+    with linnet.start(resume=reference, from_step=5, system_every=0) as run:
+        run.log(1, loss=0.5)
+    assert run.run_dir.parent == root
+    assert lines_of(run.run_dir)[0]["kind"] == "run_start"
+    assert "new run" in caplog.text
+
+
+def test_resume_without_a_step_voids_nothing(root: Path) -> None:
+    with linnet.start(run_id="a", system_every=0) as run:
+        for step in range(1, 11):
+            run.log(step, loss=0.5)
+    with linnet.start(resume="latest", system_every=0) as again:
+        again.log(11, loss=0.4)
+    assert linnet.open("a").metrics()["loss"].step.tolist() == list(range(1, 12))
+
+
+def test_resuming_a_foreign_run_leaves_it_alone(root: Path) -> None:
+    from tests.runs.conftest import DATA
+
+    name = "2026-03-14_09-26-53_a1f3_mnist"
+    shutil.copytree(DATA / "kaun-board" / name, root / name)
+    before = (root / name / "run.json").read_bytes()
+    with linnet.start(resume=name, system_every=0) as run:
+        run.log(1, loss=0.5)
+    assert (root / name / "run.json").read_bytes() == before
+    assert run.run_id != name
+    assert run.manifest.parent == name
+
+
+def test_a_long_name_still_gets_its_number(root: Path) -> None:
+    runs = []
+    for _ in range(3):
+        with linnet.start(arch="a" * 130, system_every=0) as run:
+            runs.append(run.run_id)
+    assert len(set(runs)) == 3
+    assert runs[2].endswith("-003")
+
+
+def test_two_interrupts_in_a_row_still_end_the_run(root: Path, script: Callable[..., subprocess.Popen[str]]) -> None:
+    import signal
+    import time
+
+    for pause in (0.0, 0.002, 0.004):
+        process = script("""
+import linnet
+with linnet.start(run_id="a") as run:
+    print("up", flush=True)
+    step = 0
+    while True:
+        step += 1
+        run.log(step, loss=0.5)
+""")
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert linnet.open("latest").status in ("interrupted", "errored")
+        shutil.rmtree(root)

@@ -65,7 +65,7 @@ def test_evaluations_and_other_phases_carry_their_name(root: Path) -> None:
     with linnet.start(system_every=0) as run:
         run.log(1, loss=1.0)
         run.eval(1, "validation", loss=2.0, extra={"bpb": 0.9})
-        run._event("step", 1, phase="decode", logprob=-0.5)
+        run._event("step", 1, {"logprob": -0.5}, phase="decode")
     metrics = linnet.open(run.run_dir).metrics()
     assert metrics["validation/loss"].value.tolist() == [2.0]
     assert metrics["validation/bpb"].value.tolist() == [0.9]

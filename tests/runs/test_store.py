@@ -111,11 +111,11 @@ def test_a_run_is_live_while_its_writer_lives_and_crashed_at_once_when_it_does_n
     root: Path, script: Callable[..., subprocess.Popen[str]]
 ) -> None:
     process = script("""
-import linnet
+import linnet, time
 run = linnet.start(run_id="a", system_every=0)
 run.log(1, loss=1.0)
 print("up", flush=True)
-input()
+time.sleep(60)
 """)
     assert process.stdout is not None
     process.stdout.readline()

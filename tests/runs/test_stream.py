@@ -164,7 +164,7 @@ def test_what_is_written_is_what_is_read(step: int, values: dict[str, Any], odd:
         bundle = linnet.RunBundle(folder, "a")
         bundle.scalars(step, values)
         bundle.note("odd", step=step)
-        bundle._event("of_the_future", step, thing=odd)
+        bundle._event("of_the_future", step, {"thing": odd})
         bundle.run_end(step, None)
         events = EventStream(bundle.events_path).read_events()
     by_kind = {event.kind: event for event in events}

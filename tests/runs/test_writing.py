@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,12 +188,19 @@ def test_secrets_on_the_command_line_and_in_the_config_are_masked(root: Path) ->
     assert mask_arguments(command) == ["train.py", "--api-key", "***", "--hf-token=***", "--lr", "0.1", "***"]
     assert mask_arguments(["https://kit:pa55@host/x", "--tokenizer", "bpe"])[0] == "https://kit:***@host/x"
     assert mask_arguments(["--tokenizer", "bpe", "--max-tokens", "5"])[1::2] == ["bpe", "5"]
-    config = {"password": "hunter2", "tokens": 5, "opt": {"auth_token": "x", "token_count": "3"}}
+    config = {
+        "password": "hunter2",
+        "tokens": 5,
+        "opt": [{"auth_token": "x", "token_count": "3"}],
+        "pad_token": "<pad>",
+    }
+    config |= {"aws_secret_access_key": "hunter2"}
     with linnet.start(config=config, system_every=0) as run:
         run.log(1, loss=1.0)
     text = (run.run_dir / "run.json").read_text() + (run.run_dir / "events.jsonl").read_text()
     assert "hunter2" not in text
-    assert run.manifest.config == {"password": "***", "tokens": 5, "opt": {"auth_token": "***", "token_count": "3"}}
+    masked = {"password": "***", "tokens": 5, "opt": [{"auth_token": "***", "token_count": "3"}], "pad_token": "<pad>"}
+    assert run.manifest.config == {**masked, "aws_secret_access_key": "***"}
 
 
 def test_an_artifact_is_copied_with_its_digest(root: Path, tmp_path: Path) -> None:
@@ -273,3 +281,92 @@ def test_the_writers_memory_does_not_grow_with_the_number_of_steps(root: Path) -
         for step in range(20_000, 120_000):
             run.log(step, loss=0.5, lr=0.1, a=1.0, b=2.0, c=3.0)
         assert psutil.Process().memory_info().rss - before < 3_000_000
+
+
+def _itself() -> list[object]:
+    knot: list[object] = []
+    knot += [knot, knot]
+    return knot
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda run: run.log(1, {"a\ud800": 1.0, "loss": 1.0}),
+        lambda run: run.log(1, a=_itself()),
+        lambda run: run.log(1, [("a", 1)]),
+        lambda run: run.step(1, 0.5, kind=3, phase=4),
+        lambda run: run.eval(1, "v", phase="x"),
+        lambda run: run.tap(1, "ffn", 0, None, kind="relu"),
+        lambda run: run.system({"kind": 2}),
+        lambda run: run.system({1: 2}),
+        lambda run: run.artifact(None),
+        lambda run: run.artifact("a\0b"),
+        lambda run: run.checkpoint(1, "p"),
+        lambda run: run.note(object()),
+        lambda run: run.scalars(1, 5),
+    ],
+)
+def test_no_call_raises_into_the_loop_or_breaks_a_line(root: Path, call: Callable[[linnet.runs.Session], None]) -> None:
+    with linnet.start(run_id="a", system_every=0) as run:
+        call(run)
+        run.log(2, loss=0.25)
+    lines = lines_of(run.run_dir)
+    assert lines[0]["kind"] == "run_start"
+    assert lines[-1]["reason"] == "completed"
+    assert all(
+        line["kind"] in ("run_start", "step", "scalars", "eval", "tap", "system", "note", "run_end") for line in lines
+    )
+    assert linnet.open("a").metrics()["loss"].value[-1] == 0.25
+
+
+def test_start_takes_settings_in_any_form(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import argparse
+
+    given = {"config": argparse.Namespace(lr=0.1), "model": Llama(), "tags": "demo", "run_id": 5}
+    with linnet.start(**given, goals={"acc": "maximize", "x": "up"}, system_every=0) as run:
+        run.log(1, acc=1.0)
+    manifest = linnet.open("5").manifest
+    assert manifest.config == {"lr": 0.1}
+    assert manifest.model["vocab"] == 627
+    assert manifest.tags == ["demo"]
+    assert manifest.goals == {"acc": "max"}
+    assert "the goal 'up' of x is not understood" in caplog.text
+    with linnet.start(arch=None, config=7, system_every=0) as run:  # type: ignore[arg-type]
+        run.log(1, loss=1.0)
+    assert run.run_id.startswith("run-")
+
+
+def test_any_name_but_an_events_own_is_a_metric(root: Path) -> None:
+    names = ["loss", "wall_time", "name", "type", "values", "schema", "nonfinite"]
+    with linnet.start(run_id="a", system_every=0) as run:
+        run.log(1, **{name: float(index) for index, name in enumerate(names)})
+        run.log(2, loss=math.nan, nonfinite=7.0)
+    metrics = linnet.open("a").metrics()
+    assert {name: metrics[name].value[0] for name in names} == {name: i for i, name in enumerate(names)}
+    assert metrics["nonfinite"].value.tolist() == [6.0, 7.0]
+
+
+def test_fractions_and_decimals_are_numbers(root: Path) -> None:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    with linnet.start(run_id="a", system_every=0) as run:
+        run.log(1, loss=math.nan, third=Fraction(1, 4), tenth=Decimal("0.5"))
+    line = lines_of(run.run_dir)[1]
+    assert (line["third"], line["tenth"]) == (0.25, 0.5)
+
+
+def test_a_config_with_infinity_reads_back(root: Path) -> None:
+    with linnet.start(run_id="a", config={"clip": math.inf}, system_every=0) as run:
+        run.log(1, loss=1.0)
+    assert linnet.open("a").manifest.config == {"clip": math.inf}
+
+
+def test_the_error_is_the_last_line_of_the_exception(root: Path) -> None:
+    error = ValueError("first\nlast")
+    if hasattr(error, "add_note"):
+        error.add_note("a hint")
+    with pytest.raises(ValueError, match="first"), linnet.start(system_every=0) as run:
+        raise error
+    assert lines_of(run.run_dir)[-1]["error"] == "ValueError: last"

@@ -11,6 +11,7 @@ import msgspec
 
 _DEEPEST = 32  # levels of nesting kept; below that a value is written as its text
 _LONGEST = 65_536  # elements of one array kept
+_MOST = 200_000  # values of one event; a structure that contains itself would have no end
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -38,8 +39,8 @@ def spell(value: object) -> tuple[Json, dict[str, str]]:
 
     The list maps the dotted place of each such number to `nan`, `inf` or `-inf`; the number itself becomes None.
     """
-    nonfinite: dict[str, str] = {}
-    return _spell(value, "", nonfinite, 0), nonfinite
+    speller = _Speller()
+    return speller.spell(value, "", 0), speller.nonfinite
 
 
 def spell_record(record: Mapping[str, object]) -> dict[str, Json]:
@@ -47,49 +48,57 @@ def spell_record(record: Mapping[str, object]) -> dict[str, Json]:
     plain, nonfinite = spell(record)
     assert isinstance(plain, dict)
     if nonfinite:
+        if "nonfinite" in plain:  # a metric of that name
+            values = plain.setdefault("values", {})
+            if isinstance(values, dict):
+                values["nonfinite"] = plain["nonfinite"]
         plain["nonfinite"] = dict(nonfinite)
     return plain
 
 
-def _spell(value: object, place: str, nonfinite: dict[str, str], depth: int) -> Json:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return int(value) if -(2**63) <= value < 2**64 else _spell(_as_float(value), place, nonfinite, depth)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float(value)
-        nonfinite[place] = "nan" if value != value else "inf" if value > 0 else "-inf"
-        return None
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if depth >= _DEEPEST:
+class _Speller:
+    """One value on its way to JSON: how much of it was seen, and which of its numbers have no spelling."""
+
+    def __init__(self) -> None:
+        self.nonfinite: dict[str, str] = {}
+        self._seen = 0
+
+    def spell(self, value: object, place: str, depth: int) -> Json:
+        self._seen += 1
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return int(value) if -(2**63) <= value < 2**64 else self.spell(_as_float(value), place, depth)
+        if isinstance(value, float):
+            if math.isfinite(value):
+                return float(value)
+            self.nonfinite[place] = "nan" if value != value else "inf" if value > 0 else "-inf"
+            return None
+        if isinstance(value, str):
+            return value.encode("utf-8", "replace").decode()
+        if depth >= _DEEPEST or self._seen > _MOST or isinstance(value, PurePath):
+            return _text(value)
+        inner = f"{place}." if place else ""
+        if isinstance(value, Mapping):
+            named = ((_text(k), v) for k, v in list(value.items())[:_LONGEST])
+            return {k: self.spell(v, inner + k, depth + 1) for k, v in named}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.spell(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(value)[:_LONGEST])]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+            return self.spell(fields, place, depth + 1)
+        return self._foreign(value, place, depth)
+
+    def _foreign(self, value: object, place: str, depth: int) -> Json:
+        """Tensors, arrays, fractions, by what they can do rather than by their class; else the text."""
+        for unwrap in ("item", "tolist", "__float__"):
+            try:
+                plain = getattr(value, unwrap)()
+            except Exception:  # no such method, or an array of several elements: the next way may do
+                continue
+            if type(plain) is not type(value):
+                return self.spell(plain, place, depth + 1)
         return _text(value)
-    if isinstance(value, Mapping):
-        inner = f"{place}." if place else ""
-        items = list(value.items())
-        return {str(k): _spell(v, f"{inner}{k}", nonfinite, depth + 1) for k, v in items}
-    if isinstance(value, list | tuple | set | frozenset):
-        inner = f"{place}." if place else ""
-        return [_spell(v, f"{inner}{i}", nonfinite, depth + 1) for i, v in enumerate(list(value)[:_LONGEST])]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-        return _spell(fields, place, nonfinite, depth + 1)
-    if isinstance(value, PurePath):
-        return str(value)
-    return _spell_foreign(value, place, nonfinite, depth)
-
-
-def _spell_foreign(value: object, place: str, nonfinite: dict[str, str], depth: int) -> Json:
-    """Tensors, numpy arrays and scalars, by what they can do rather than by their class; else the text."""
-    for unwrap in ("item", "tolist"):
-        try:
-            plain = getattr(value, unwrap)()
-        except Exception:  # no such method, or an array of several elements: the next way may do
-            continue
-        if type(plain) is not type(value):
-            return _spell(plain, place, nonfinite, depth + 1)
-    return _text(value)
 
 
 def _as_float(value: int) -> float:

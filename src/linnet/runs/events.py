@@ -52,9 +52,7 @@ def to_event(found: dict[str, Any], origin: float = 0.0) -> Event:
     foreign = found.get("type")
     if isinstance(foreign, str) and ("kind" not in found or foreign == "media"):  # munin's media has a kind of its own
         found = _translate(found, origin)
-    nonfinite = found.get("nonfinite")
-    if isinstance(nonfinite, dict):
-        _respell(found, nonfinite)
+    respell(found)
     kind = found.get("kind")
     return Event(
         kind=kind if isinstance(kind, str) else "",
@@ -94,9 +92,10 @@ def as_number(value: object, otherwise: float = math.nan) -> float:
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def _respell(found: dict[str, Any], nonfinite: dict[str, Any]) -> None:
-    """Put NaN and the infinities back where the writer listed them by dotted place."""
-    for place, word in nonfinite.items():
+def respell(found: dict[str, Any]) -> None:
+    """Put NaN and the infinities back where the writer listed them, by dotted place, under `nonfinite`."""
+    nonfinite = found.get("nonfinite")
+    for place, word in nonfinite.items() if isinstance(nonfinite, dict) else ():
         value = _NONFINITE.get(word) if isinstance(word, str) else None
         if value is None:
             continue

@@ -14,7 +14,8 @@ from linnet.errors import UsageError
 
 TEMPLATE = "{arch}-{date}-{seq}"
 TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
-_LONGEST = 120
+_LONGEST = 40  # characters of one label in an id
+_ATTEMPTS = 1000
 
 
 def runs_root(given: str | os.PathLike[str] | None = None) -> Path:
@@ -24,7 +25,7 @@ def runs_root(given: str | os.PathLike[str] | None = None) -> Path:
 
 def clean(text: str) -> str:
     """Make `text` fit to be (part of) a folder's name on any file system."""
-    return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:_LONGEST]
+    return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:200]
 
 
 def check_template(template: str) -> None:
@@ -41,7 +42,7 @@ def propose(root: Path, template: str, labels: Mapping[str, str], skip: int = 0)
     check_template(template)
     now = time.localtime()
     date = time.strftime("%Y%m%d", now)
-    words = {token: clean(labels.get(token, "")) for token in TOKENS}
+    words = {token: clean(labels.get(token, ""))[:_LONGEST] for token in TOKENS}
     words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": secrets.token_hex(2), "seq": ""}
     if "{seq}" in template:
         words["seq"] = f"{_largest_today(root, date) + 1 + skip:03d}"
@@ -56,11 +57,11 @@ def claim(root: Path, template: str, labels: Mapping[str, str]) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     if "{seq}" not in template and "{hex}" not in template:
         return claim_id(root, propose(root, template, labels))
-    for attempt in count():
+    for attempt in range(_ATTEMPTS):
         folder = root / propose(root, template, labels, skip=attempt)
         if _make(folder):
             return folder
-    raise AssertionError("unreachable")
+    return claim_id(root, folder.name)
 
 
 def claim_id(root: Path, run_id: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from linnet.runs.clock import unix_seconds
 from linnet.runs.encode import encode_pretty
+from linnet.runs.events import respell
 from linnet.runs.folder import MANIFEST
 
 _LARGEST = 64 << 20
@@ -78,11 +80,12 @@ def sync_folder(folder: Path) -> None:
 
 def read(folder: Path) -> Manifest | None:
     """The manifest of a folder; None when there is none or it cannot be made out."""
+    path = folder / MANIFEST
     try:
-        path = folder / MANIFEST
-        if path.stat().st_size > _LARGEST:
+        there = path.stat()
+        if not stat.S_ISREG(there.st_mode) or there.st_size > _LARGEST:
             return None
-        found = msgspec.json.decode(path.read_bytes())
+        found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except (OSError, ValueError, RecursionError):
         return None
     return from_json(found, folder.name) if isinstance(found, dict) else None
@@ -90,6 +93,7 @@ def read(folder: Path) -> Manifest | None:
 
 def from_json(found: dict[str, Any], folder_name: str) -> Manifest:
     """Read Linnet's, kaun-board's and munin's manifests; a field of the wrong type counts as absent."""
+    respell(found)
     munin = "id" in found and "run_id" not in found
     return Manifest(
         run_id=_text(found.get("id" if munin else "run_id")) or folder_name,

@@ -7,9 +7,7 @@ from typing import Any
 
 from linnet.runs.events import Event, as_number
 
-_ENVELOPE = frozenset(
-    ("kind", "t", "step", "phase", "epoch", "schema", "nonfinite", "values", "type", "name", "wall_time")
-)
+_ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
 _LOWER_IS_BETTER = ("loss", "error", "ppl")
 
 

@@ -31,15 +31,16 @@ _PACKAGES = (
     "scikit-learn",
 )
 _SECRET_NAME = re.compile(
-    r"(^|[_\-.])(api[_-]?key|key[_-]?file|secret|passw(or)?d|passphrase|credentials?|auth|"
-    r"(auth|access|hf|hub|wandb|github|bearer|refresh|session)[_-]?token|token)$",
+    r"(^|[_\-.])(api[_-]?key|(secret|private|access|signing|encryption|ssh)[_-]?key|secret|passw(or)?d|passphrase|"
+    r"credentials?|(auth|access|api|hf|hub|wandb|github|gitlab|bearer|refresh|session|bot)[_-]?token)$|^(auth|token)$",
     re.IGNORECASE,
-)
+)  # not pad_token, eos_token and their like: those are the tokenizer's
 _SECRET_VALUE = re.compile(
     r"(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abpr]-|AKIA|AIza)[A-Za-z0-9_\-]{12,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+"
 )
 _URL_PASSWORD = re.compile(r"(\w+://[^/\s:@]*:)[^/\s@]+@")
 MASK = "***"
+_DEEPEST = 16
 
 
 def mask_arguments(arguments: Sequence[str]) -> list[str]:
@@ -60,14 +61,16 @@ def mask_arguments(arguments: Sequence[str]) -> list[str]:
 
 def mask_config(config: Mapping[str, object]) -> dict[str, object]:
     """A configuration fit to be kept: texts under a name that looks like a secret are masked, at any depth."""
-    return {str(name): _mask_entry(str(name), value) for name, value in config.items()}
+    return {str(name): _mask_entry(str(name), value, 0) for name, value in config.items()}
 
 
-def _mask_entry(name: str, value: object) -> object:
-    if isinstance(value, Mapping):
-        return mask_config(value)
+def _mask_entry(name: str, value: object, depth: int) -> object:
     if isinstance(value, str):
         return MASK if value and _SECRET_NAME.search(name) else _mask_text(value)
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {str(inner): _mask_entry(str(inner), each, depth + 1) for inner, each in value.items()}
+    if depth < _DEEPEST and isinstance(value, list | tuple):
+        return [_mask_entry(name, each, depth + 1) for each in value]
     return value
 
 
@@ -107,7 +110,9 @@ def backend() -> str:
 
 def git(folder: Path | None = None) -> dict[str, object]:
     """Commit, branch and whether tracked files differ from it; empty outside a repository."""
-    status = _run(["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"], folder)
+    status = _run(
+        ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"], folder
+    )
     if not status:
         return {}
     found: dict[str, object] = {"sha": "", "branch": "", "dirty": False}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.errors import LinnetError
-from linnet.runs import ids
+from linnet.runs import ids, provenance
 from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.glance import Glance, load_manifest, look
 from linnet.runs.manifest import Manifest
@@ -41,7 +41,7 @@ class Run:
         labels = {"arch": arch, **{k: str(fields.get(k) or "") for k in ("recipe", "experiment")}}
         try:
             folder = ids.claim(root, template, labels)
-            manifest = Manifest(run_id=folder.name, created_at=time.time(), **fields)
+            manifest = Manifest(run_id=folder.name, created_at=time.time(), provenance=provenance.gather(), **fields)
             manifest.write(folder)
         except OSError as error:
             raise RunError(f"cannot make a run in {root}: {error.strerror or error}") from error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import logging
 import math
 import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -38,7 +39,8 @@ class Session(RunBundle):
     _last: dict[str, Any] = {}  # noqa: RUF012 - what was logged last
     _last_loss: dict[str, Any] = {}  # noqa: RUF012 - and the last of it with a loss; both are replaced whole, never changed
     _gate: Mapping[str, Any] | None = None
-    _old_handler: Any = None
+    _caught_signal = False
+    _error_before: BaseException | None = None
 
     def log(self, step: int, metrics: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         """Log metrics of one step: `run.log(step, loss=…, lr=…)` or `run.log(step, {"train/acc": …})`.
@@ -46,24 +48,27 @@ class Session(RunBundle):
         On the disk when it returns. With a `loss` it is the step's own event, else one of the user's scalars. Python
         numbers, numpy scalars and tensors are taken as they are.
         """
-        if metrics is not None:
-            values = {**metrics, **values}
         try:
-            plain = _LEAST < sum(values.values()) < _GREATEST  # false for NaN too: one cheap test for all of them
-        except Exception:  # a text, an array, a tensor on its way out: the careful spelling knows them all
-            plain = False
-        record: dict[str, Any]
-        if "loss" in values:
-            record = {"kind": "step", "phase": "train", "t": 0.0, "step": step, **values}
-            if len(record) != len(values) + _OWN_FIELDS:
-                record = _without_collision(step, values)
-            self._last_loss = record
-        else:
-            record = {"kind": "scalars", "t": 0.0, "step": step, "values": values}
-            if "epoch" in values:
-                record["epoch"] = values.pop("epoch")
-        self._last = record
-        self._append(record if plain else spell_record(record))
+            if metrics is not None:
+                values = {**metrics, **values}
+            try:
+                plain = _LEAST < sum(values.values()) < _GREATEST  # false for NaN too: one cheap test for all of them
+            except Exception:  # a text, an array, a tensor on its way out: the careful spelling knows them all
+                plain = False
+            record: dict[str, Any]
+            if "loss" in values:
+                record = {"kind": "step", "phase": "train", "t": 0.0, "step": step, **values}
+                if len(record) != len(values) + _OWN_FIELDS:
+                    record = _without_collision(step, values)
+                self._last_loss = record
+            else:
+                record = {"kind": "scalars", "t": 0.0, "step": step, "values": values}
+                if "epoch" in values:
+                    record["epoch"] = values.pop("epoch")
+            self._last = record
+            self._append(record if plain else spell_record(record))
+        except Exception as error:
+            self._complain("log()", error)
 
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""
@@ -71,27 +76,38 @@ class Session(RunBundle):
 
     def finish(self, reason: str = "completed", error: str | None = None) -> None:
         """End the run. A `with` block does this by itself."""
-        atexit.unregister(self._at_exit)
         self.run_end(self._last.get("step"), self._last_loss.get("loss"), reason, quality_gate=self._gate, error=error)
+        if self._caught_signal:
+            self._caught_signal = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        atexit.unregister(self._at_exit)
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            old = signal.getsignal(signal.SIGTERM)
-            if old is signal.SIG_DFL:  # a handler of the user's own stays
-                signal.signal(signal.SIGTERM, _terminate)
-                self._old_handler = old
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._old_handler is not None:
-            signal.signal(signal.SIGTERM, self._old_handler)
         self.finish(*_why(error))
 
+    def _watch_for_the_end(self) -> None:
+        """Be told of SIGTERM, unless the program has a handler of its own, and of the interpreter's end."""
+        self._error_before = getattr(sys, "last_value", None)
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminate)
+            self._caught_signal = True
+        atexit.register(self._at_exit)
+
     def _at_exit(self) -> None:
-        if os.getpid() == self._pid:
-            self.finish(*_why(getattr(sys, "last_value", None)))
+        """Nobody ended the run: say why the interpreter ends. Python does not tell of a plain `sys.exit`."""
+        if os.getpid() != self._pid or self._ended:
+            return
+        error = getattr(sys, "last_value", None)
+        if _terminated:
+            self.finish("interrupted")
+        else:
+            self.finish(*_why(None if error is self._error_before else error))
 
 
 def start(
@@ -105,9 +121,9 @@ def start(
     name: str | None = None,
     group: str | None = None,
     parent: str | None = None,
-    tags: list[str] | tuple[str, ...] = (),
-    config: Mapping[str, Any] | None = None,
-    model: Mapping[str, Any] | None = None,
+    tags: str | list[str] | tuple[str, ...] = (),
+    config: object = None,
+    model: object = None,
     total_steps: int | None = None,
     total_epochs: int | None = None,
     goals: Mapping[str, str] | None = None,
@@ -120,43 +136,83 @@ def start(
 
     - `runs_root`: the folder of runs; None: `$LINNET_RUNS`, else `./runs`.
     - `run_id`: a name for the folder; None: made from `template` (`{arch}-{date}-{seq}`).
-    - `config`: hyper-parameters, any JSON; `model`: the model's shape.
+    - `config`: hyper-parameters, as a mapping, a dataclass or argparse's result; `model`: the model's shape.
     - `goals`: which way is better, `{"accuracy": "max"}`; a metric not named is better low iff its name has
       `loss`, `error` or `ppl` in it.
-    - `resume`: id of a run to go on with, from `from_step`.
+    - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.
     - `system_every`: seconds between two readings of the machine's figures; 0 for none.
     """
+    arch = str(arch or "run")
     labels = {"arch": arch, "recipe": recipe or "", "experiment": experiment or ""}
+    root, resumed = _resumed(ids.runs_root(runs_root), resume)
     session = Session(
-        ids.runs_root(runs_root),
-        resume or run_id,
+        root,
+        resumed or (None if run_id is None else str(run_id)),
         template=template,
         labels=labels,
-        resume=resume is not None,
+        resume=resumed is not None,
         system_every=system_every,
         name=name,
         experiment=experiment,
         group=group,
         parent=parent,
         recipe=recipe,
-        tags=[str(tag) for tag in tags],
+        tags=[tags] if isinstance(tags, str) else [str(tag) for tag in tags],
         total_steps=total_steps,
         total_epochs=total_epochs,
-        goals={k: v for k, v in (goals or {}).items() if v in ("min", "max")},
-        model=dict(model or {}),
-        config=dict(config or {}),
+        goals=_goals(goals or {}),
+        model=_fields(model),
+        config=_fields(config),
     )
-    if resume is None:
-        session.run_start(arch, device=device, name=name)
+    session._watch_for_the_end()
+    if session._started:
+        session.resume(from_step)
     else:
-        session.resume(from_step or 0)
-    atexit.register(session._at_exit)
+        session.run_start(arch, device=device, name=name)
     return session
+
+
+def _resumed(root: Path, reference: str | None) -> tuple[Path, str | None]:
+    """The folder a run to be resumed lies in, and its name; a name that fits no run is warned about."""
+    if reference is None:
+        return root, None
+    from linnet.runs.run import RunError
+    from linnet.runs.store import RunStore
+
+    try:
+        found = RunStore(root).find(str(reference))
+    except RunError as error:
+        log.warning("%s; this is a new run", error)
+        return root, None
+    return found.path.parent, found.path.name
+
+
+def _fields(given: object) -> dict[str, Any]:
+    """Settings in whatever form a program has them: a mapping, a dataclass, the result of argparse."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    if dataclasses.is_dataclass(given):
+        return {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    try:
+        return dict(vars(given))
+    except TypeError:
+        log.warning("a config of type %s is not understood and left out", type(given).__name__)
+        return {}
+
+
+def _goals(given: Mapping[str, str]) -> dict[str, str]:
+    words = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
+    for name, goal in given.items():
+        if goal not in words:
+            log.warning("the goal %r of %s is not understood; say min or max", goal, name)
+    return {str(name): words[goal] for name, goal in given.items() if goal in words}
 
 
 def _without_collision(step: int, values: dict[str, Any]) -> dict[str, Any]:
     """Metrics whose names are those of the event's own fields go under `values`."""
-    own = ("kind", "phase", "t", "step", "schema", "nonfinite", "values")
+    own = ("kind", "phase", "t", "step", "nonfinite", "values")
     apart = {name: value for name, value in values.items() if name in own}
     rest = {name: value for name, value in values.items() if name not in own}
     return {"kind": "step", "phase": "train", "t": 0.0, "step": step, **rest, "values": apart}
@@ -170,8 +226,14 @@ def _why(error: BaseException | None) -> tuple[str, str | None]:
         return "interrupted", None
     if isinstance(error, SystemExit) and not error.code:
         return "completed", None
-    return "errored", traceback.format_exception_only(error)[-1].strip()
+    last = (str(error).strip().splitlines() or [""])[-1]
+    return "errored", f"{type(error).__name__}: {last}" if last else type(error).__name__
+
+
+_terminated = False
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
+    global _terminated
+    _terminated = True
     raise Terminated(128 + number)

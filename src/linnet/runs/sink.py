@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linnet.runs import lock
+from linnet.runs import ids, lock
 from linnet.runs.encode import encode_lines, spell_record
 from linnet.runs.place import BINARY, ends_inside_a_line, read_at
 
@@ -37,31 +37,30 @@ class Sink:
 
     - `path`: the stream; created when missing, appended to when there.
     - `start_t`: the `t` at which the clock goes on (a resumed run continues the time it had).
-    - `restore`: called with the folder when it had to be made again, to put back what else belongs in it.
+    - `remade`: called with the folder when it had to be made again, to put back what else belongs in it.
     """
 
-    def __init__(self, path: Path, *, start_t: float = 0.0, restore: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: Path, *, start_t: float = 0.0, remade: Callable[[Path], None] | None = None) -> None:
         self.path = path
-        self.locked: bool | None = None
+        self.locked: bool | None = None  # False: another writer has the stream
         self.lost = 0
+        self.closed = False
         self._lost_told = 0
-        self._restore = restore
-        self._origin = time.monotonic_ns() - round(start_t * 1e9)
+        self._remade = remade
+        self._origin = _now() - round(start_t * 1e9)
         self._lock = threading.RLock()
         self._fd = -1
         self._out = -1  # the descriptor while lines go straight to the file; -1 while any is held
         self._held: deque[bytes] = deque()
         self._held_bytes = 0
         self._torn: tuple[int, int] | None = None  # the first held line was cut short: bytes written, file size then
+        self._draining = False
         self._next_try = 0.0
-        self._refused = False
-        self._moved = False
+        self._refused = self._sync_refused = self._moved = False
         self._synced_size = -1
         self._owner = os.getpid()
-        self.closed = False
         try:
-            self._open()
-            self._out = self._fd
+            self._fd = self._out = self._open(self.path)
         except OSError as error:
             self._refuse(error)
         _sinks.add(self)
@@ -70,10 +69,6 @@ class Sink:
     def active(self) -> bool:
         """Events are reaching the file."""
         return self._out >= 0
-
-    def seconds(self) -> float:
-        """The run's own clock: seconds since the sink was opened, never going back."""
-        return (_now() - self._origin) / 1e9
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
@@ -88,6 +83,8 @@ class Sink:
                 if written != len(line):
                     self._tear(line, written)
             except OSError as error:
+                if self.closed:
+                    return
                 if self._out >= 0:
                     self._refuse(error)
                 self._hold(line)
@@ -98,7 +95,11 @@ class Sink:
             if self._fd >= 0:
                 os.fsync(self._fd)
         except OSError as error:
-            self._refuse(error)
+            if not self._sync_refused and not self.closed:
+                self._sync_refused = True
+                log.warning(
+                    "%s cannot be synced (%s); a power cut may cost its end", self.path, error.strerror or error
+                )
 
     def tend(self) -> None:
         """Called every second or two from a thread: retry what is held, find a deleted folder, sync."""
@@ -120,12 +121,17 @@ class Sink:
         except OSError:
             return -1
 
-    def close(self) -> None:
-        """Write what is still held, sync, release the lock. What cannot be written goes to a rescue file."""
+    def close(self, last: dict[str, Any] | None = None) -> None:
+        """Write a last event and what is still held, sync, release the lock; nothing comes behind it.
+
+        What cannot be written goes to a rescue file.
+        """
         with self._lock:
             if self.closed:
                 return
             self._look_for_folder()
+            if last is not None:
+                self.append(last)
             if self._held:
                 self._drain()
             self.sync()
@@ -138,17 +144,17 @@ class Sink:
                 os.close(self._fd)
                 self._fd = self._out = -1
 
-    # -- when the disk refuses -------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+    def _open(self, path: Path) -> int:
+        path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | BINARY
-        fd = os.open(self.path, flags, 0o644)
+        fd = os.open(path, flags, 0o644)
         if self._owner == os.getpid():
             self.locked = lock.take(fd)
         if self.locked is not False and ends_inside_a_line(fd):
             os.write(fd, b"\n")  # end it, so that ours is whole
-        self._fd = fd
+        return fd
+
+    # -- when the disk refuses ---------------------------------------------------------------------------------------
 
     def _refuse(self, error: OSError) -> None:
         self._next_try = time.monotonic() + RETRY_SECONDS
@@ -179,21 +185,24 @@ class Sink:
             self._drain()
 
     def _drain(self) -> None:
-        """Write the held lines in order, as far as the disk lets us."""
+        """Write the held lines in order, as far as the disk lets us. What a signal handler logs meanwhile waits too."""
+        if self._draining:
+            return
+        self._draining = True
         try:
             if self._fd < 0:
-                self._open()
-                if self._restore is not None:
-                    self._restore()
+                self._fd = self._open(self.path)
+                self._put_back()
             while self._held:
                 self._write_held(self._held[0])
                 self._held_bytes -= len(self._held.popleft())
+            self._out = self._fd
+            self._refused = False
         except OSError as error:
             self._refuse(error)
-            return
-        self._refused = False
-        self._out = self._fd
-        if self.lost > self._lost_told:
+        finally:
+            self._draining = False
+        if self._out >= 0 and self.lost > self._lost_told:
             text = f"the disk refused to write for a while: {self.lost - self._lost_told} events were lost"
             self._lost_told = self.lost
             self.append({"kind": "note", "t": 0.0, "text": text, "lost_events": self.lost})
@@ -210,34 +219,6 @@ class Sink:
         self._torn = (max(0, written - 1) if again else done + written, self.size())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _look_for_folder(self) -> None:
-        """A folder deleted under us is made again with all that was in its stream; a moved one is followed."""
-        if self._fd < 0:
-            return
-        try:
-            links = os.fstat(self._fd).st_nlink
-            if links == 0:
-                self._remake()
-            elif not self._moved and not self.path.exists():
-                self._moved = True
-                log.warning("%s is no longer there (moved?); its events go on into the file it became", self.path)
-        except OSError as error:
-            self._refuse(error)
-
-    def _remake(self) -> None:
-        old, self._fd, self._out = self._fd, -1, -1
-        try:
-            self._open()
-            if os.fstat(self._fd).st_size == 0:
-                _copy(old, self._fd)
-            if self._restore is not None:
-                self._restore()
-            if not self._held:
-                self._out = self._fd
-        finally:
-            os.close(old)
-        log.warning("%s was deleted during the run; it was made again, with every event so far", self.path)
-
     def _rescue(self) -> None:
         """Last resort at the end of a run: what the folder does not take is put where temporary files go."""
         lines = len(self._held)
@@ -252,12 +233,55 @@ class Sink:
         if self.lost:
             log.warning("%s: %d events before them are lost", self.path, self.lost)
 
+    # -- when the folder goes away -----------------------------------------------------------------------------------
+
+    def _look_for_folder(self) -> None:
+        """A folder deleted under us is made again with all that was in its stream; a moved one is followed."""
+        if self._fd < 0:
+            return
+        try:
+            if os.fstat(self._fd).st_nlink == 0:
+                self._remake()
+            elif not self._moved and not self.path.exists():
+                self._moved = True
+                log.warning("%s is no longer there (moved?); its events go on into the file it became", self.path)
+        except OSError as error:
+            self._refuse(error)
+
+    def _remake(self) -> None:
+        """Copy the stream, which lives on in our descriptor, into a folder of its old name, or one beside it."""
+        path = self.path
+        new = self._open(path)
+        if self.locked is False:  # another run has taken the name meanwhile
+            os.close(new)
+            path = ids.claim_id(path.parent.parent, path.parent.name) / path.name
+            new = self._open(path)
+        try:
+            already = read_at(new, os.fstat(new).st_size, 0)  # what a forked worker has logged since
+            os.ftruncate(new, 0)
+            _copy(self._fd, new)
+            os.write(new, already)
+        except OSError:
+            os.close(new)
+            raise
+        old, self._fd, self.path = self._fd, new, path
+        if self._out >= 0:
+            self._out = new
+        os.close(old)
+        self._put_back()
+        log.warning("the run's folder was deleted; it was made again as %s, with every event so far", path.parent)
+
+    def _put_back(self) -> None:
+        if self._remade is not None:
+            self._remade(self.path.parent)
+
     def _after_fork(self) -> None:
         """In a forked child: the descriptor carries the parent's lock, so give it back and open one of our own."""
         self._lock = threading.RLock()
         self._held.clear()
         self._held_bytes = 0
         self._torn = None
+        self._draining = False
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = self._out = -1
