@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-_PART = 1 << 16  # draws at a time: the dozen temporaries stay in a core's cache
+# Draws at a time. On a CPU the temporaries stay in a core's cache, and torch does not share out so little work
+# between threads: whole parts are shared out instead, which on a busy machine is five times as fast.
+_PART = {"cpu": 3 << 13, "cuda": 1 << 24}
 _GAMMA = 0x9E3779B97F4A7C15
 
 
@@ -21,11 +24,20 @@ def fill_normal(out: Tensor, std: float, seed: int, name: str) -> None:
     """Fill with draws of N(0, std²); element i depends on `seed`, `name` and i alone."""
     device = out.device if out.device.type in ("cpu", "cuda") else torch.device("cpu")  # Metal has no float64
     key = int.from_bytes(hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "little")
-    flat = out.view(-1)
-    part = _PART if device.type == "cpu" else 1 << 24
-    for start in range(0, flat.numel(), part):
+    flat, part = out.view(-1), _PART[device.type]
+
+    def fill(start: int) -> None:
         index_N = torch.arange(start, min(start + part, flat.numel()), device=device)
         flat[start : start + part] = (_normal(_bits(index_N, key)) * std).float()
+
+    starts = range(0, flat.numel(), part)
+    workers = torch.get_num_threads() if device.type == "cpu" else 1
+    if workers == 1 or len(starts) == 1:
+        for start in starts:
+            fill(start)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(torch.no_grad()(fill), starts))
 
 
 def _bits(index_N: Tensor, key: int) -> Tensor:
