@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from linnet.models.config import GPT2Config as GPT2Config
     from linnet.models.config import LlamaConfig as LlamaConfig
     from linnet.models.config import config_of as config_of
+    from linnet.models.device import pick_device as pick_device
     from linnet.models.gpt2 import GPT2 as GPT2
     from linnet.models.initial import build as build
     from linnet.models.initial import initialise as initialise
@@ -36,6 +37,7 @@ _HOMES = {
     "from_transformers": "linnet.models.transformers_weights",
     "initialise": "linnet.models.initial",
     "load": "linnet.models.checkpoint",
+    "pick_device": "linnet.models.device",
     "preset": "linnet.models.presets",
 }
 

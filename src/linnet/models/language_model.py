@@ -33,7 +33,10 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """Logits [B, T, V] in float32. With a cache the ids come after those it holds, and are added to it."""
-        hidden_BTD = self.hidden(ids_BT, documents_BT, cache)
+        return self.logits(self.hidden(ids_BT, documents_BT, cache))
+
+    def logits(self, hidden_BTD: Tensor) -> Tensor:
+        """The output head, in float32."""
         return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype)).float()
 
     def loss(
