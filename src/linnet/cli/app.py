@@ -32,6 +32,14 @@ _COMMANDS = {
         "Print a run's metrics, with all digits, for other programs.",
         ["linnet metrics", "linnet metrics latest --key loss --format csv > loss.csv"],
     ),
+    "generate": (
+        "Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.",
+        [
+            'linnet generate latest --prompt "def main("',
+            "linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200",
+            'linnet generate model.gguf --prompt "Once upon a time" --top-k 40 --seed 7 --json',
+        ],
+    ),
     "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
     "delete": (
         "Delete runs, with their checkpoints.",
@@ -61,7 +69,7 @@ _COMMANDS = {
 
 _ENDING = """
 A RUN is an id, the unique beginning of one, a path, or `latest`. The folder of runs is `--runs DIR`, else
-`$LINNET_RUNS`, else `./runs`.
+`$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
 """
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Ends of texts, turns and messages.
-_ENDS = (
+# Ends of texts, turns and messages: generation stops at them.
+END_TEXTS = (
     *(
         "<|endoftext|>",
         "<|end_of_text|>",
@@ -50,7 +50,7 @@ _MIDDLE = (
     *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
     *("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>"),
 )
-CONTROL_TEXTS = frozenset(_ENDS + _MIDDLE)
+CONTROL_TEXTS = frozenset(END_TEXTS + _MIDDLE)
 
 # These it reads even where control tokens are not to be parsed.
 USER_DEFINED_TEXTS = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))

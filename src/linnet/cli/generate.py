@@ -1,0 +1,148 @@
+"""`linnet generate`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from linnet.cli.model_name import ModelName, find_model
+from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.terminal import paint, print_json
+from linnet.errors import UsageError
+from linnet.gguf.control_texts import END_TEXTS
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.tokenizer import rebuild_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def generate(
+    model: ModelName,
+    /,
+    *,
+    prompt: str = "",
+    max_tokens: int = 128,
+    temperature: float = 0.8,
+    top_k: int = 0,
+    top_p: float = 0.95,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    seed: int = 0,
+    device: str = "auto",
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """Go on from a prompt; the text is printed as it comes.
+
+    Parameters
+    ----------
+    prompt
+        The text to go on from; without one the model begins by itself.
+    max_tokens
+        At most so many tokens (128); the end of the model's context ends it too.
+    temperature
+        0: always the likeliest token; higher: bolder (0.8).
+    top_k
+        Choose from so many of the likeliest tokens; 0: from all (0).
+    top_p
+        Choose from the likeliest tokens that together have this probability (0.95).
+    min_p
+        Choose from tokens at least so likely, measured by the likeliest (0).
+    repetition_penalty
+        Above 1: what was there before becomes less likely (1).
+    seed
+        The same seed gives the same text (0).
+    device
+        auto, cpu, cuda or mps (auto).
+    """
+    import torch
+
+    from linnet.infer.generate import generate as tokens_after
+    from linnet.models import load, pick_device
+
+    chosen = pick_device(device)
+    path = find_model(model, runs)
+    with GGUFFile.open(path) as file:
+        tokenizer = rebuild_tokenizer(file.metadata)
+        ids = _prompt_ids(tokenizer, file, prompt)
+        loaded = load(file, chosen)
+    if chosen.type == "cuda":
+        loaded.set_compute_dtype(torch.bfloat16)
+    ends = {id_ for text in END_TEXTS if (id_ := tokenizer.token_to_id(text)) is not None}
+    settings = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+    }
+    came = tokens_after(loaded, ids, max_tokens, **settings, seed=seed, stop=ends)  # type: ignore[arg-type]
+    begun = time.perf_counter()
+    told = _Told(tokenizer, ids)
+    if not json:
+        sys.stdout.write(paint(prompt, "dim"))
+    for token in came:
+        text = told.add(token)
+        if not json:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    seconds = time.perf_counter() - begun
+    stopped = _why(told.tokens, ends, max_tokens)
+    if json:
+        print_json(
+            {
+                "model": str(path),
+                "prompt": prompt,
+                "text": told.text,
+                "prompt_tokens": ids,
+                "tokens": told.tokens,
+                "stopped": stopped,
+                "seed": seed,
+                **settings,
+                "device": str(chosen),
+                "tokens_per_second": len(told.tokens) / seconds if seconds > 0 else None,
+            }
+        )
+        return 0
+    print()
+    if stopped == "context":
+        print(f"linnet: stopped where the model's context of {loaded.config.ctx} tokens is full", file=sys.stderr)
+    return 0
+
+
+class _Told:
+    """Tokens as text: a letter of several bytes may come in several tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int]) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self.tokens: list[int] = []
+        self.text = ""
+        self._tokenizer, self._stream = tokenizer, DecodeStream(skip_special_tokens=True)
+        for token in prompt:  # a first word has no space before it; a later one has
+            self._stream.step(tokenizer, token)
+
+    def add(self, token: int) -> str:
+        self.tokens.append(token)
+        new = self._stream.step(self._tokenizer, token) or ""
+        self.text += new
+        return new
+
+
+def _prompt_ids(tokenizer: Tokenizer, file: GGUFFile, prompt: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(prompt).ids
+    if ids:
+        return ids
+    first = file.metadata.get("tokenizer.ggml.bos_token_id")
+    if not isinstance(first, int):
+        raise UsageError(f"{file.path} names no token to begin a text with: give a --prompt")
+    return [first]
+
+
+def _why(tokens: list[int], ends: set[int], max_tokens: int) -> str:
+    """What ended the text: the model (`end`), `max_tokens`, or the `context`."""
+    if tokens and tokens[-1] in ends:
+        return "end"
+    return "max_tokens" if len(tokens) >= max_tokens else "context"

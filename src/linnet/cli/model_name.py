@@ -1,0 +1,49 @@
+"""A MODEL on the command line: a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from linnet.errors import UsageError
+from linnet.gguf.link import resolve_link
+from linnet.runs import Run, RunStore
+
+ModelName = Annotated[
+    str, Parameter(help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.")
+]
+
+
+def find_model(name: str, runs: Path | None = None) -> Path:
+    """The GGUF file that a MODEL means."""
+    path = Path(name)
+    if path.is_file():
+        return resolve_link(path)
+    if name.endswith(".gguf"):
+        raise UsageError(f"there is no file {name}")
+    reference, at, which = name.rpartition("@")
+    if not at or not (which.isdigit() or which in ("latest", "best")):
+        reference, which = name, "latest"
+    run = RunStore(runs).find(reference)
+    return _checkpoint(run, which)
+
+
+def _checkpoint(run: Run, which: str) -> Path:
+    weights = run.path / "weights"
+    there = run.checkpoints()
+    if which.isdigit():
+        found = weights / f"step_{int(which)}.gguf"
+        if found.is_file():
+            return found
+    else:
+        link = weights / which
+        if link.is_symlink() or link.exists():
+            return resolve_link(link)
+        if which == "latest" and there:
+            return there[-1]
+    if not there:
+        raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
+    steps = ", ".join(file.stem.removeprefix("step_") for file in there[-8:])
+    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")

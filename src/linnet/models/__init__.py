@@ -1,0 +1,46 @@
+"""Language models as plain `nn.Module`s, in llama.cpp's own layout; torch is loaded when one is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from linnet._lazy import lazy as _lazy
+
+if TYPE_CHECKING:
+    from linnet.models.cache import KVCache as KVCache
+    from linnet.models.checkpoint import load as load
+    from linnet.models.config import Config as Config
+    from linnet.models.config import GPT2Config as GPT2Config
+    from linnet.models.config import LlamaConfig as LlamaConfig
+    from linnet.models.config import config_of as config_of
+    from linnet.models.device import pick_device as pick_device
+    from linnet.models.gpt2 import GPT2 as GPT2
+    from linnet.models.initial import build as build
+    from linnet.models.initial import initialise as initialise
+    from linnet.models.language_model import LanguageModel as LanguageModel
+    from linnet.models.llama import Llama as Llama
+    from linnet.models.presets import PRESETS as PRESETS
+    from linnet.models.presets import preset as preset
+    from linnet.models.transformers_weights import from_transformers as from_transformers
+
+_HOMES = {
+    "Config": "linnet.models.config",
+    "GPT2": "linnet.models.gpt2",
+    "GPT2Config": "linnet.models.config",
+    "KVCache": "linnet.models.cache",
+    "LanguageModel": "linnet.models.language_model",
+    "Llama": "linnet.models.llama",
+    "LlamaConfig": "linnet.models.config",
+    "PRESETS": "linnet.models.presets",
+    "build": "linnet.models.initial",
+    "config_of": "linnet.models.config",
+    "from_transformers": "linnet.models.transformers_weights",
+    "initialise": "linnet.models.initial",
+    "load": "linnet.models.checkpoint",
+    "pick_device": "linnet.models.device",
+    "preset": "linnet.models.presets",
+}
+
+__all__ = sorted(_HOMES)
+
+__getattr__, __dir__ = _lazy(__name__, _HOMES)

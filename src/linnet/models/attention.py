@@ -1,0 +1,27 @@
+"""Attention, and who may see whom. Shapes: B batch, T tokens, S keys, H heads, K key/value heads, D head size."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
+    """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S); else where the mask is true."""
+    grouped = q_BHTD.shape[1] != k_BKSD.shape[1]
+    if grouped and mask_TS is not None and q_BHTD.is_cuda:
+        # The kernel that takes a mask knows no groups, and the one that knows both writes all T × S scores.
+        groups = q_BHTD.shape[1] // k_BKSD.shape[1]
+        k_BKSD, v_BKSD = k_BKSD.repeat_interleave(groups, 1), v_BKSD.repeat_interleave(groups, 1)
+        grouped = False
+    return F.scaled_dot_product_attention(
+        q_BHTD, k_BKSD, v_BKSD, attn_mask=mask_TS, is_causal=mask_TS is None, enable_gqa=grouped
+    )
+
+
+def document_mask(documents_BT: Tensor) -> Tensor:
+    """[B, 1, T, T]: a token sees the tokens before it that have the same document number."""
+    T = documents_BT.shape[1]
+    causal_TT = torch.ones(T, T, dtype=torch.bool, device=documents_BT.device).tril()
+    return ((documents_BT[:, :, None] == documents_BT[:, None, :]) & causal_TT)[:, None]

@@ -1,0 +1,79 @@
+"""`KVCache`: keys and values of the tokens seen so far, in buffers whose size and place never change.
+
+Where a token goes is a tensor on the device, not a Python number, so that a step can be captured in a graph and
+replayed: such a graph is good as long as `visible` is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linnet.errors import LinnetError
+from linnet.models.config import Config
+
+_STRIDE = 64  # `visible` grows by this much: few graphs to capture, little to look at in vain
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tokens of one call: their positions, the keys they look at, and which of those they may see."""
+
+    cache: KVCache
+    positions_T: Tensor
+    visible: int
+    mask_TS: Tensor | None  # None: the first tokens of all, which see each other only
+
+    def put(self, layer: int, k_BTKD: Tensor, v_BTKD: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep a layer's keys and values; what to attend to comes back, as [B, K, S, D]."""
+        k_BKTD, v_BKTD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
+        k_BKSD, v_BKSD = self.cache.k_LBKSD[layer], self.cache.v_LBKSD[layer]
+        k_BKSD.index_copy_(2, self.positions_T, k_BKTD)
+        v_BKSD.index_copy_(2, self.positions_T, v_BKTD)
+        if self.mask_TS is None:
+            return k_BKTD, v_BKTD
+        return k_BKSD[:, :, : self.visible], v_BKSD[:, :, : self.visible]
+
+
+class KVCache:
+    """Room for `slots` tokens of each of `batch` sequences, which advance together."""
+
+    def __init__(
+        self,
+        config: Config,
+        slots: int,
+        batch: int = 1,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        shape = (config.n_layers, batch, config.n_kv, slots, config.head_size)
+        self.k_LBKSD = torch.zeros(shape, device=device, dtype=dtype)
+        self.v_LBKSD = torch.zeros(shape, device=device, dtype=dtype)
+        self.position = torch.zeros((), dtype=torch.int64, device=device)
+        self.slots = slots
+        self.length = 0
+
+    def span(self, T: int) -> Span:
+        """Where the next T tokens go."""
+        if self.length + T > self.slots:
+            raise LinnetError(
+                f"{self.length + T} tokens do not fit the cache's {self.slots}: make a larger one, or say less"
+            )
+        positions_T = self.position + torch.arange(T, device=self.position.device)
+        if self.length == 0 and T > 1:
+            return Span(self, positions_T, T, None)
+        visible = min(-(-(self.length + T) // _STRIDE) * _STRIDE, self.slots)
+        slots_S = torch.arange(visible, device=self.position.device)
+        return Span(self, positions_T, visible, slots_S <= positions_T[:, None])
+
+    def advance(self, T: int) -> None:
+        """The T tokens of the last span are kept now."""
+        self.position += T
+        self.length += T
+
+    def rewind(self, length: int = 0) -> None:
+        """Forget all but the first tokens."""
+        self.position.fill_(length)
+        self.length = length

@@ -1,0 +1,76 @@
+"""`GPT2`: LayerNorm, learned positions, GELU by tanh, a bias on every product."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.models.attention import attend, document_mask
+from linnet.models.cache import KVCache, Span
+from linnet.models.config import GPT2Config
+from linnet.models.language_model import LanguageModel
+from linnet.models.layers import Embedding, LayerNorm, Linear
+
+
+class Block(nn.Module):
+    """One layer: attention, then the feed-forward, each added to what it read."""
+
+    def __init__(self, config: GPT2Config, layer: int, device: torch.device | str | None) -> None:
+        super().__init__()
+        self.layer = layer
+        self.n_heads = config.n_heads
+        d = config.d_model
+        self.attn_norm = LayerNorm(d, config.norm_eps, device)
+        self.attn_qkv = Linear(d, 3 * d, bias=True, device=device)
+        self.attn_output = Linear(d, d, bias=True, device=device)
+        self.ffn_norm = LayerNorm(d, config.norm_eps, device)
+        self.ffn_up = Linear(d, config.d_ff, bias=True, device=device)
+        self.ffn_down = Linear(config.d_ff, d, bias=True, device=device)
+
+    def forward(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+        """[B, T, d_model] → the same."""
+        x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), mask_TS, span)
+        return x_BTD + self.ffn_down(F.gelu(self.ffn_up(self.ffn_norm(x_BTD)), approximate="tanh"))
+
+    def attention(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+        """What each token takes from those it sees."""
+        q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTD).unflatten(-1, (3 * self.n_heads, -1)).chunk(3, dim=2)
+        if span is None:
+            k_BHSD, v_BHSD = k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+        else:
+            k_BHSD, v_BHSD = span.put(self.layer, k_BTHD, v_BTHD)
+        out_BHTD = attend(q_BTHD.transpose(1, 2), k_BHSD, v_BHSD, mask_TS)
+        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
+
+
+class GPT2(LanguageModel):
+    """A GPT-2 as llama.cpp runs it."""
+
+    config: GPT2Config
+
+    def __init__(self, config: GPT2Config, device: torch.device | str | None = None) -> None:
+        super().__init__(config)
+        self.token_embd = Embedding(config.vocab, config.d_model, device)
+        self.position_embd = Embedding(config.ctx, config.d_model, device)
+        self.blocks = nn.ModuleList(Block(config, layer, device) for layer in range(config.n_layers))
+        self.output_norm = LayerNorm(config.d_model, config.norm_eps, device)
+        self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
+
+    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """[B, T, d_model]: what the output head reads, in the compute dtype."""
+        T = ids_BT.shape[1]
+        if cache is None:
+            span = None
+            mask_TS = None if documents_BT is None else document_mask(documents_BT)
+            place_TD = self.position_embd.weight[:T]
+        else:
+            span = cache.span(T)
+            mask_TS = span.mask_TS
+            place_TD = self.position_embd(span.positions_T)
+        x_BTD = (self.token_embd(ids_BT) + place_TD).to(self.compute_dtype)
+        for block in self.blocks:
+            x_BTD = block(x_BTD, mask_TS, span)
+        if cache is not None:
+            cache.advance(T)
+        return self.output_norm(x_BTD)

@@ -1,0 +1,88 @@
+"""`LanguageModel`: what llama and GPT-2 have in common, from hidden states on."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.models.cache import KVCache
+from linnet.models.config import Config
+from linnet.models.layers import Embedding, Linear
+from linnet.models.loss import head_loss
+
+
+class LanguageModel(nn.Module):
+    """Token ids in, logits or a loss out. Its `state_dict` has exactly the names of `linnet.gguf.names`.
+
+    Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms,
+    softmax and loss stay in float32.
+    """
+
+    token_embd: Embedding
+    output: Linear | None
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.compute_dtype = torch.float32
+
+    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """[B, T, d_model]: what the output head reads, in the compute dtype."""
+        raise NotImplementedError
+
+    def forward(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """Logits [B, T, V] in float32. With a cache the ids come after those it holds, and are added to it."""
+        return self.logits(self.hidden(ids_BT, documents_BT, cache))
+
+    def logits(self, hidden_BTD: Tensor) -> Tensor:
+        """The output head, in float32."""
+        return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype)).float()
+
+    def loss(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        *,
+        divisor: Tensor | None = None,
+    ) -> Tensor:
+        """Mean cross entropy in nats over the targets that are not negative.
+
+        `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
+        Positions go on through the row. `divisor` replaces the number of targets in the mean.
+        """
+        hidden_BTD = self.hidden(ids_BT, documents_BT)
+        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor)
+
+    @property
+    def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)
+        """The output head: the embedding itself where they are tied."""
+        return self.token_embd.weight if self.output is None else self.output.weight
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.token_embd.weight.device
+
+    def params(self) -> dict[str, Tensor]:
+        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> None:
+        """The dtype of activations and products; the parameters stay in float32."""
+        self.compute_dtype = dtype
+
+    def n_params(self) -> int:
+        """How many numbers are trained; a tied head counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def flops_per_token(self, T: int) -> float:
+        """Of forward and backward, in sequences of T tokens: 6N + 12·L·d·T.
+
+        N is every parameter but learned positions; d is the width of attention (n_heads × head size). Attention is
+        counted whole, not halved for causality: nanoGPT's convention, so that figures compare.
+        """
+        config = self.config
+        N = sum(p.numel() for name, p in self.named_parameters() if name != "position_embd.weight")
+        return 6.0 * N + 12.0 * config.n_layers * config.n_heads * config.head_size * T

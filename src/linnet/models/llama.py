@@ -1,0 +1,92 @@
+"""`Llama`: RMSNorm, rotary positions, grouped-query attention, SwiGLU; Q, K, V one matrix, gate and up another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from linnet.models.attention import attend, document_mask
+from linnet.models.cache import KVCache, Span
+from linnet.models.config import LlamaConfig
+from linnet.models.gate import swiglu
+from linnet.models.language_model import LanguageModel
+from linnet.models.layers import Embedding, Linear, RMSNorm
+from linnet.models.rotary import rotary_table, split_heads
+
+
+class Block(nn.Module):
+    """One layer: attention, then the feed-forward, each added to what it read."""
+
+    def __init__(self, config: LlamaConfig, layer: int, device: torch.device | str | None) -> None:
+        super().__init__()
+        self.layer = layer
+        self.n_heads, self.n_kv = config.n_heads, config.n_kv
+        d, head = config.d_model, config.head_size
+        self.attn_norm = RMSNorm(d, config.rms_eps, device)
+        self.attn_qkv = Linear(d, (self.n_heads + 2 * self.n_kv) * head, bias=config.qkv_bias, device=device)
+        self.attn_output = Linear(self.n_heads * head, d, bias=config.output_bias, device=device)
+        self.ffn_norm = RMSNorm(d, config.rms_eps, device)
+        self.ffn_gate_up = Linear(d, 2 * config.d_ff, bias=config.ffn_bias, device=device)
+        self.ffn_down = Linear(config.d_ff, d, bias=config.ffn_bias, device=device)
+
+    def forward(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+        """[B, T, d_model] → the same."""
+        x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span)
+        return x_BTD + self.ffn_down(swiglu(self.ffn_gate_up(self.ffn_norm(x_BTD))))
+
+    def attention(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+        """What each token takes from those it sees."""
+        q_BTHD, k_BTKD, v_BTKD = split_heads(self.attn_qkv(x_BTD), table_TP2, self.n_heads, self.n_kv)
+        if span is None:
+            k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
+        else:
+            k_BKSD, v_BKSD = span.put(self.layer, k_BTKD, v_BTKD)
+        out_BHTD = attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS)
+        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
+
+
+class RopeFreqs(nn.Module):
+    """A file's own divisors of the rotary angles, kept to be written back; not trained."""
+
+    def __init__(self, divisors: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", divisors)
+
+
+class Llama(LanguageModel):
+    """A llama as llama.cpp runs it."""
+
+    config: LlamaConfig
+    rotary_CP2: Tensor
+
+    def __init__(self, config: LlamaConfig, device: torch.device | str | None = None) -> None:
+        super().__init__(config)
+        self.token_embd = Embedding(config.vocab, config.d_model, device)
+        self.blocks = nn.ModuleList(Block(config, layer, device) for layer in range(config.n_layers))
+        self.output_norm = RMSNorm(config.d_model, config.rms_eps, device)
+        self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
+        self.register_buffer("rotary_CP2", rotary_table(config).to(device or "cpu"), persistent=False)
+
+    def use_divisors(self, divisors: Tensor) -> None:
+        """Turn by a file's `rope_freqs.weight` [head_size / 2] instead of what the config says."""
+        device = self.rotary_CP2.device
+        self.rope_freqs = RopeFreqs(divisors.to(device))
+        self.rotary_CP2 = rotary_table(self.config, divisors).to(device)
+
+    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """[B, T, d_model]: what the output head reads, in the compute dtype."""
+        T = ids_BT.shape[1]
+        if cache is None:
+            span = None
+            mask_TS = None if documents_BT is None else document_mask(documents_BT)
+            table_TP2 = self.rotary_CP2[:T]
+        else:
+            span = cache.span(T)
+            mask_TS = span.mask_TS
+            table_TP2 = self.rotary_CP2[span.positions_T]
+        x_BTD = self.token_embd(ids_BT).to(self.compute_dtype)
+        for block in self.blocks:
+            x_BTD = block(x_BTD, table_TP2, mask_TS, span)
+        if cache is not None:
+            cache.advance(T)
+        return self.output_norm(x_BTD)

@@ -1,0 +1,83 @@
+"""Rotary positions: neighbouring pairs are turned (ggml's order), so Q and K go into a file as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.models.config import LlamaConfig
+
+
+def rotary_table(config: LlamaConfig, divisors: Tensor | None = None) -> Tensor:
+    """[ctx, head_size / 2, 2]: cosine and sine for each position and pair, in float32 from float64 angles.
+
+    `divisors` [head_size / 2] (a file's `rope_freqs.weight`) replace those of llama-3 scaling.
+    """
+    head, scaling = config.head_size, rope_scaling_of(config)
+    angles = config.rope_base ** (-np.arange(0, head, 2, dtype=np.float64) / head)
+    if scaling is not None and scaling.kind == "linear":
+        angles = angles / scaling.factor
+    if divisors is not None:
+        angles = angles / divisors.double().cpu().numpy()
+    elif scaling is not None and scaling.kind == "llama3":
+        angles = angles / rope_divisors(scaling, head, config.rope_base)
+    turns = np.arange(config.ctx, dtype=np.float64)[:, None] * angles
+    return torch.from_numpy(np.stack((np.cos(turns), np.sin(turns)), -1).astype(np.float32))
+
+
+def split_heads(qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
+    if torch.compiler.is_compiling() or qkv_BTE.dtype != torch.float32 or qkv_BTE.device.type == "mps":
+        q, k, v = _heads(qkv_BTE, n_heads, n_kv)
+        return _turned(q, table_TP2), _turned(k, table_TP2), v
+    q, k, v = _SplitAndTurn.apply(qkv_BTE, table_TP2, n_heads, n_kv)
+    return q, k, v
+
+
+def _heads(qkv_BTE: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, ...]:
+    heads = qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1))
+    return heads.split((n_heads, n_kv, n_kv), dim=2)
+
+
+def _turned(x_BTHD: Tensor, table_TP2: Tensor) -> Tensor:
+    """For the compiler, which fuses all of it with what is around."""
+    cos, sin = table_TP2[:, None, :, 0], table_TP2[:, None, :, 1]
+    a, b = x_BTHD.float().unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x_BTHD.dtype)
+
+
+class _SplitAndTurn(torch.autograd.Function):
+    """The same for eager float32: a pair is a complex number, and the gradient is written once, into one tensor.
+
+    Plain autograd would make a zero-filled gradient of the whole projection for each of q, k and v and add them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.save_for_backward(table_TP2)
+        ctx.heads = (n_heads, n_kv)
+        qk, v = qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)).split((n_heads + n_kv, n_kv), dim=2)
+        turned = torch.view_as_real(_pairs(qk) * torch.view_as_complex(table_TP2)[:, None]).flatten(-2)
+        return turned[:, :, :n_heads], turned[:, :, n_heads:], v
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (table_TP2,) = ctx.saved_tensors
+        n_heads, n_kv = ctx.heads
+        grad_q, grad_k, grad_v = gradients
+        B, T, _, D = grad_q.shape
+        grad = grad_q.new_empty(B, T, n_heads + 2 * n_kv, D)
+        back = torch.view_as_complex(table_TP2).conj()[:, None]
+        torch.mul(_pairs(grad_q), back, out=_pairs(grad[:, :, :n_heads]))
+        torch.mul(_pairs(grad_k), back, out=_pairs(grad[:, :, n_heads : n_heads + n_kv]))
+        grad[:, :, n_heads + n_kv :] = grad_v
+        return grad.flatten(2), None, None, None
+
+
+def _pairs(x_BTHD: Tensor) -> Tensor:
+    """Neighbours as one complex number each; a view."""
+    return torch.view_as_complex(x_BTHD.unflatten(-1, (-1, 2)))
