@@ -1,0 +1,158 @@
+"""The folder of prepared corpora: where it is, and how one of them comes to stand in it whole or not at all.
+
+<cache>/<name>-<key>/        train.tokens, held_out.tokens, tokenizer.gguf, prepared.json
+<cache>/.<key>.lock          held while that corpus is prepared; a second process waits for the first
+<cache>/.<key>.<hex>.partial the folder while it is made; renamed when complete
+<cache>/hashes/<key>.json    content hashes of a corpus's files, with the size and times they had
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from linnet.data.corpus import Corpus
+from linnet.data.errors import DataError, reason
+
+if sys.platform != "win32":
+    import fcntl
+
+_UNSETTLED = 2_000_000_000  # ns: a file changed so shortly before it was hashed may change again within one tick
+
+
+def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
+    """The folder asked for, else `$LINNET_CACHE`, else the platform's place for such things."""
+    chosen = cache if cache is not None else os.environ.get("LINNET_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "linnet"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "linnet"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linnet"
+
+
+class _Hashed(msgspec.Struct, array_like=True):
+    """A file as it was when it was hashed."""
+
+    size: int
+    mtime: int
+    ctime: int  # cannot be set back, as mtime can
+    inode: int
+    hashed_at: int
+    digest: str
+
+
+def content_hash(corpus: Corpus, root: Path) -> str:
+    """A hash of all that the corpus's files hold, in order. Files that did not change are not read again."""
+    name = hashlib.blake2b(str(corpus.sources[0].path.resolve()).encode(), digest_size=16).hexdigest()
+    path = root / "hashes" / f"{name}.json"
+    known: dict[str, _Hashed] = {}
+    with suppress(OSError, msgspec.DecodeError):
+        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Hashed])
+    fresh: dict[str, _Hashed] = {}
+    whole = hashlib.blake2b(digest_size=32)
+    for source in corpus.sources:
+        where = str(source.path.resolve())
+        try:
+            fresh[where] = _hash(source.path, known.get(where))
+        except OSError as error:
+            raise DataError(f"corpus {source.path}: the file cannot be read: {reason(error)}") from None
+        whole.update(f"{source.kind} {fresh[where].digest}\n".encode())
+    if fresh != known:
+        with suppress(OSError):  # only time is lost
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_name(f".{name}.{secrets.token_hex(6)}")
+            aside.write_bytes(msgspec.json.encode(fresh))
+            aside.replace(path)
+    return whole.hexdigest()
+
+
+def _hash(path: Path, known: _Hashed | None) -> _Hashed:
+    now = path.stat()
+    times = (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
+    if known is not None:
+        settled = max(known.mtime, known.ctime) + _UNSETTLED < known.hashed_at
+        if settled and (known.size, known.mtime, known.ctime, known.inode) == times:
+            return known
+    hashed_at = time.time_ns()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    return _Hashed(*times, hashed_at, digest)
+
+
+@contextmanager
+def folder_in_making(root: Path, target: Path, key: str) -> Iterator[Path | None]:
+    """A folder to fill, which becomes `target` when the block ends well; None when another process has made it.
+
+    Whatever ends the block otherwise, nothing remains; what a killed process left is cleared away by the next.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(root / f".{key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise DataError(f"cache {root}: it cannot be written: {reason(error)}; choose another with --cache") from None
+    try:
+        alone = _wait_for(lock)
+        if target.exists():
+            yield None
+            return
+        for left in root.glob(f".{key}.*.partial") if alone else ():
+            shutil.rmtree(left, ignore_errors=True)
+        folder = root / f".{key}.{secrets.token_hex(6)}.partial"
+        try:
+            folder.mkdir()
+            yield folder
+            _publish(folder, target)
+        except OSError as error:
+            raise DataError(_failure(root, error)) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _publish(folder: Path, target: Path) -> None:
+    _sync(folder)
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.exists():  # where there are no locks, another process may have been first with the same
+            raise
+    _sync(target.parent)
+
+
+def _sync(folder: Path) -> None:
+    if sys.platform != "win32":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _wait_for(lock: int) -> bool:
+    """Wait until nobody else prepares the same. False: there are no locks here, so others may."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
+
+
+def _failure(root: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"cache {root}: the disk is full; nothing was kept. Make room or choose another with --cache"
+    return f"cache {root}: it cannot be written to: {reason(error)}; nothing was kept"

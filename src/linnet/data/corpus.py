@@ -1,0 +1,159 @@
+"""Where the text of a corpus lies: a file, a folder, a pattern, or `python`, the interpreter's standard library."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from linnet.data.errors import DataError, reason
+
+PYTHON = "python"
+TEXT, JSONL, PARQUET, PACK, IDS = "text", "jsonl", "parquet", "pack", "ids"
+_GLANCE = 1 << 16
+_JSONL = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+# Not the library's own text: installed packages, and tests, which many systems leave out.
+_NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "lib-dynload"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a corpus and how it is read."""
+
+    path: Path
+    kind: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The files of a corpus, in the order they are read, and what of them is the text."""
+
+    name: str
+    sources: tuple[Source, ...]
+    field: str = "text"  # of JSONL lines and Parquet rows
+
+    @property
+    def is_pack(self) -> bool:
+        """Whether it holds token ids rather than text."""
+        return self.sources[0].kind in (PACK, IDS)
+
+
+def find_corpus(corpus: str | os.PathLike[str] = PYTHON, field: str = "text") -> Corpus:
+    """Find the files of a corpus; what is missing, empty or not text is a DataError."""
+    name = os.fspath(corpus)
+    if name == PYTHON and not Path(name).exists():
+        return Corpus(name, tuple(_standard_library()), field)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        sources = tuple(_in_folder(path))
+        if not sources:
+            raise DataError(f"corpus {name}: there is no text file in this folder")
+    elif path.exists():
+        sources = (Source(path, _kind_of(path)),)
+    elif glob.has_magic(name):
+        files = sorted(Path(found) for found in glob.glob(str(path), recursive=True))  # noqa: PTH207 — Path.glob takes no absolute pattern
+        files = [file for file in files if file.is_file()]
+        if not files:
+            raise DataError(f"corpus {name}: no file fits this pattern")
+        sources = tuple(Source(file, _kind_of(file)) for file in files)
+    else:
+        raise DataError(f"corpus {name}: there is no such file or folder (the built-in corpus is called {PYTHON!r})")
+    if len({source.kind in (PACK, IDS) for source in sources}) > 1:
+        raise DataError(f"corpus {name}: it mixes text with packs of token ids; prepare one kind at a time")
+    return Corpus(name, sources, field)
+
+
+def _standard_library() -> Iterator[Source]:
+    root = Path(sysconfig.get_path("stdlib"))
+    found = False
+    for path in _walk(root, _NOT_LIBRARY):
+        if path.suffix == ".py" and _is_text(path):
+            found = True
+            yield Source(path, TEXT)
+    if not found:
+        raise DataError(f"corpus {PYTHON}: this interpreter has no .py files of its library; give a corpus of your own")
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    """Every file that is text or a corpus format, hidden ones aside; anything binary is passed over."""
+    for path in _walk(folder, set()):
+        if path.stat().st_size == 0:
+            continue
+        kind = _named_kind(path)
+        if kind is None or (kind == PACK and path.suffix == ".bin"):
+            head = _head(path)
+            kind = PACK if head[:4] == b"TOYC" else TEXT if _decodes(head) else None
+        if kind is not None:
+            yield Source(path, kind)
+
+
+def _walk(folder: Path, skipped: set[str]) -> Iterator[Path]:
+    """Files below a folder, sorted by their path from it, so that the order is the same on every machine."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"corpus {error.filename or folder}: the folder cannot be read: {reason(error)}")
+
+    found = []
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if name not in skipped and not name.startswith(".")]
+        found += [Path(root, name) for name in files if not name.startswith(".")]
+    return iter(sorted((path for path in found if path.is_file()), key=lambda path: path.relative_to(folder).parts))
+
+
+def _kind_of(path: Path) -> str:
+    """How a file that was named is read. Binary that is no known format is an error."""
+    if not path.is_file():
+        raise DataError(f"corpus {path}: expected a file or a folder, found something else")
+    head = _head(path)
+    if not head:
+        raise DataError(f"corpus {path}: the file is empty")
+    kind = _named_kind(path)
+    if kind is not None:
+        return kind
+    if head[:4] == b"TOYC":
+        return PACK
+    if not _decodes(head):
+        found = "NUL bytes" if 0 in head else "bytes that do not decode"
+        raise DataError(
+            f"corpus {path}: this is not text: expected UTF-8, found {found}; packs of token ids are named .i32 or .bin"
+        )
+    return IDS if re.fullmatch(rb"\s*\d+(?:[ \t]+\d+)+[\d\s]*", head) else TEXT
+
+
+def _named_kind(path: Path) -> str | None:
+    name = path.name.lower()
+    if name.endswith(_JSONL):
+        return JSONL
+    if name.endswith((".parquet", ".pq")):
+        return PARQUET
+    if name.endswith((".i32", ".bin", ".toyc")):
+        return PACK
+    return IDS if name.endswith(".ids") else None
+
+
+def _is_text(path: Path) -> bool:
+    head = _head(path)
+    return bool(head) and _decodes(head)
+
+
+def _decodes(head: bytes) -> bool:
+    """Whether the beginning of a file is UTF-8 text; a character cut off at the end is none of its faults."""
+    if b"\0" in head:
+        return False
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return len(head) == _GLANCE and error.start >= len(head) - 3
+    return True
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_GLANCE)
+    except OSError as error:
+        raise DataError(f"corpus {path}: the file cannot be read: {reason(error)}") from None

@@ -1,0 +1,247 @@
+"""`prepare`: a corpus becomes two token sets and a tokenizer, made once and found again by what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from linnet.data.cache import cache_folder, content_hash, folder_in_making
+from linnet.data.corpus import PYTHON, Corpus, find_corpus
+from linnet.data.documents import Piece, pieces
+from linnet.data.encoded import Encoded, Share, encode, encode_pack, jobs
+from linnet.data.encoder import Encoder
+from linnet.data.errors import DataError
+from linnet.data.packs import pack_vocab
+from linnet.data.shard import TokenSet, TokenSetWriter
+from linnet.data.vocabulary import Vocabulary, train_vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from linnet.gguf.metadata import MetadataBlock
+
+Progress = Callable[[str, int, int], None]
+DEFAULT_VOCAB = 4096
+_FORMAT = 1  # a part of the key: raised when the same input would give other tokens
+_PROVEN, _PROVEN_PIECE = 1 << 19, 1 << 16  # characters held against `tokenizers`, in all and of one piece
+_TOLD_EVERY = 1 << 20
+_TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
+
+
+class Record(msgspec.Struct):
+    """What a prepared folder says of itself."""
+
+    corpus: str
+    fingerprint: str
+    vocab: int
+    held_out: float
+    seed: int
+    encoding: str = ""  # a remark when the quick encoder could not be used
+
+
+class Prepared:
+    """A corpus ready to train on, opened from its folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.record = msgspec.json.decode((path / _RECORD).read_bytes(), type=Record)
+        except (OSError, msgspec.DecodeError) as error:
+            raise DataError(f"{path}: not a prepared corpus: {error}; delete the folder and prepare it again") from None
+        self.train = TokenSet(path / _TRAIN)
+        self.held_out = TokenSet(path / _HELD_OUT)
+        self.vocab: int = self.record.vocab
+        self.fingerprint: str = self.record.fingerprint
+        self._vocabulary = Vocabulary(path / _TOKENIZER) if (path / _TOKENIZER).exists() else None
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer; None for a pack prepared without one."""
+        return self._vocabulary.tokenizer if self._vocabulary else None
+
+    @property
+    def tokenizer_keys(self) -> MetadataBlock | None:
+        """What `gguf.write(tokenizer=…)` takes."""
+        return self._vocabulary.keys if self._vocabulary else None
+
+    @property
+    def end(self) -> int | None:
+        """The end-of-text token; None for a pack prepared without a tokenizer."""
+        return self.train.end
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Bytes of text a target stands for, to give a loss in bits per byte; None for a pack."""
+        tokens = len(self.train) + len(self.held_out)
+        n_bytes = self.train.bytes + self.held_out.bytes
+        return n_bytes / tokens if n_bytes else None
+
+    def __repr__(self) -> str:
+        return f"<Prepared {self.path}: {len(self.train)} + {len(self.held_out)} tokens of {self.vocab}>"
+
+
+def prepare(
+    corpus: str | os.PathLike[str] = PYTHON,
+    *,
+    vocab: int | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+    pre: str = "gpt-2",
+    held_out: float = 0.02,
+    field: str = "text",
+    cache: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Prepared:
+    """Prepare a corpus, or open it where that was done before.
+
+    `tokenizer` is a GGUF whose tokenizer is taken; without one a byte-level BPE of `vocab` tokens (4096) is trained
+    that cuts words as `pre` says. `held_out` is the share of documents kept from training, chosen by a hash of their
+    text. `field` names the text in JSONL and Parquet. `progress(stage, done, total)` is told bytes, now and then.
+    """
+    if not 0 <= held_out < 1:
+        raise DataError(f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}")
+    root, found = cache_folder(cache), find_corpus(corpus, field)
+    donor = Vocabulary(tokenizer) if tokenizer is not None else None
+    size = _vocab(found, donor, vocab)
+    words = donor.fingerprint if donor else None if found.is_pack else pre
+    asked = msgspec.json.encode([_FORMAT, content_hash(found, root), field, words, size, held_out, seed])
+    key = hashlib.blake2b(asked, digest_size=12).hexdigest()
+    target = root / f"{_slug(found.name)}-{key}"
+    if not target.exists():
+        with folder_in_making(root, target, key) as folder:
+            if folder is not None:
+                _Making(found, folder, size, Share(held_out, seed), workers, progress or _silent).run(donor, pre, key)
+    return Prepared(target)
+
+
+class _Making:
+    """One preparation, in a folder that nobody sees yet."""
+
+    def __init__(
+        self, corpus: Corpus, folder: Path, vocab: int, share: Share, workers: int | None, progress: Progress
+    ) -> None:
+        self.corpus, self.folder, self.vocab, self.share = corpus, folder, vocab, share
+        self.workers, self.progress = workers, progress
+        self.size = sum(source.path.stat().st_size for source in corpus.sources)
+
+    def run(self, donor: Vocabulary | None, pre: str, key: str) -> None:
+        vocabulary = donor
+        if donor is not None:
+            donor.save(self.folder / _TOKENIZER)
+        elif not self.corpus.is_pack:
+            texts = (piece.text for piece in self._watched("vocabulary", pieces(self.corpus)))
+            train_vocabulary(texts, self.vocab, pre, self.folder / _TOKENIZER)
+            vocabulary = Vocabulary(self.folder / _TOKENIZER)
+        remark = self._write(vocabulary)
+        sets = [TokenSet(self.folder / name) for name in (_TRAIN, _HELD_OUT)]
+        if len(sets[0]) < 2:
+            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on")
+        parts = [key, vocabulary.fingerprint if vocabulary else "", *(tokens.fingerprint for tokens in sets)]
+        record = Record(
+            corpus=self.corpus.name,
+            fingerprint=hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest(),
+            vocab=self.vocab,
+            held_out=self.share.held_out,
+            seed=self.share.seed,
+            encoding=remark,
+        )
+        with (self.folder / _RECORD).open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _write(self, vocabulary: Vocabulary | None) -> str:
+        """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
+        encoder = Encoder(vocabulary.tokenizer, vocabulary.metadata) if vocabulary and not self.corpus.is_pack else None
+        if encoder is not None:
+            self._prove(encoder)
+        end = vocabulary.end if vocabulary else None
+        sides = self._write_sets(encoder, end, self.share)
+        if self.share.held_out and not all(sides):
+            share = self.share.cut(max(64, min(2048, int(sum(sides) * self.share.held_out / 2))))
+            hashes = {share.hash(content) for content in self._contents(end, share)}
+            if len(hashes) > 1:
+                self._write_sets(encoder, end, share.fitted(hashes))
+        return encoder.remark if encoder else ""
+
+    def _write_sets(self, encoder: Encoder | None, end: int | None, share: Share) -> list[int]:
+        """Write both files; returns the tokens of each side."""
+        writers = [TokenSetWriter(self.folder / name, vocab=self.vocab, end=end) for name in (_TRAIN, _HELD_OUT)]
+        try:
+            side = -1
+            for part in self._encoded(encoder, end, share):
+                for opens, held_out, ids, n_bytes in zip(
+                    part.opens, part.held_out, part.ids, part.n_bytes, strict=True
+                ):
+                    if opens or held_out != side:
+                        side = int(held_out)
+                        writers[side].open_document()
+                    writers[side].add(ids, n_bytes)
+            for writer in writers:
+                writer.close()
+        finally:
+            for writer in writers:
+                writer.discard()
+        return [writer.tokens for writer in writers]
+
+    def _encoded(self, encoder: Encoder | None, end: int | None, share: Share) -> Iterator[Encoded]:
+        if encoder is None:
+            yield from encode_pack(self.corpus, self.vocab, end, share)
+            return
+        for job in jobs(self._watched("tokens", pieces(self.corpus, share.passage))):
+            yield encode(job, encoder, share)
+
+    def _contents(self, end: int | None, share: Share) -> Iterator[bytes]:
+        if self.corpus.is_pack:
+            yield from (ids for part in encode_pack(self.corpus, self.vocab, end, share) for ids in part.ids)
+        else:
+            yield from (piece.text.encode("utf-8") for piece in pieces(self.corpus, share.passage))
+
+    def _prove(self, encoder: Encoder) -> None:
+        """Hold the encoder against `tokenizers` on the first text and on some from all over the corpus."""
+        left = _PROVEN
+        for number, piece in enumerate(pieces(self.corpus)):
+            if number % 16 == 0:
+                text = piece.text[:_PROVEN_PIECE]
+                left -= len(text)
+                if not encoder.agrees(text) or left < 0:
+                    return
+
+    def _watched(self, stage: str, found: Iterable[Piece]) -> Iterator[Piece]:
+        """The same pieces, with progress told now and then."""
+        done = told = 0
+        self.progress(stage, 0, self.size)
+        for piece in found:
+            yield piece
+            done += len(piece.text)
+            if done - told >= _TOLD_EVERY:
+                told = done
+                self.progress(stage, min(done, self.size), self.size)
+        self.progress(stage, self.size, self.size)
+
+
+def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:
+    """How many rows the embedding must have."""
+    if donor is not None:
+        if vocab is not None and vocab != donor.rows:
+            raise DataError(f"--vocab {vocab} does not go with a tokenizer of {donor.rows} tokens: leave it out")
+        return donor.rows
+    if vocab is not None:
+        return vocab
+    return pack_vocab(corpus) if corpus.is_pack else DEFAULT_VOCAB
+
+
+def _slug(name: str) -> str:
+    """A name for people, out of the corpus's."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", Path(name).name).strip("-").lower()[:40] or "corpus"
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    pass

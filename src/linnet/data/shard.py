@@ -1,0 +1,133 @@
+"""A token set on disk: one file, memory-mapped. docs/data.md has the format byte by byte.
+
+magic "LINNETTK" · u32 version · u32 bytes a token · u64 tokens · u64 documents · u64 bytes of text
+u32 vocabulary · u32 end-of-text id · 32 bytes BLAKE2b of tokens and offsets · zeros up to byte 128
+tokens, u16 or u32 · zeros to a multiple of 8 · document offsets, u64, one more than there are documents
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linnet.data.errors import DataError, reason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAGIC = b"LINNETTK"
+VERSION = 1
+NO_END = 0xFFFFFFFF  # the set has no end-of-text token (a pack whose vocabulary is unknown)
+_HEADER = struct.Struct("<8sIIQQQII32s")
+_START = 128
+
+
+class TokenSet:
+    """Tokens and where their documents lie.
+
+    Document `i` is opened by the end-of-text token at `documents[i]` and runs up to `documents[i + 1]`, where the next
+    one is opened; the last token of all closes the last document. So `tokens[d : e]` are what the model reads of a
+    document and `tokens[d + 1 : e + 1]` what it has to say.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(_START)
+                size = os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise DataError(f"{self.path}: the token set cannot be read: {reason(error)}") from None
+        if len(header) < _START or header[:8] != MAGIC:
+            raise DataError(f"{self.path}: not a token set of Linnet; expected it to begin with {MAGIC.decode()}")
+        _, version, width, count, n_documents, self.bytes, self.vocab, end, digest = _HEADER.unpack_from(header)
+        if version != VERSION or width not in (2, 4):
+            raise DataError(
+                f"{self.path}: token set version {version} with {width} bytes a token;"
+                f" expected version {VERSION} with 2 or 4: prepare the corpus again"
+            )
+        offsets = _aligned(_START + count * width)
+        if size != offsets + (n_documents + 1) * 8:
+            raise DataError(
+                f"{self.path}: the token set is cut short or grown: {count} tokens and {n_documents} documents"
+                f" take {offsets + (n_documents + 1) * 8} bytes, found {size}; delete it and prepare the corpus again"
+            )
+        self.end: int | None = None if end == NO_END else end
+        self.fingerprint: str = digest.hex()
+        kind = np.dtype("<u2" if width == 2 else "<u4")
+        self.tokens: NDArray[Any] = np.memmap(self.path, kind, "r", _START, (count,))
+        self.documents: NDArray[np.uint64] = np.memmap(self.path, "<u8", "r", offsets, (n_documents + 1,))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"<TokenSet {self.path}: {len(self)} tokens in {len(self.documents) - 1} documents>"
+
+    def document(self, index: int) -> NDArray[Any]:
+        """The tokens of one document, without the end-of-text tokens round it."""
+        first = int(self.documents[index]) + (self.end is not None)
+        last = int(self.documents[index + 1]) + (self.end is None)
+        return self.tokens[first:last]
+
+
+class TokenSetWriter:
+    """Writes a token set piece by piece; the caller sees to it that the file appears only when it is whole."""
+
+    def __init__(self, path: Path, *, vocab: int, end: int | None) -> None:
+        self.path, self.vocab, self.end = path, vocab, end
+        self.kind = np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
+        self._file = path.open("wb")
+        self._file.write(bytes(_START))
+        self._hash = hashlib.blake2b(digest_size=32)
+        self._mark = b"" if end is None else np.array([end], self.kind).tobytes()
+        self._offsets = array("Q")
+        self.tokens = self.bytes = 0
+
+    def open_document(self) -> None:
+        """Begin the next document."""
+        self._offsets.append(self.tokens)
+        self._write(self._mark)
+
+    def add(self, ids: bytes | memoryview, n_bytes: int) -> None:
+        """Append tokens, as bytes of `kind`, which `n_bytes` bytes of text were."""
+        self._write(ids)
+        self.bytes += n_bytes
+
+    def close(self) -> None:
+        """Close the last document, complete the file and force it to the disk."""
+        if self._offsets:
+            self._write(self._mark)
+        self._offsets.append(max(self.tokens - 1, 0))
+        written = _START + self.tokens * self.kind.itemsize
+        offsets = np.frombuffer(self._offsets, np.uint64).astype("<u8").tobytes()
+        self._hash.update(offsets)
+        self._file.write(bytes(_aligned(written) - written) + offsets)
+        self._file.seek(0)
+        end = NO_END if self.end is None else self.end
+        counts = (self.tokens, len(self._offsets) - 1, self.bytes)
+        self._file.write(
+            _HEADER.pack(MAGIC, VERSION, self.kind.itemsize, *counts, self.vocab, end, self._hash.digest())
+        )
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def discard(self) -> None:
+        """Let go of the file, whatever state it is in."""
+        self._file.close()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.tokens += len(data) // self.kind.itemsize
+
+
+def _aligned(place: int) -> int:
+    return -(-place // 8) * 8
