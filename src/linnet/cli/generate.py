@@ -59,7 +59,7 @@ def generate(
     """
     import torch
 
-    from linnet.infer.generate import generate as tokens_after
+    from linnet.infer.generation import generate as tokens_after
     from linnet.models import load, pick_device
 
     chosen = pick_device(device)

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from linnet._lazy import lazy as _lazy
 
 if TYPE_CHECKING:
-    from linnet.infer.generate import generate as generate
+    from linnet.infer.generation import generate as generate
     from linnet.infer.sampling import Sampling as Sampling
-    from linnet.infer.score import Candidate as Candidate
-    from linnet.infer.score import Prediction as Prediction
-    from linnet.infer.score import Score as Score
-    from linnet.infer.score import score as score
-    from linnet.infer.score import top_tokens as top_tokens
+    from linnet.infer.scoring import Candidate as Candidate
+    from linnet.infer.scoring import Prediction as Prediction
+    from linnet.infer.scoring import Score as Score
+    from linnet.infer.scoring import score as score
+    from linnet.infer.scoring import top_tokens as top_tokens
 
 _HOMES = {
-    "Candidate": "linnet.infer.score",
-    "Prediction": "linnet.infer.score",
+    "Candidate": "linnet.infer.scoring",
+    "Prediction": "linnet.infer.scoring",
     "Sampling": "linnet.infer.sampling",
-    "Score": "linnet.infer.score",
-    "generate": "linnet.infer.generate",
-    "score": "linnet.infer.score",
-    "top_tokens": "linnet.infer.score",
+    "Score": "linnet.infer.scoring",
+    "generate": "linnet.infer.generation",
+    "score": "linnet.infer.scoring",
+    "top_tokens": "linnet.infer.scoring",
 }
 
 __all__ = sorted(_HOMES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import numpy as np
+
 from linnet.errors import UsageError
 from linnet.gguf.architecture import GPT2, Llama, architecture_of, head_size
 from linnet.gguf.errors import GGUFError, quoted
@@ -121,7 +123,7 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
             stated.d_ff,
             stated.n_layers,
             ctx or stated.ctx,
-            stated.norm_eps,
+            _shortest(stated.norm_eps),
             tied=tied,
         )
     assert isinstance(stated, Llama)
@@ -133,8 +135,8 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
         d_ff=stated.d_ff,
         n_layers=stated.n_layers,
         ctx=ctx or stated.ctx,
-        rope_base=stated.rope_base,
-        rms_eps=stated.rms_eps,
+        rope_base=_shortest(stated.rope_base),
+        rms_eps=_shortest(stated.rms_eps),
         head_dim=stated.head_dim,
         rope_scaling=stated.rope_scaling,
         tied=tied,
@@ -142,6 +144,11 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
         output_bias=_has(file, "attn_output.bias"),
         ffn_bias=_has(file, "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"),
     )
+
+
+def _shortest(value: float) -> float:
+    """A file's f32 as it was meant: 1e-05, not 9.999999747378752e-06; a config written and read is the same."""
+    return float(str(np.float32(value)))
 
 
 def _has(file: GGUFFile, *tensors: str) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
-from linnet.infer.generate import prompt_tensor
+from linnet.infer.generation import prompt_tensor
 from linnet.models.language_model import LanguageModel
 
 if TYPE_CHECKING:

@@ -1,0 +1,153 @@
+"""Going on from a prompt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from linnet.errors import LinnetError, UsageError
+from linnet.gguf import GGUFFile, read_params, write
+from linnet.gguf.metadata import MetadataBlock
+from linnet.gguf.tokenizer import donor_keys
+from linnet.infer import Sampling, generate
+from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
+from tests.gguf.llama_client import ask
+
+LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=160, tied=False)
+GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=160, tied=False)
+BOTH = pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["llama", "gpt2"])
+PROMPT = [5, 17, 3, 80, 41]
+
+
+def restless(config: Config) -> LanguageModel:
+    """A model with large weights, so that its greedy text wanders instead of repeating one token."""
+    model = build(config, seed=1, init_scale=3.0)
+    with torch.no_grad():
+        for name in ("token_embd.weight", "position_embd.weight", "output.weight"):
+            if name in model.params():
+                model.get_parameter(name).mul_(20)
+    return model
+
+
+def uncached(model: LanguageModel, prompt: list[int], count: int) -> list[int]:
+    ids = list(prompt)
+    with torch.no_grad():
+        for _ in range(count):
+            ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+@BOTH
+def test_greedy_with_the_cache_is_the_uncached_forward(config: Config) -> None:
+    """Over the places where the cache's visible part grows (64, 128)."""
+    model = restless(config)
+    text = list(generate(model, PROMPT, 130))
+    assert text == uncached(model, PROMPT, 130)
+    assert len(set(text)) > 3
+
+
+@BOTH
+def test_cached_logits_are_the_uncached_ones_whatever_the_pieces(config: Config) -> None:
+    model = restless(config)
+    ids_BT = torch.randint(0, 97, (2, 100), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        cache = KVCache(config, 128, batch=2)
+        pieces = torch.cat([model(part, cache=cache) for part in ids_BT.split([1, 30, 1, 60, 8], 1)], 1)
+        assert torch.allclose(pieces, model(ids_BT), atol=1e-4)
+        cache.rewind(31)
+        assert torch.allclose(model(ids_BT[:, 31:33], cache=cache), pieces[:, 31:33], atol=1e-4)
+
+
+def test_a_full_cache_says_so() -> None:
+    cache = KVCache(LLAMA, 8)
+    with pytest.raises(LinnetError, match="9 tokens do not fit the cache's 8"):
+        build(LLAMA)(torch.zeros(1, 9, dtype=torch.int64), cache=cache)
+
+
+def test_the_same_seed_gives_the_same_tokens_and_another_seed_others() -> None:
+    model = restless(LLAMA)
+    texts = [list(generate(model, PROMPT, 40, temperature=3.0, top_p=0.9, seed=seed)) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_generation_ends_after_a_stop_token_and_where_the_context_is_full() -> None:
+    model = restless(LLAMA)
+    text = list(generate(model, PROMPT, 20))
+    assert list(generate(model, PROMPT, 20, stop=[text[4]])) == text[: text.index(text[4]) + 1]
+    assert len(list(generate(model, PROMPT, 1000))) == LLAMA.ctx - len(PROMPT) + 1
+    assert len(list(generate(model, [1] * LLAMA.ctx, 5))) == 1
+    assert list(generate(model, PROMPT, 0)) == []
+
+
+def test_generating_leaves_a_training_caller_its_gradients() -> None:
+    model = build(LLAMA)
+    for _ in generate(model, PROMPT, 3):
+        assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    model.loss(torch.tensor([PROMPT]), torch.tensor([PROMPT])).backward()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "words"),
+    [
+        ([], {}, "the prompt is empty"),
+        ([1] * 161, {}, "the prompt has 161 tokens and the model's context 160: shorten the prompt"),
+        ([1, 97], {}, "the prompt has the token 97, and the model's vocabulary goes from 0 to 96"),
+        ([1], {"temperature": -1.0}, "temperature is -1.0: give a number from 0 on"),
+        ([1], {"top_p": 1.5}, "top_p is 1.5: give a number from 0 to 1"),
+        ([1], {"top_k": -3}, "top_k is -3: give a number from 0 on"),
+        ([1], {"repetition_penalty": 0.0}, "repetition_penalty is 0.0: give a number above 0"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_the_call(prompt: list[int], options: dict[str, float], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        generate(build(LLAMA), prompt, 5, **options)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+P = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2])
+
+
+def chosen(sampling: Sampling, draws: int = 2000) -> dict[int, float]:
+    seen_N = torch.tensor([1])
+    counts = Counter(int(sampling.choose(P.log(), seen_N, (i + 0.5) / draws)) for i in range(draws))
+    return {token: count / draws for token, count in sorted(counts.items())}
+
+
+def test_at_temperature_one_tokens_come_as_often_as_they_are_likely() -> None:
+    assert chosen(Sampling(1.0)) == pytest.approx({0: 0.1, 1: 0.4, 2: 0.05, 3: 0.25, 4: 0.2}, abs=1e-3)
+
+
+def test_each_bound_keeps_what_it_says() -> None:
+    assert chosen(Sampling(0.0)) == {1: 1.0}
+    assert set(chosen(Sampling(1.0, top_k=2))) == {1, 3}
+    assert set(chosen(Sampling(1.0, top_p=0.6))) == {1, 3}
+    assert set(chosen(Sampling(1.0, top_p=0.0))) == {1}
+    assert set(chosen(Sampling(1.0, min_p=0.49))) == {1, 3, 4}
+    assert set(chosen(Sampling(1.0, min_p=1.0))) == {1}
+    assert chosen(Sampling(1.0, top_k=2)) == pytest.approx({1: 0.4 / 0.65, 3: 0.25 / 0.65}, abs=1e-3)
+    assert chosen(Sampling(0.5))[1] > 0.5 > chosen(Sampling(2.0))[1]
+
+
+def test_the_repetition_penalty_works_on_positive_and_negative_logits() -> None:
+    likely = chosen(Sampling(1.0, repetition_penalty=1.5))[1]
+    assert likely < 0.4
+    logits_V, seen_N = torch.tensor([3.0, 2.9]), torch.tensor([0])
+    assert int(Sampling(repetition_penalty=1.2).choose(logits_V, seen_N, 0.0)) == 1
+
+
+def test_smollm2_goes_on_as_llama_cpp_does(smollm2: Path, tmp_path: Path) -> None:
+    """The Q4_1 file as float32, in llama.cpp and here: the same greedy tokens."""
+    prompts, count = [[504, 3575, 282, 4649, 314], [6403, 1980, 253, 655]], 24
+    with GGUFFile.open(smollm2) as file:
+        model = load(file)
+        params = dict(read_params(file))
+        block = MetadataBlock().copy(file.metadata, donor_keys(file.metadata))
+    path = write(model.config, params, tmp_path / "f32.gguf", "smollm2", 0, tokenizer=block)
+    (answer,) = ask(path, prompts=prompts, vocab=0, greedy=count)
+    assert not answer.refused
+    for prompt, theirs in zip(prompts, answer.greedy, strict=True):
+        ours = list(generate(model, prompt, count))
+        assert ours[: len(theirs)] == theirs and len(theirs) >= count - 1
