@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Toml
 
 from linnet import __version__
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, UsageError
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
+    "train": (
+        "Train a model: from-scratch.",
+        [
+            "linnet train from-scratch",
+            "linnet train from-scratch --corpus books/ --preset nano --steps 5000",
+            "linnet train from-scratch --config run.toml --lr 3e-4",
+        ],
+    ),
+    "resume": (
+        "Go on with a run from its newest checkpoint, to the bit on the CPU.",
+        ["linnet resume latest", "linnet resume llama-20260531-001 --steps 20000"],
+    ),
     "runs": (
         "List the runs of a folder, with status and last loss.",
         ["linnet runs", "linnet runs --status completed --sort loss", "linnet runs --runs ablations --tag wide --json"],
@@ -67,6 +81,9 @@ _COMMANDS = {
     ),
 }
 
+# Commands that have commands of their own, and so say the rest themselves.
+_FAMILIES = ("train", "data")
+
 _ENDING = """
 A RUN is an id, the unique beginning of one, a path, or `latest`. The folder of runs is `--runs DIR`, else
 `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
@@ -84,14 +101,35 @@ def _app() -> App:
     )
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
-        app.command(f"linnet.cli.{name}:{name}", name=name, help=text, help_epilogue=shown, help_format="plaintext")
+        own = {} if name in _FAMILIES else {"help_epilogue": shown, "help_format": "plaintext"}
+        app.command(f"linnet.cli.{name}:{name}", name=name, help=text, **own)
     return app
+
+
+def _with_config(arguments: list[str]) -> tuple[list[str], Toml | None]:
+    """Take `--config FILE.toml` out of the arguments: its keys are flags, and flags on the command line win."""
+    for index, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == "--config":
+            used = 1 if equals else 2
+            if not equals:
+                if index + 1 >= len(arguments):
+                    raise UsageError("--config needs the name of a TOML file")
+                value = arguments[index + 1]
+            if not Path(value).is_file():
+                raise UsageError(f"--config {value}: no such file")
+            rest = arguments[:index] + arguments[index + used :]
+            return rest, Toml(value, must_exist=True, use_commands_as_keys=False)
+    return arguments, None
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. 0: done; 1: failed at its work; 2: wrong usage."""
     try:
-        code = _app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        words, config = _with_config(sys.argv[1:] if arguments is None else arguments)
+        app = _app()
+        app.config = () if config is None else (config,)
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CycloptsError as error:

@@ -1,0 +1,71 @@
+"""What a training run made, and what to do with it next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linnet.board import words
+from linnet.cli.terminal import paint, paint_status
+from linnet.gguf import GGUFError, resolve_link
+
+if TYPE_CHECKING:
+    from linnet.recipes import Training
+    from linnet.train.loop import Outcome
+
+
+def tell(training: Training, outcome: Outcome) -> None:
+    """Print it."""
+    progress = outcome.progress
+    print(f"{paint(training.run_id, 'bold')} {paint_status(outcome.reason)} after {words.number(progress.step)} steps")
+    if outcome.error:
+        print(f"  {paint(words.plain(outcome.error), 'red')}")
+    facts = [f"loss {words.number(progress.loss)}"]
+    if progress.validation is not None:
+        held = progress.validation
+        facts.append(f"held-out {words.number(held.loss)} (ppl {words.number(held.ppl)})")
+        if held.bits_per_byte is not None:
+            facts.append(f"{words.number(held.bits_per_byte)} bits per byte")
+    facts.append(f"{words.number(progress.tokens)} tokens in {words.duration(outcome.seconds)}")
+    print(f"  {' · '.join(facts)}")
+    if outcome.gate is not None:
+        verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
+        print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
+    print(f"  folder  {training.run_dir}")
+    model = _model(training)
+    if model is not None:
+        print(f"  model   {model} ({words.size(model.stat().st_size)}), a GGUF for llama.cpp, Ollama and LM Studio")
+    print(f"\n  linnet show {training.run_id}")
+    if model is not None:
+        print(f'  linnet generate {training.run_id} --prompt "…"')
+    if outcome.reason != "completed":
+        print(f"  linnet resume {training.run_id}")
+
+
+def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
+    """The same for other programs."""
+    progress = outcome.progress
+    held = progress.validation
+    model = _model(training)
+    return {
+        "run_id": training.run_id,
+        "run_dir": str(training.run_dir),
+        "reason": outcome.reason,
+        "error": outcome.error,
+        "steps": progress.step,
+        "final_loss": progress.loss,
+        "validation_loss": held.loss if held else None,
+        "validation_ppl": held.ppl if held else None,
+        "bits_per_byte": held.bits_per_byte if held else None,
+        "tokens": progress.tokens,
+        "seconds": outcome.seconds,
+        "model": str(model) if model is not None else None,
+        "quality_gate": outcome.gate,
+    }
+
+
+def _model(training: Training) -> Path | None:
+    try:
+        return resolve_link(training.run_dir / "weights" / "latest")
+    except GGUFError:  # it ended before its first checkpoint
+        return None

@@ -1,0 +1,39 @@
+"""`linnet resume`."""
+
+from __future__ import annotations
+
+from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.runs import RunStore
+
+
+def resume(
+    run: RunName = "latest",
+    /,
+    *,
+    steps: int | None = None,
+    force: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """Go on with a run from its newest checkpoint, to the bit on the CPU.
+
+    Parameters
+    ----------
+    steps
+        Train up to this step instead of the run's last one.
+    force
+        Go on although the corpus or the config has changed.
+    """
+    from linnet.cli.progress import preparing, watch_for
+    from linnet.cli.train import finish
+    from linnet.recipes import go_on
+    from linnet.train.watch import Watch
+
+    training = go_on(
+        RunStore(runs).find(run),
+        steps=steps,
+        force=force,
+        watch=Watch() if json else watch_for(),
+        preparing=None if json else preparing,
+    )
+    return finish(training, json)

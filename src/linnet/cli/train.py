@@ -1,0 +1,166 @@
+"""`linnet train`: one command a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Group, Parameter
+
+from linnet.cli.options import AsJson, RunsFolder
+from linnet.errors import UsageError
+from linnet.train.settings import TrainSettings
+
+# ruff: noqa: B008 (the defaults are frozen)
+
+_MODEL, _TEXT, _TRAINING, _RUN = Group("Model"), Group("Text"), Group("Training"), Group("Run")
+
+train = App(name="train", help="Train a model.", default_parameter=Parameter(negative=(), show_default=False))
+
+
+@dataclass(frozen=True)
+class ModelFlags:
+    """The shape of the model; what is not given is the preset's."""
+
+    preset: str = "demo"
+    arch: Literal["llama", "gpt2"] | None = None
+    vocab: int | None = None
+    d_model: int | None = None
+    n_layers: int | None = None
+    n_heads: int | None = None
+    n_kv: int | None = None
+    d_ff: int | None = None
+    ctx: int | None = None
+    head_dim: int | None = None
+    rope_base: float | None = None
+    rms_eps: float | None = None
+    untied: bool = False
+    qkv_bias: bool = False
+    init_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class TextFlags:
+    """The text to learn from."""
+
+    corpus: str = "python"
+    tokenizer: Path | None = None
+    held_out: float = 0.02
+    documents: bool = False
+    cache: Path | None = None
+    prompt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """Where the run goes and what it is called."""
+
+    runs: RunsFolder = None
+    run_id: str | None = None
+    name: str | None = None
+    experiment: str | None = None
+    tag: tuple[str, ...] = ()
+
+
+@train.command(name="from-scratch")
+def from_scratch(
+    *,
+    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL)] = ModelFlags(),
+    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT)] = TextFlags(),
+    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING)] = TrainSettings(),
+    run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
+    json: AsJson = False,
+) -> int:
+    """Train a llama or a GPT-2 that knows nothing yet, on any text.
+
+    With no flags at all it learns Python from the interpreter's own standard library. Every checkpoint is a GGUF that
+    llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the
+    command line win.
+
+    Examples:
+
+        linnet train from-scratch
+
+        linnet train from-scratch --corpus books/ --preset nano --steps 5000
+
+        linnet train from-scratch --arch gpt2 --preset gpt2-124m --corpus data.jsonl.gz --batch-tokens 524288
+    """
+    from linnet.cli.progress import preparing, watch_for
+    from linnet.recipes import Job, TextData, launch
+    from linnet.train.watch import Watch
+
+    data = TextData(
+        corpus=text.corpus,
+        tokenizer=str(text.tokenizer) if text.tokenizer else None,
+        held_out=text.held_out,
+        documents=text.documents,
+        cache=str(text.cache) if text.cache else None,
+    )
+    job = Job(_config(model), data, settings, _prompts(text), model.init_scale)
+    labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
+    training = launch(
+        job,
+        runs_root=run.runs,
+        watch=Watch() if json else watch_for(),
+        preparing=None if json else preparing,
+        tags=list(run.tag),
+        **labels,
+    )
+    return finish(training, json)
+
+
+def finish(training: Any, json: bool) -> int:
+    """Run a training to its end and say what it made."""
+    from linnet.cli.outcome import as_json, tell
+    from linnet.cli.terminal import print_json
+
+    outcome = training.finish()
+    if json:
+        print_json(as_json(training, outcome))
+    else:
+        tell(training, outcome)
+    missed = outcome.gate is not None and not outcome.gate["passed"]
+    return 130 if outcome.reason == "interrupted" else int(outcome.reason != "completed" or missed)
+
+
+def _config(flags: ModelFlags) -> Any:
+    """The preset with the given fields changed; flags of another architecture are refused by name."""
+    from linnet.models import PRESETS, preset
+
+    given = {f.name: getattr(flags, f.name) for f in fields(flags) if f.name not in ("preset", "arch", "init_scale")}
+    changes = {name: value for name, value in given.items() if value is not None and value is not False}
+    if changes.pop("untied", False):
+        changes["tied"] = False
+    if flags.preset not in PRESETS:
+        return preset(flags.preset)  # raises, with a suggestion
+    base = PRESETS[flags.preset]
+    if flags.arch is not None and flags.arch != base.arch:
+        return _other_architecture(flags, changes)
+    known = {f.name for f in fields(base)}
+    for name in changes:
+        if name not in known:
+            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {base.arch}")
+    return preset(flags.preset, **changes)
+
+
+def _other_architecture(flags: ModelFlags, changes: dict[str, Any]) -> Any:
+    """A preset's sizes in the other architecture: `--arch gpt2` with a llama's preset, or the other way round."""
+    from linnet.models import PRESETS, GPT2Config, LlamaConfig
+
+    base = PRESETS[flags.preset]
+    kind = GPT2Config if flags.arch == "gpt2" else LlamaConfig
+    known = {f.name for f in fields(kind)}
+    shared = {f.name: getattr(base, f.name) for f in fields(base) if f.name in known}
+    if kind is LlamaConfig:
+        shared["n_kv"] = base.n_heads
+    for name in changes:
+        if name not in known:
+            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {flags.arch}")
+    return kind(**{**shared, **changes})
+
+
+def _prompts(text: TextFlags) -> tuple[str, ...]:
+    if text.prompt:
+        return text.prompt
+    return ("def ",) if text.corpus == "python" else ("The ",)

@@ -1,0 +1,24 @@
+"""What can be trained: one short file a recipe, and what starts and continues them."""
+
+from typing import TYPE_CHECKING
+
+from linnet._lazy import lazy
+
+if TYPE_CHECKING:
+    from linnet.recipes.from_scratch import FromScratch as FromScratch
+    from linnet.recipes.job import Job as Job
+    from linnet.recipes.job import TextData as TextData
+    from linnet.recipes.training import Training as Training
+    from linnet.recipes.training import go_on as go_on
+    from linnet.recipes.training import launch as launch
+
+_HOMES = {
+    "FromScratch": "linnet.recipes.from_scratch",
+    "Job": "linnet.recipes.job",
+    "TextData": "linnet.recipes.job",
+    "Training": "linnet.recipes.training",
+    "go_on": "linnet.recipes.training",
+    "launch": "linnet.recipes.training",
+}
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,0 +1,80 @@
+"""From scratch: a model that knows nothing, trained on text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from linnet import gguf
+from linnet.errors import LinnetError
+from linnet.models import Config, LanguageModel, build
+from linnet.train.hardware import Hardware
+from linnet.train.settings import TrainSettings
+from linnet.train.state import State
+from linnet.train.step import Step, StepResult, TextBatch
+
+
+class FromScratch:
+    """The recipe in three phases: `realize` allocates and initialises, `build` readies the step, `step` trains.
+
+    recipe = FromScratch(settings, hardware)
+    recipe.realize(config)
+    recipe.build()
+    result = recipe.step(batch, lr)
+    """
+
+    name = "from-scratch"
+
+    def __init__(self, settings: TrainSettings, hardware: Hardware, *, init_scale: float = 1.0) -> None:
+        self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
+        self._model: LanguageModel | None = None
+        self._step: Step | None = None
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model, once it is realised."""
+        if self._model is None:
+            raise LinnetError("the recipe has no model yet; call realize(config) first")
+        return self._model
+
+    def realize(self, config: Config) -> None:
+        """Allocate the model on the device and initialise it from the seed."""
+        device = str(self._hardware.device)
+        self._model = build(config, seed=self._settings.seed, init_scale=self._init_scale, device=device)
+        self._model.set_compute_dtype(self._hardware.dtype)
+
+    def build(self) -> None:
+        """Make optimiser and step."""
+        self._step = Step(self.model, self._settings, self._hardware)
+
+    def step(self, batch: TextBatch, lr: float) -> StepResult:
+        """Train on one batch at the rate `lr`."""
+        return self._built(batch, lr)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The weights by the names of `gguf.names`."""
+        return self.model.params()
+
+    def moments(self) -> dict[str, Tensor]:
+        """The optimiser's tensors."""
+        return self._built.optimizers.state()
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back into the model and its optimiser, to the bit."""
+        parameters = dict(self.model.named_parameters())
+        for name, tensor in state.parameters.items() if state.parameters else _read(weights):
+            parameters[name].data.copy_(tensor)
+        self._built.optimizers.load(state.moments)
+
+    @property
+    def _built(self) -> Step:
+        if self._step is None:
+            raise LinnetError("the recipe has no step yet; call build() after realize(config)")
+        return self._step
+
+
+def _read(weights: Path) -> list[tuple[str, Tensor]]:
+    with gguf.GGUFFile.open(weights) as file:
+        return [(name, torch.from_numpy(array)) for name, array in gguf.read_params(file)]

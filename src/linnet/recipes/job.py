@@ -1,0 +1,91 @@
+"""A training job: everything that decides what a run does, as data that `run.json` holds and resume reads back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from linnet.errors import LinnetError
+from linnet.gguf import RopeScaling
+from linnet.models import Config, GPT2Config, LlamaConfig
+from linnet.train.settings import TrainSettings
+
+# What may change between a run and its continuation without making it another run.
+_FREE = (
+    "steps",
+    "eval_every",
+    "eval_tokens",
+    "sample_every",
+    "sample_tokens",
+    "checkpoint_every",
+    "keep",
+    "gate",
+    "device",
+    "compile",
+    "on_nan",
+    "cache",
+    "prompts",
+)
+
+
+@dataclass(frozen=True)
+class TextData:
+    """Where the text comes from and how it becomes tokens."""
+
+    corpus: str = "python"
+    tokenizer: str | None = None  # a GGUF whose tokenizer is taken; None: one is trained
+    held_out: float = 0.02
+    documents: bool = False  # documents do not see each other
+    cache: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Model, data and settings of a run."""
+
+    model: Config
+    data: TextData
+    settings: TrainSettings
+    prompts: tuple[str, ...] = ()
+    init_scale: float = 1.0
+
+    def model_fields(self) -> dict[str, Any]:
+        """The model as `run.json` holds it."""
+        fields = {"arch": self.model.arch, **asdict(self.model)}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def config_fields(self) -> dict[str, Any]:
+        """Everything else as `run.json` holds it; `context` is Toy's word for it."""
+        own = {"prompts": list(self.prompts), "init_scale": self.init_scale}
+        fields = {"context": self.model.ctx, **asdict(self.settings), **asdict(self.data), **own}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any]) -> Job:
+        """Read a job back from a manifest."""
+        try:
+            kind = {"llama": LlamaConfig, "gpt2": GPT2Config}[model["arch"]]
+            shape = _pick(kind, model)
+            if shape.get("rope_scaling"):
+                shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
+            return cls(
+                model=kind(**shape),
+                data=TextData(**_pick(TextData, config)),
+                settings=TrainSettings(**_pick(TrainSettings, config)),
+                prompts=tuple(config.get("prompts", ())),
+                init_scale=float(config.get("init_scale", 1.0)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LinnetError(f"the run's config is not one that can be resumed: {error}") from error
+
+    def fingerprint(self) -> str:
+        """A word that changes with anything that would make the continuation another run."""
+        kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in _FREE}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _pick(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}

@@ -1,0 +1,177 @@
+"""A job on its way: started, or gone on with. Data, device, run folder, recipe, loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from linnet.data import Prepared, prepare
+from linnet.errors import LinnetError, UsageError
+from linnet.recipes.from_scratch import FromScratch
+from linnet.recipes.job import Job
+from linnet.runs import Run, Session, start
+from linnet.train.gate import Gate
+from linnet.train.hardware import Hardware, choose
+from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.state import State, StateError, load, state_path, steps_with_state
+from linnet.train.watch import Watch
+
+PrepareProgress = Callable[[str, int, int], None]
+
+
+class Training:
+    """A job on its way: made by `launch` or `go_on`, run once."""
+
+    def __init__(self, run: Session, loop: Loop) -> None:
+        self.run_dir = run.run_dir
+        self.run_id = run.run_id
+        self._session = run
+        self._loop = loop
+
+    def finish(self) -> Outcome:
+        """Train to the end and close the run with the true reason."""
+        with self._session as session:
+            outcome = self._loop.run()
+            progress = outcome.progress
+            session.run_end(
+                progress.step or None,
+                progress.loss,
+                outcome.reason,
+                error=outcome.error,
+                quality_gate=outcome.gate,
+            )
+        return outcome
+
+
+def launch(
+    job: Job,
+    *,
+    runs_root: str | os.PathLike[str] | None = None,
+    watch: Watch | None = None,
+    preparing: PrepareProgress | None = None,
+    **labels: Any,
+) -> Training:
+    """Prepare everything and claim a run folder; nothing is made when the job cannot be done.
+
+    `labels`: run_id, name, experiment, tags, group, parent.
+    """
+    if job.settings.gate:
+        Gate.parse(job.settings.gate)
+    hardware = choose(job.settings)
+    prepared, job = _prepared(job, preparing)
+    recipe = _realized(job, hardware)
+    session = start(
+        runs_root,
+        arch=job.model.arch,
+        recipe=recipe.name,
+        model=job.model_fields(),
+        config=job.config_fields(),
+        total_steps=job.settings.steps,
+        device=hardware.backend,
+        **labels,
+    )
+    return _training(session, job, prepared, recipe, hardware, None, watch)
+
+
+def go_on(
+    run: Run,
+    *,
+    steps: int | None = None,
+    force: bool = False,
+    watch: Watch | None = None,
+    preparing: PrepareProgress | None = None,
+) -> Training:
+    """Continue a run from its newest checkpoint, to the bit on the CPU."""
+    if run.status == "live":
+        raise LinnetError(f"run {run.id} is still being written; wait for it, or stop it first")
+    found = steps_with_state(run.path)
+    if not found:
+        raise StateError(f"run {run.id} has no checkpoint with a state to resume from")
+    at = found[-1]
+    state = load(state_path(run.path, at))
+    job = Job.from_fields(run.manifest.model, run.manifest.config)
+    if steps is not None:
+        job = replace(job, settings=replace(job.settings, steps=steps))
+    if at >= job.settings.steps:
+        raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
+    hardware = choose(job.settings)
+    prepared, job = _prepared(job, preparing)
+    _check_same(run, job, prepared, state, force)
+    recipe = _realized(job, hardware)
+    recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
+    session = start(run.path.parent, resume=run.path.name, from_step=at)
+    if steps is not None:
+        session.manifest.total_steps = steps
+        session.manifest.config = {**session.manifest.config, "steps": steps}
+        session.manifest.write(session.run_dir)
+    progress = Progress(
+        step=at,
+        tokens=int(state.facts.get("tokens", 0)),
+        first_loss=state.facts.get("first_loss"),
+        best_validation=state.facts.get("best_validation"),
+    )
+    return _training(session, job, prepared, recipe, hardware, progress, watch)
+
+
+def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Job]:
+    """The tokens, and the job with the vocabulary they have."""
+    prepared = prepare(
+        job.data.corpus,
+        vocab=job.model.vocab,
+        tokenizer=Path(job.data.tokenizer) if job.data.tokenizer else None,
+        held_out=job.data.held_out,
+        cache=job.data.cache,
+        progress=preparing,
+    )
+    return prepared, replace(job, model=replace(job.model, vocab=prepared.vocab))
+
+
+def _realized(job: Job, hardware: Hardware) -> FromScratch:
+    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+    recipe.realize(job.model)
+    recipe.build()
+    return recipe
+
+
+def _training(
+    session: Session,
+    job: Job,
+    prepared: Prepared,
+    recipe: FromScratch,
+    hardware: Hardware,
+    progress: Progress | None,
+    watch: Watch | None,
+) -> Training:
+    progress = progress or Progress()
+    progress.fingerprints = {"config": job.fingerprint(), "data": prepared.fingerprint}
+    if watch is not None:
+        watch.on_start(hardware.why)
+    loop = Loop(
+        recipe,
+        prepared,
+        job.settings,
+        hardware,
+        session,
+        ctx=job.model.ctx,
+        documents=job.data.documents,
+        prompts=job.prompts,
+        progress=progress,
+        watch=watch,
+    )
+    return Training(session, loop)
+
+
+def _check_same(run: Run, job: Job, prepared: Prepared, state: State, force: bool) -> None:
+    """Refuse to go on with other data or settings than the run began with."""
+    before = state.facts.get("fingerprints", {})
+    now = {"config": job.fingerprint(), "data": prepared.fingerprint}
+    words = {"config": "config in run.json", "data": f"corpus {job.data.corpus!r}"}
+    for name, mark in now.items():
+        if before.get(name) != mark and not force:
+            raise StateError(
+                f"run {run.id}: the {words[name]} has changed since the checkpoint of step {state.facts.get('step')}; "
+                "put it back, or go on all the same with --force"
+            )

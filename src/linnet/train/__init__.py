@@ -1,0 +1,1 @@
+"""The one loop, its optimiser, schedule, device, checkpoints and resume."""

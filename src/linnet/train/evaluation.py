@@ -1,0 +1,47 @@
+"""How well the model does on text it was not trained on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from linnet.data import TokenSet, windows
+
+_AT_ONCE = 4096  # tokens that pass through the model together
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Mean loss in nats a token, perplexity, bits per byte of text (None without text), over how many tokens."""
+
+    loss: float
+    ppl: float
+    bits_per_byte: float | None
+    tokens: int
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    tokens: TokenSet,
+    *,
+    ctx: int,
+    device: torch.device,
+    most: int,
+    bytes_per_token: float | None,
+) -> Evaluation:
+    """Score up to `most` tokens, from the beginning of the set, always the same ones."""
+    loss_of: Any = model.loss
+    total, count = 0.0, 0
+    for part in windows(tokens, ctx, max(1, _AT_ONCE // ctx), device=device):
+        total += float(loss_of(part.ids_BT, part.targets_BT)) * part.n_targets
+        count += part.n_targets
+        if count >= most:
+            break
+    loss = total / count if count else math.nan
+    ppl = math.exp(loss) if loss < 700 else math.inf
+    return Evaluation(loss, ppl, loss / math.log(2) / bytes_per_token if bytes_per_token else None, count)

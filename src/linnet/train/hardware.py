@@ -1,0 +1,103 @@
+"""The one place that decides device, precision and compilation, and says why."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import torch
+
+from linnet.errors import UsageError
+from linnet.models import pick_device
+from linnet.train.settings import TrainSettings
+
+# Dense peak of bf16 products, FLOP/s, as the makers state it.
+_PEAKS = {
+    "H200": 989e12,
+    "H100": 989e12,
+    "B200": 2250e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "A10": 125e12,
+    "RTX 5090": 210e12,
+    "RTX 4090": 165e12,
+    "RTX 3090": 71e12,
+}
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a run computes with. `why` is the line that is printed."""
+
+    device: torch.device
+    dtype: torch.dtype
+    compile: bool
+    peak_flops: float
+    why: str
+
+    @property
+    def backend(self) -> str:
+        """The word for it in `run_start`."""
+        return {"cuda": "cuda", "mps": "metal"}.get(self.device.type, "cpu")
+
+
+def choose(settings: TrainSettings) -> Hardware:
+    """Follow the settings where they are plain, the machine where they say `auto`."""
+    device = pick_device(settings.device)
+    dtype = _dtype(settings.dtype, device)
+    compiled, reason = _compile(settings.compile, device)
+    peak, source = _peak(device, dtype)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    why = f"{name}{threads}, {str(dtype).removeprefix('torch.')}, compile {'on' if compiled else 'off'} ({reason})"
+    return Hardware(device, dtype, compiled, peak, f"{why}, peak {peak / 1e12:.3g} TFLOP/s ({source})")
+
+
+def _dtype(wanted: str, device: torch.device) -> torch.dtype:
+    if wanted == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
+
+
+def _compile(wanted: str, device: torch.device) -> tuple[bool, str]:
+    if wanted == "off":
+        return False, "as asked"
+    missing = _missing_compiler(device)
+    if wanted == "on":
+        if missing:
+            raise UsageError(f"--compile on: {missing}; use --compile off")
+        return True, "as asked"
+    if device.type != "cuda":
+        return False, "pays on CUDA only"
+    return (False, missing) if missing else (True, "pays on CUDA")
+
+
+def _missing_compiler(device: torch.device) -> str:
+    if device.type == "cuda" and find_spec("triton") is None:
+        return "triton is not installed"
+    if not any(shutil.which(name) for name in ("c++", "g++", "clang++", "cl")):
+        return "no C++ compiler is installed"
+    return ""
+
+
+def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        for word, peak in _PEAKS.items():
+            if word in name:
+                return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
+    return _measured_peak(device, dtype), "a product of 1024 × 1024 matrices, measured"
+
+
+def _measured_peak(device: torch.device, dtype: torch.dtype) -> float:
+    size = 1024
+    a = torch.ones(size, size, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        (a @ a)[0, 0].item()
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best

@@ -1,0 +1,322 @@
+"""The one loop. It drives any recipe: it owns data order, schedule, logging, evaluation, samples and checkpoints."""
+
+from __future__ import annotations
+
+import gc
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from linnet import gguf
+from linnet.data import Batches, Prepared
+from linnet.errors import LinnetError
+from linnet.models import LanguageModel
+from linnet.runs import Session
+from linnet.train.checkpointer import Checkpointer
+from linnet.train.evaluation import Evaluation, evaluate
+from linnet.train.gate import Gate
+from linnet.train.hardware import Hardware
+from linnet.train.late import Figures, Late
+from linnet.train.sampling import write_sample
+from linnet.train.schedule import learning_rate
+from linnet.train.settings import TrainSettings
+from linnet.train.step import StepResult, TextBatch
+from linnet.train.watch import StepReport, Watch
+
+_EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
+
+
+class Recipe(Protocol):
+    """What the loop drives: a model that is realised and built, and its step."""
+
+    name: str
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model being trained."""
+
+    def step(self, batch: TextBatch, lr: float) -> StepResult:
+        """One training step."""
+
+    def parameters(self) -> dict[str, Tensor]:
+        """What a checkpoint holds, by the names of `gguf.names`."""
+
+    def moments(self) -> dict[str, Tensor]:
+        """The optimiser's tensors."""
+
+
+@dataclass
+class Progress:
+    """Where the loop stands; kept with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    loss: float = math.nan
+    validation: Evaluation | None = None
+    first_loss: float | None = None
+    best_validation: float | None = None
+    fingerprints: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the loop ended."""
+
+    reason: str
+    error: str | None
+    progress: Progress
+    gate: dict[str, object] | None
+    seconds: float
+
+
+class Loop:
+    """Trains until the last step, an interruption, or a loss that cannot be gone on from."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        prepared: Prepared,
+        settings: TrainSettings,
+        hardware: Hardware,
+        run: Session,
+        *,
+        ctx: int,
+        documents: bool = False,
+        prompts: tuple[str, ...] = (),
+        progress: Progress | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._recipe, self._prepared, self._settings = recipe, prepared, settings
+        self._hardware, self._run, self._ctx = hardware, run, ctx
+        self._prompts = prompts
+        self._watch = watch or Watch()
+        self.progress = progress or Progress()
+        self._accumulate = settings.accumulate(ctx)
+        sequences = settings.batch * self._accumulate
+        self._batches = Batches(prepared.train, ctx=ctx, batch=sequences, seed=settings.seed, documents=documents)
+        self._batches.to(hardware.device)
+        self._tokens_a_step = sequences * ctx
+        self._flops = recipe.model.flops_per_token(ctx) * self._tokens_a_step
+        self._late = Late(hardware.device)
+        self._gate = Gate.parse(settings.gate) if settings.gate else None
+        self._checkpointer = Checkpointer(
+            run,
+            recipe.model.config,
+            prepared.tokenizer_keys,
+            keep=settings.keep,
+            file_type=settings.file_type,
+            best=self.progress.best_validation,
+        )
+        self._stop_reason: str | None = None
+        self._saved_at = self.progress.step
+        self._rate: float | None = None  # seconds a step, smoothed
+
+    def run(self) -> Outcome:
+        """Train. Whatever happens, what was reached is kept."""
+        began = time.monotonic()
+        reason, error = "completed", None
+        try:
+            with _without_pauses(), self._listening():
+                reason, error = self._train()
+        except torch.OutOfMemoryError as problem:
+            reason, error = "errored", _out_of_memory(problem, self._settings, self._ctx)
+        finally:
+            if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
+                self._save()
+            self._checkpointer.finish()
+            self._watch.on_end()
+        if reason == "completed" and self._checkpointer.failure:
+            reason, error = "errored", self._checkpointer.failure
+        return Outcome(reason, error, self.progress, self._verdict(), time.monotonic() - began)
+
+    def _train(self) -> tuple[str, str | None]:
+        settings, last = self._settings, self._settings.steps
+        before = time.perf_counter()
+        for step in range(self.progress.step + 1, last + 1):
+            lr = learning_rate(settings, step - 1)
+            result = self._recipe.step(self._batches.at(step - 1), lr)
+            now = time.perf_counter()
+            self._late.add(step, lr, now - before, result)
+            before = now
+            if problem := self._take_in(self._late.ready()):
+                return "aborted", problem
+            evaluated = settings.due(step, settings.eval_every, 10) or step == last
+            saving = settings.due(step, settings.checkpoint_every, 5) or step == last
+            waited = self._late.ready(wait=True) if evaluated or saving or self._stop_reason else []
+            if problem := self._take_in(waited):
+                return "aborted", problem
+            if self._stop_reason:
+                return "interrupted", None
+            if evaluated and settings.eval_every != 0 and len(self._prepared.held_out) > 1:
+                self._evaluate(step)
+            if settings.due(step, settings.sample_every, 10) or (step == last and settings.sample_every != 0):
+                self._sample(step)
+            if saving and (settings.checkpoint_every != 0 or step == last):
+                self._save()
+            if evaluated or saving:
+                before = time.perf_counter()  # the pause is not the next step's
+        return "completed", None
+
+    def _take_in(self, found: list[Figures]) -> str | None:
+        """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""
+        for figures in found:
+            self.progress.step = figures.step
+            self.progress.tokens += self._tokens_a_step
+            self.progress.loss = figures.loss
+            rate = self._tokens_a_step / figures.seconds
+            mfu = self._flops / figures.seconds / self._hardware.peak_flops
+            self._run.log(
+                figures.step,
+                loss=figures.loss,
+                lr=figures.lr,
+                grad_norm=figures.grad_norm,
+                tokens=self._tokens_a_step,
+                wall_us=round(figures.seconds * 1e6),
+                tokens_per_s=rate,
+                mfu=mfu,
+            )
+            self._rate = figures.seconds if self._rate is None else 0.95 * self._rate + 0.05 * figures.seconds
+            left = (self._settings.steps - figures.step) * self._rate
+            self._watch.on_step(
+                StepReport(
+                    figures.step,
+                    self._settings.steps,
+                    figures.loss,
+                    figures.lr,
+                    figures.grad_norm,
+                    self._tokens_a_step,
+                    self._tokens_a_step / self._rate,
+                    self._flops / self._rate / self._hardware.peak_flops,
+                    left,
+                )
+            )
+            if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
+                return problem
+        return None
+
+    def _cannot_go_on(self, figures: Figures) -> str | None:
+        if self.progress.first_loss is None:
+            self.progress.first_loss = figures.loss
+        if not math.isfinite(figures.loss) or not math.isfinite(figures.grad_norm):
+            what = "loss" if not math.isfinite(figures.loss) else "gradient"
+            return f"the {what} of step {figures.step} is not finite; lower --lr (now {self._settings.lr:g})"
+        if figures.loss > _EXPLODED * max(self.progress.first_loss, 1.0):
+            return (
+                f"the loss exploded from {self.progress.first_loss:.3g} to {figures.loss:.3g} at step {figures.step}; "
+                f"lower --lr (now {self._settings.lr:g})"
+            )
+        return None
+
+    def _evaluate(self, step: int) -> None:
+        model = self._recipe.model
+        found = evaluate(
+            model,
+            self._prepared.held_out,
+            ctx=self._ctx,
+            device=self._hardware.device,
+            most=self._settings.eval_tokens,
+            bytes_per_token=self._prepared.bytes_per_token,
+        )
+        self.progress.validation = found
+        if math.isfinite(found.loss):
+            self.progress.best_validation = min(found.loss, self.progress.best_validation or math.inf)
+        self._run.eval(
+            step,
+            "validation",
+            loss=found.loss,
+            ppl=found.ppl,
+            samples=found.tokens,
+            extra={"bits_per_byte": found.bits_per_byte},
+        )
+        self._watch.on_evaluation(step, found)
+
+    def _sample(self, step: int) -> None:
+        tokenizer = self._prepared.tokenizer
+        for prompt in self._prompts if tokenizer is not None else ():
+            assert tokenizer is not None
+            text = write_sample(self._recipe.model, tokenizer, prompt, self._settings.sample_tokens)
+            self._run.sample(step, prompt, text)
+            self._watch.on_sample(step, prompt, text)
+
+    def _save(self) -> None:
+        progress = self.progress
+        loss = progress.validation.loss if progress.validation is not None else None
+        facts = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "first_loss": progress.first_loss,
+            "best_validation": progress.best_validation,
+            "fingerprints": progress.fingerprints,
+        }
+        origin = gguf.Provenance(
+            recipe=self._recipe.name,
+            seed=self._settings.seed,
+            tokens_seen=progress.tokens,
+            train_loss=progress.loss,
+            validation_loss=loss,
+            config_fingerprint=progress.fingerprints.get("config"),
+            data_fingerprint=progress.fingerprints.get("data"),
+            git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
+        )
+        parameters, moments = self._recipe.parameters(), self._recipe.moments()
+        self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)
+        self._saved_at = progress.step
+        self._watch.on_checkpoint(progress.step, self._run.run_dir)
+
+    def _verdict(self) -> dict[str, object] | None:
+        if self._gate is None:
+            return None
+        found: dict[str, float] = {"loss": self.progress.loss}
+        if self.progress.validation is not None:
+            held = self.progress.validation
+            found |= {"validation/loss": held.loss, "validation/ppl": held.ppl}
+            if held.bits_per_byte is not None:
+                found["validation/bits_per_byte"] = held.bits_per_byte
+        if self._gate.metric not in found:
+            raise LinnetError(f"--gate: there is no metric {self._gate.metric!r}; choose from {', '.join(found)}")
+        return self._gate.verdict(found[self._gate.metric])
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM let the step end first; a second Ctrl-C does not wait."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, frame: object) -> None:
+            if self._stop_reason and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self._stop_reason = signal.Signals(number).name
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _without_pauses() -> Iterator[None]:
+    """Python's collector pauses for half a second now and then; a training step makes no cycles worth it."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _out_of_memory(problem: torch.OutOfMemoryError, settings: TrainSettings, ctx: int) -> str:
+    first = str(problem).splitlines()[0][:160]
+    return f"out of memory: lower --batch (now {settings.batch}) or --ctx (now {ctx}); {first}"

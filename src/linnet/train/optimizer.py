@@ -1,0 +1,124 @@
+"""The optimisers: AdamW, the seed's AdamW, and Muon for the hidden matrices with AdamW for the rest.
+
+The learning rate is a tensor, so that a schedule never makes a compiled step compile again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linnet.errors import UsageError
+from linnet.train.settings import TrainSettings
+
+
+class Optimizers:
+    """One or two torch optimisers that step together and share a learning rate."""
+
+    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], settings: TrainSettings) -> None:
+        self._named = {name: parameter for name, parameter in named if parameter.requires_grad}
+        device = next(iter(self._named.values())).device
+        self._rate = torch.tensor(settings.lr, device=device if device.type == "cuda" else "cpu")
+        matrices = {n: p for n, p in self._named.items() if p.ndim >= 2}
+        hidden = {n: p for n, p in matrices.items() if _is_hidden(n)} if settings.optimizer == "muon" else {}
+        self._parts: list[torch.optim.Optimizer] = []
+        if hidden:
+            self._parts.append(_muon(list(hidden.values()), settings))
+        decayed = [p for n, p in matrices.items() if n not in hidden]
+        plain = [p for n, p in self._named.items() if n not in matrices]
+        groups = [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
+        self._parts.append(self._adamw([group for group in groups if group["params"]], settings))
+
+    def step(self, lr: float) -> None:
+        """Move every parameter by its gradient at the rate `lr`, and forget the gradients."""
+        self._rate.fill_(lr)
+        for part in self._parts:
+            if not isinstance(part.param_groups[0]["lr"], Tensor):
+                for group in part.param_groups:
+                    group["lr"] = lr * group.get("rate_scale", 1.0)
+            part.step()
+            part.zero_grad(set_to_none=True)
+
+    def forget_gradients(self) -> None:
+        """Drop the gradients without a step."""
+        for part in self._parts:
+            part.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every moment by `<kind>/<parameter>`, for keeping."""
+        found: dict[str, Tensor] = {}
+        for name, parameter in self._named.items():
+            for part in self._parts:
+                for kind, value in part.state.get(parameter, {}).items():
+                    found[f"{kind}/{name}"] = value if isinstance(value, Tensor) else torch.tensor(float(value))
+        return found
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Put the moments back."""
+        by_parameter: dict[str, dict[str, Tensor]] = {}
+        for key, value in state.items():
+            kind, _, name = key.partition("/")
+            by_parameter.setdefault(name, {})[kind] = value
+        for part in self._parts:
+            for group in part.param_groups:
+                for parameter in group["params"]:
+                    name = next(n for n, p in self._named.items() if p is parameter)
+                    part.state[parameter] = {
+                        kind: value.clone() if kind == "step" else value.to(parameter.device, copy=True)
+                        for kind, value in by_parameter.get(name, {}).items()
+                    }
+
+    def _adamw(self, groups: list[dict[str, Any]], settings: TrainSettings) -> torch.optim.Optimizer:
+        betas = (settings.beta1, settings.beta2)
+        if settings.bias_correction == "seed":
+            return SeedAdamW(groups, lr=settings.lr, betas=betas, eps=settings.eps)
+        fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
+        return torch.optim.AdamW(groups, lr=self._rate, betas=betas, eps=settings.eps, fused=fused)
+
+
+class SeedAdamW(torch.optim.Optimizer):
+    """AdamW as the seed's trainers have it: no bias correction; the moments are scaled by beta1 and beta2 instead."""
+
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step: m and v are updated, then w ← w·(1 − lr·wd) − lr · beta1·m / (√(beta2·v) + eps)."""
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                    state["exp_avg_sq"] = torch.zeros_like(parameter)
+                m, v = state["exp_avg"], state["exp_avg_sq"]
+                m.lerp_(parameter.grad, 1 - beta1)
+                v.mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.addcdiv_(m * beta1, (v * beta2).sqrt_().add_(group["eps"]), value=-group["lr"])
+        return None
+
+
+def _muon(matrices: list[nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
+    muon = getattr(torch.optim, "Muon", None)
+    if muon is None:
+        raise UsageError(f"--optimizer muon needs torch 2.9 or newer, found {torch.__version__}")
+    # "match_rms_adamw" makes one learning rate right for both optimisers.
+    part: torch.optim.Optimizer = muon(
+        matrices, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"
+    )
+    return part
+
+
+def _is_hidden(name: str) -> bool:
+    """Embeddings and the head are no matrices in Muon's sense: their rows are looked up one by one."""
+    return name.startswith("blocks.")

@@ -1,0 +1,45 @@
+"""What a loop tells whoever watches it: the command line draws it, a test counts it, a script may ignore it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from linnet.train.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One step that is done."""
+
+    step: int
+    steps: int
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens: int
+    tokens_per_s: float
+    mfu: float
+    seconds_left: float
+
+
+class Watch:
+    """Hears of everything; by default does nothing about it."""
+
+    def on_start(self, text: str) -> None:
+        """A line about what was chosen."""
+
+    def on_step(self, report: StepReport) -> None:
+        """A step is done."""
+
+    def on_evaluation(self, step: int, found: Evaluation) -> None:
+        """The held-out text was scored."""
+
+    def on_sample(self, step: int, prompt: str, text: str) -> None:
+        """The model wrote something."""
+
+    def on_checkpoint(self, step: int, folder: Path) -> None:
+        """A checkpoint was taken; it is being written."""
+
+    def on_end(self) -> None:
+        """The loop is over."""
