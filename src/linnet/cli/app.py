@@ -41,7 +41,18 @@ _COMMANDS = {
         "Is a run folder sound? What was lost or damaged? Exit code 1 when something was.",
         ["linnet check llama-20260531-001"],
     ),
+    "data prepare": (
+        "Turn a corpus into tokens to train on, and keep them for the next time.",
+        [
+            "linnet data prepare",
+            "linnet data prepare books/ --vocab 8192",
+            "linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf",
+        ],
+    ),
 }
+
+# Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
+_GROUPS = {"data": "Corpora: text, JSONL, Parquet or packs of token ids."}
 
 _ENDING = """
 A RUN is an id, the unique beginning of one, a path, or `latest`. The folder of runs is `--runs DIR`, else
@@ -58,9 +69,17 @@ def _app() -> App:
         version=__version__,
         default_parameter=Parameter(negative=(), show_default=False),
     )
+    groups = {
+        name: App(name=name, help=text, help_epilogue="", help_format="plaintext") for name, text in _GROUPS.items()
+    }
+    for each in groups.values():
+        app.command(each)
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
-        app.command(f"linnet.cli.{name}:{name}", name=name, help=text, help_epilogue=shown, help_format="plaintext")
+        group, _, verb = name.rpartition(" ")
+        target = f"linnet.cli.{group or verb}:{verb}"
+        place = groups[group] if group else app
+        place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
     return app
 
 

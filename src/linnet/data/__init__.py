@@ -1,6 +1,18 @@
 """Text becomes tokens, tokens become batches: `prepare` a corpus, then ask `Batches` for any step."""
 
+from typing import TYPE_CHECKING
+
 from linnet._lazy import lazy as _lazy
+
+if TYPE_CHECKING:
+    from linnet.data.batches import NOT_SCORED as NOT_SCORED
+    from linnet.data.batches import Batch as Batch
+    from linnet.data.batches import Batches as Batches
+    from linnet.data.batches import windows as windows
+    from linnet.data.errors import DataError as DataError
+    from linnet.data.prepared import Prepared as Prepared
+    from linnet.data.prepared import prepare as prepare
+    from linnet.data.shard import TokenSet as TokenSet
 
 _HOMES = {
     "Batch": "linnet.data.batches",
