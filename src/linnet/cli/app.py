@@ -14,8 +14,8 @@ from linnet.errors import LinnetError, UsageError
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
-    "train": (
-        "Train a model: from-scratch.",
+    "train from-scratch": (
+        "Train a llama or a GPT-2 that knows nothing yet, on any text.",
         [
             "linnet train from-scratch",
             "linnet train from-scratch --corpus books/ --preset nano --steps 5000",
@@ -79,10 +79,21 @@ _COMMANDS = {
         "Find the GGUF files of this machine.",
         ["linnet models", "linnet models --json"],
     ),
+    "data prepare": (
+        "Turn a corpus into tokens to train on, and keep them for the next time.",
+        [
+            "linnet data prepare",
+            "linnet data prepare books/ --vocab 8192",
+            "linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf",
+        ],
+    ),
 }
 
-# Commands that have commands of their own, and so say the rest themselves.
-_FAMILIES = ("train", "data")
+# Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
+_GROUPS = {
+    "train": "Train a model.",
+    "data": "Corpora: text, JSONL, Parquet or packs of token ids.",
+}
 
 _ENDING = """
 A RUN is an id, the unique beginning of one, a path, or `latest`. The folder of runs is `--runs DIR`, else
@@ -99,10 +110,17 @@ def _app() -> App:
         version=__version__,
         default_parameter=Parameter(negative=(), show_default=False),
     )
+    groups = {
+        name: App(name=name, help=text, help_epilogue="", help_format="plaintext") for name, text in _GROUPS.items()
+    }
+    for each in groups.values():
+        app.command(each)
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
-        own = {} if name in _FAMILIES else {"help_epilogue": shown, "help_format": "plaintext"}
-        app.command(f"linnet.cli.{name}:{name}", name=name, help=text, **own)
+        group, _, verb = name.rpartition(" ")
+        target = f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
+        place = groups[group] if group else app
+        place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
     return app
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Group, Parameter
+from cyclopts import Group, Parameter
 
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.errors import UsageError
@@ -15,8 +15,6 @@ from linnet.train.settings import TrainSettings
 # ruff: noqa: B008 (the defaults are frozen)
 
 _MODEL, _TEXT, _TRAINING, _RUN = Group("Model"), Group("Text"), Group("Training"), Group("Run")
-
-train = App(name="train", help="Train a model.", default_parameter=Parameter(negative=(), show_default=False))
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ class RunFlags:
     tag: tuple[str, ...] = ()
 
 
-@train.command(name="from-scratch")
 def from_scratch(
     *,
     model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL)] = ModelFlags(),
@@ -77,14 +74,6 @@ def from_scratch(
     With no flags at all it learns Python from the interpreter's own standard library. Every checkpoint is a GGUF that
     llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the
     command line win.
-
-    Examples:
-
-        linnet train from-scratch
-
-        linnet train from-scratch --corpus books/ --preset nano --steps 5000
-
-        linnet train from-scratch --arch gpt2 --preset gpt2-124m --corpus data.jsonl.gz --batch-tokens 524288
     """
     from linnet.cli.progress import preparing, watch_for
     from linnet.recipes import Job, TextData, launch

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from linnet.data.shard import TokenSet
 
 NOT_SCORED = -100
-_AHEAD = 8192  # samples whose places are worked out at a time: one small copy to the device now and then
+_AHEAD = 1 << 18  # tokens gathered at a time: then a step takes its rows, and costs a few microseconds
 _ON_DEVICE = 2 << 30  # bytes a set may take to live on the device whole
 
 
@@ -53,7 +53,8 @@ class Batches:
                 f" {ctx + 1:,}; take more text or a smaller --ctx"
             )
         self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
-        self._starts: dict[int, tuple[NDArray[np.int64], torch.Tensor]] = {}
+        self._part = -1
+        self._ready: dict[tuple[int, int], list[Batch]] = {}
         if device != "cpu":
             self.to(device)
 
@@ -69,7 +70,7 @@ class Batches:
     def to(self, device: str | torch.device) -> Batches:
         """Let batches come from `device`, with all tokens kept there when they take at most 2 GiB."""
         self.blocks.to(device)
-        self._starts.clear()
+        self._part = -1
         return self
 
     def at(self, step: int, rank: int = 0, ranks: int = 1) -> Batch:
@@ -79,21 +80,18 @@ class Batches:
                 f"a batch of {self.batch} sequences cannot be shared out to rank {rank} of {ranks}: the number of ranks"
                 " must divide --batch"
             )
-        share = self.batch // ranks
-        places, on_device = self._places(step)
-        first = step * self.batch % len(places) + rank * share
-        return self.blocks.batch(places[first : first + share], on_device[first : first + share])
-
-    def _places(self, step: int) -> tuple[NDArray[np.int64], torch.Tensor]:
-        """The blocks of this step and its neighbours, shuffled."""
-        steps = max(1, _AHEAD // self.batch)
-        part = step // steps
-        if part not in self._starts:
-            size = steps * self.batch
-            index = np.arange(part * size, (part + 1) * size, dtype=np.uint64)
-            places = shuffled(index, self.blocks.count, self.seed)
-            self._starts = {part: (places, self.blocks.send(places))}
-        return self._starts[part]
+        steps = max(1, _AHEAD // (self.batch * self.ctx))
+        part, row = divmod(step, steps)
+        if part != self._part:
+            self._part = part
+            self._ready.clear()
+        if (rank, ranks) not in self._ready:
+            index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
+            share = self.batch // ranks
+            mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
+            places = shuffled(mine, self.blocks.count, self.seed)
+            self._ready[rank, ranks] = self.blocks.batches(places, steps)
+        return self._ready[rank, ranks][row]
 
 
 def windows(
@@ -106,92 +104,78 @@ def windows(
     blocks.to(device)
     for first in range(0, blocks.count, batch):
         rows = np.arange(first, first + batch, dtype=np.int64)
-        yield blocks.batch(np.where(rows < blocks.count, rows, -1), None)
+        yield from blocks.batches(np.where(rows < blocks.count, rows, -1), 1)
 
 
 class _Blocks:
     """The blocks of a set, numbered from 0; block -1 is padding whose targets are not scored."""
 
     def __init__(self, tokens: TokenSet, ctx: int, documents: bool) -> None:
-        import torch
-
         self.set, self.ctx, self.documents = tokens, ctx, documents
         self.targets = max(len(tokens) - 1, 0)
         self.short = self.targets < ctx
         self.count = -(-self.targets // ctx)
         self.repeated = self.count * ctx - self.targets  # what the last block shows again
-        self.device = torch.device("cpu")
-        self._tokens: torch.Tensor | None = None
-        self._documents: torch.Tensor | None = None
-        self._span = torch.arange(ctx + 1)
+        self.to("cpu")
 
     def to(self, device: str | torch.device) -> None:
+        """Keep tokens and documents on a device; on the CPU the memory map is the cheapest place to read from."""
         import torch
 
         self.device = torch.device(device)
         self._span = torch.arange(self.ctx + 1, device=self.device)
-        self._tokens = self._documents = None
-        # On the CPU the memory map itself is the cheapest place to read from.
+        self._tokens: torch.Tensor | None = None
+        self._documents: torch.Tensor | None = None
         if self.device.type != "cpu" and len(self.set) * 4 <= _ON_DEVICE and not self.short:
             self._tokens = torch.from_numpy(self.set.tokens.astype(np.int32)).to(self.device)
-        if self.documents and self.device.type != "cpu":
-            self._documents = torch.from_numpy(self.set.documents.astype(np.int64)).to(self.device)
-
-    def send(self, places: NDArray[np.int64]) -> torch.Tensor:
-        """Block numbers where the tokens are."""
-        import torch
-
-        return torch.from_numpy(places).to(self.device)
-
-    def batch(self, places: NDArray[np.int64], on_device: torch.Tensor | None) -> Batch:
-        import torch
-
-        starts = self._start(places)
-        scored = np.where(places == self.count - 1, self.ctx - self.repeated, self.ctx)
-        scored[places < 0] = 0
-        masked = np.flatnonzero(scored < self.ctx)
-        if self._tokens is not None:
-            at = self.send(places) if on_device is None else on_device
-            at = (at.clamp(min=0) * self.ctx).clamp(max=self.targets - self.ctx)
-            span_BS = self._tokens[at[:, None] + self._span].long()
-        else:
-            span_BS = self._read(starts)
-        ids_BT, targets_BT = span_BS[:, :-1], span_BS[:, 1:]
-        if masked.size:
-            targets_BT = targets_BT.clone()
-            for row in masked.tolist():
-                if self.short and scored[row]:
-                    targets_BT[row, int(scored[row]) :] = NOT_SCORED
-                else:
-                    targets_BT[row, : self.ctx - int(scored[row])] = NOT_SCORED
-        documents_BT = None
         if self.documents:
-            documents_BT = self._documents_of(torch.from_numpy(starts))
-        return Batch(ids_BT, targets_BT, documents_BT, int(scored.sum()))
+            opened = np.asarray(self.set.documents[:-1]).astype(np.int64)
+            self._documents = torch.from_numpy(opened).to(self.device)
 
-    def _start(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        starts: NDArray[np.int64] = np.maximum(places, 0) * self.ctx
-        return np.minimum(starts, max(self.targets - self.ctx, 0))
+    def batches(self, places: NDArray[np.int64], steps: int) -> list[Batch]:
+        """The blocks at `places` as `steps` batches of equal size. Nothing here waits for the device."""
+        import torch
 
-    def _read(self, starts: NDArray[np.int64]) -> torch.Tensor:
+        first = np.minimum(np.maximum(places, 0) * self.ctx, max(self.targets - self.ctx, 0))
+        if self._tokens is None:
+            span_NS = self._read(first)
+        else:
+            span_NS = self._tokens[torch.from_numpy(first).to(self.device)[:, None] + self._span].long()
+        ids_NT, targets_NT = span_NS[:, :-1], span_NS[:, 1:]
+        n_targets = np.full(len(places), self.ctx)
+        masked = np.flatnonzero((places == self.count - 1) | (places < 0)) if self.repeated or places[-1] < 0 else ()
+        if len(masked):
+            targets_NT = targets_NT.clone()  # the inputs look at the same memory
+        for row in masked:
+            unscored = self.repeated if places[row] >= 0 else self.ctx
+            n_targets[row] -= unscored
+            # A set shorter than a context has nothing to reach back to: it is filled up behind.
+            part = slice(self.ctx - unscored, None) if self.short else slice(unscored)
+            targets_NT[row, part] = NOT_SCORED
+        n_targets_S = n_targets.reshape(steps, -1).sum(axis=1).tolist()
+        documents_NT = None if self._documents is None else self._documents_of(first)
+        size = len(places) // steps
+        rows = [slice(step * size, (step + 1) * size) for step in range(steps)]
+        return [
+            Batch(ids_NT[at], targets_NT[at], None if documents_NT is None else documents_NT[at], count)
+            for at, count in zip(rows, n_targets_S, strict=True)
+        ]
+
+    def _read(self, first: NDArray[np.int64]) -> torch.Tensor:
         """From the memory map, through page-locked memory when a GPU is to have it; widened where it arrives."""
         import torch
 
-        wide = torch.int32 if self.device.type != "cpu" else torch.int64
-        span_BS = torch.zeros(len(starts), self.ctx + 1, dtype=wide, pin_memory=self.device.type == "cuda")
-        out = span_BS.numpy()
-        for row, start in enumerate(starts.tolist()):
-            piece = self.set.tokens[start : start + self.ctx + 1]
-            out[row, : len(piece)] = piece
-        return span_BS.to(self.device, non_blocking=True).long()
+        places_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
+        on_host = self.device.type == "cpu"
+        tokens_NS = torch.from_numpy(self.set.tokens[places_NS].astype(np.int64 if on_host else np.int32))
+        if self.device.type == "cuda":
+            tokens_NS = tokens_NS.pin_memory()
+        return tokens_NS.to(self.device, non_blocking=True).long()
 
-    def _documents_of(self, starts: torch.Tensor) -> torch.Tensor:
+    def _documents_of(self, first: NDArray[np.int64]) -> torch.Tensor:
         """The document each input is in; an end-of-text token belongs to the document it opens."""
         import torch
 
-        if self._documents is None:
-            places = starts.numpy()[:, None] + np.arange(self.ctx)
-            found = np.searchsorted(self.set.documents[:-1], places.astype(np.uint64), side="right") - 1
-            return torch.from_numpy(found.astype(np.int32)).to(self.device, non_blocking=True)
-        places_BT = starts.to(self.device, non_blocking=True)[:, None] + self._span[:-1]
-        return (torch.searchsorted(self._documents[:-1], places_BT, right=True) - 1).int()
+        assert self._documents is not None
+        places_NT = torch.from_numpy(first).to(self.device)[:, None] + self._span[:-1]
+        return torch.searchsorted(self._documents, places_NT, right=True).int() - 1

@@ -26,6 +26,7 @@ _WORDS_KEPT = 1 << 20  # then the memory is emptied: a corpus of noise must not 
 _WORD = 1 << 12  # longer words do not come back and are not kept
 _SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _LATER = r"(?![\x80-\U0010ffff])"  # what follows is ASCII too, so the quick class saw the whole word
+_SIGNS = r"[\x00-\x08\x0e-\x1f!-/:-@\[-`{-\x7f]"
 
 
 class Encoder:
@@ -36,7 +37,7 @@ class Encoder:
         self.tokenizer = tokenizer
         rows = tokenizer.get_vocab_size(with_added_tokens=True)
         self.kind = np.dtype("<u2" if rows <= 1 << 16 else "<u4")
-        self.remark = ""
+        self.remark = ""  # why all is left to `tokenizers`, where it is
         self._words = _Words(self._ids)
         self._cut: re.Pattern[str] | None = None
         self._aside = _written(metadata)
@@ -48,22 +49,27 @@ class Encoder:
     def slow(self, why: str) -> None:
         """Leave all to `tokenizers` from here on."""
         self._cut = None
-        self.remark = f"encoding with tokenizers alone: {why}"
+        self.remark = why
 
     def encode(self, text: str) -> bytes:
         """The ids of a text, as bytes of `kind`."""
         if self._cut is None or (self._aside is not None and self._aside.search(text)):
             return self._ids(text)
-        return b"".join(map(self._words.__getitem__, self._cut.findall(text)))
+        try:
+            return b"".join(map(self._words.__getitem__, self._cut.findall(text)))
+        except _UnknownCharacterError:
+            return self._ids(text)
 
     def agrees(self, text: str) -> bool:
-        """Whether the ids are those of `tokenizers`; when not, all is left to it from here on."""
-        if self._cut is not None and self.encode(text) != self._ids(text):
-            self.slow("the quick way gave other ids for a sample of this corpus")
-        return self._cut is not None
+        """Whether the ids of a text are those that `tokenizers` gives."""
+        return self._cut is None or self.encode(text) == self._ids(text)
 
     def _ids(self, text: str) -> bytes:
         return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, self.kind).tobytes()
+
+
+class _UnknownCharacterError(Exception):
+    """A character newer than this Python: it does not know whether that is a letter, and `tokenizers` may."""
 
 
 class _Words(dict[str, bytes]):
@@ -74,6 +80,8 @@ class _Words(dict[str, bytes]):
         self._ids = ids
 
     def __missing__(self, word: str) -> bytes:
+        if len(word) == 1 and unicodedata.category(word) == "Cn":
+            raise _UnknownCharacterError
         found = self._ids(word)
         if len(self) >= _WORDS_KEPT:
             self.clear()
@@ -89,8 +97,8 @@ def word_pattern(pre: str) -> re.Pattern[str]:
     `re` knows no \\p{L}. Classes of all letters are spelled out, which makes them slow; so the words that are ASCII and
     followed by ASCII have branches of their own in front.
     """
-    letters, numbers = _class("L"), _class("N")
-    signs = rf"[^{_SPACES}{letters}{numbers}]"
+    letters, numbers, unknown = _class("L"), _class("N"), _class("?")
+    signs = rf"[^{_SPACES}{letters}{numbers}{unknown}]"
     if pre in ("gpt-2", "smollm"):
         single = pre == "smollm"  # digits stand alone, and cut off what is before and after them
         number = f"[{numbers}]" if single else f" ?[{numbers}]++"
@@ -99,7 +107,7 @@ def word_pattern(pre: str) -> re.Pattern[str]:
         branches = [
             rf" ?[A-Za-z]++{_LATER}",
             r"'(?:[sdmt]|ll|ve|re)",
-            rf" ?[!-/:-@\[-`{{-~]++{_LATER}",
+            rf" ?{_SIGNS}++{_LATER}",
             rf"[\t-\r ]+(?=[\t-\r ]{quick_solid})",
             rf" ?[{letters}]++",
             number,
@@ -112,26 +120,27 @@ def word_pattern(pre: str) -> re.Pattern[str]:
         branches = [
             r"'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])",
             rf"[^\r\n0-9A-Za-z\x80-\U0010ffff]?[A-Za-z]++{_LATER}",
-            rf"[^\r\n{letters}{numbers}]?[{letters}]++",
+            rf"[^\r\n{letters}{numbers}{unknown}]?[{letters}]++",
             digits,
-            rf" ?[!-/:-@\[-`{{-~]++{_LATER}[\r\n]*",
+            rf" ?{_SIGNS}++{_LATER}[\r\n]*",
             rf" ?{signs}++[\r\n]*",
             rf"[{_SPACES}]*[\r\n]+",
             rf"[{_SPACES}]+(?![^{_SPACES}])",
             rf"[{_SPACES}]+",
         ]
-    return re.compile("|".join(branches))
+    return re.compile("|".join([*branches, f"[{unknown}]"]))
 
 
 def _class(category: str) -> str:
-    """All characters of a general category, as the inside of a character class."""
-    runs = re.finditer(f"{category}+", _categories())
+    """All characters of a category (`?`: not assigned) as the inside of a character class."""
+    runs = re.finditer(f"{re.escape(category)}+", _categories())
     return "".join(f"\\U{run.start():08x}-\\U{run.end() - 1:08x}" for run in runs)
 
 
 @cache
 def _categories() -> str:
-    return "".join(unicodedata.category(chr(code))[0] for code in range(0x110000))
+    named = (unicodedata.category(chr(code)) for code in range(0x110000))
+    return "".join("?" if name == "Cn" else name[0] for name in named)
 
 
 def _written(metadata: Mapping[str, object]) -> re.Pattern[str] | None:

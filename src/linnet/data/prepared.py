@@ -13,6 +13,7 @@ import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, folder_in_making
 from linnet.data.corpus import PYTHON, Corpus, find_corpus
+from linnet.data.crew import Crew, crew_size
 from linnet.data.documents import Piece, pieces
 from linnet.data.encoded import Encoded, Share, encode, encode_pack, jobs
 from linnet.data.encoder import Encoder
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 DEFAULT_VOCAB = 4096
 _FORMAT = 1  # a part of the key: raised when the same input would give other tokens
-_PROVEN, _PROVEN_PIECE = 1 << 19, 1 << 16  # characters held against `tokenizers`, in all and of one piece
 _TOLD_EVERY = 1 << 20
 _TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
 
@@ -121,6 +121,10 @@ def prepare(
     return Prepared(target)
 
 
+class _OtherIdsError(Exception):
+    """The quick encoder did not give what `tokenizers` gives."""
+
+
 class _Making:
     """One preparation, in a folder that nobody sees yet."""
 
@@ -160,10 +164,13 @@ class _Making:
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
         encoder = Encoder(vocabulary.tokenizer, vocabulary.metadata) if vocabulary and not self.corpus.is_pack else None
-        if encoder is not None:
-            self._prove(encoder)
         end = vocabulary.end if vocabulary else None
-        sides = self._write_sets(encoder, end, self.share)
+        try:
+            sides = self._write_sets(encoder, end, self.share)
+        except _OtherIdsError:
+            assert encoder is not None
+            encoder.slow("the quick way gave other ids for a sample of this corpus")
+            sides = self._write_sets(encoder, end, self.share)
         if self.share.held_out and not all(sides):
             share = self.share.cut(max(64, min(2048, int(sum(sides) * self.share.held_out / 2))))
             hashes = {share.hash(content) for content in self._contents(end, share)}
@@ -177,6 +184,8 @@ class _Making:
         try:
             side = -1
             for part in self._encoded(encoder, end, share):
+                if not part.proven:
+                    raise _OtherIdsError
                 for opens, held_out, ids, n_bytes in zip(
                     part.opens, part.held_out, part.ids, part.n_bytes, strict=True
                 ):
@@ -195,24 +204,19 @@ class _Making:
         if encoder is None:
             yield from encode_pack(self.corpus, self.vocab, end, share)
             return
-        for job in jobs(self._watched("tokens", pieces(self.corpus, share.passage))):
-            yield encode(job, encoder, share)
+        bundles = jobs(self._watched("tokens", pieces(self.corpus, share.passage)))
+        size = crew_size(self.workers, self.size)
+        if size == 1:
+            yield from (encode(bundle, encoder, share) for bundle in bundles)
+            return
+        with Crew(size, self.folder / _TOKENIZER, share, encoder.remark) as crew:
+            yield from crew.encode(bundles)
 
     def _contents(self, end: int | None, share: Share) -> Iterator[bytes]:
         if self.corpus.is_pack:
             yield from (ids for part in encode_pack(self.corpus, self.vocab, end, share) for ids in part.ids)
         else:
             yield from (piece.text.encode("utf-8") for piece in pieces(self.corpus, share.passage))
-
-    def _prove(self, encoder: Encoder) -> None:
-        """Hold the encoder against `tokenizers` on the first text and on some from all over the corpus."""
-        left = _PROVEN
-        for number, piece in enumerate(pieces(self.corpus)):
-            if number % 16 == 0:
-                text = piece.text[:_PROVEN_PIECE]
-                left -= len(text)
-                if not encoder.agrees(text) or left < 0:
-                    return
 
     def _watched(self, stage: str, found: Iterable[Piece]) -> Iterator[Piece]:
         """The same pieces, with progress told now and then."""

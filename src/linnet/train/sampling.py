@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from linnet.infer.generate import generate
+from linnet.infer import generate
 from linnet.models import LanguageModel
 
 if TYPE_CHECKING:
