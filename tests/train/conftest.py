@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,16 @@ def _away_from_home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LINNET_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Such small models gain nothing from a second thread, and lose much where cores are shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    torch.set_num_threads(before)
 
 
 SMALL = ("--preset", "tiny", "--vocab", "384", "--batch", "4", "--eval-tokens", "2048", "--sample-tokens", "8")

@@ -1,4 +1,4 @@
-"""A trainer that is killed again and again. Torch is loaded once and each attempt is a fork, so that kills come quickly.
+"""A trainer that is killed again and again. Torch is loaded once; each attempt is a fork, so that kills come quickly.
 
 python killed_trainer.py KILLS SEED WORDS…      WORDS: the command line of the training
 """
@@ -45,6 +45,12 @@ def can_resume() -> bool:
     return run is not None and bool(steps_with_state(run.path))
 
 
+def start_over() -> None:
+    """Remove a run that was killed before its first checkpoint."""
+    for found in list(RunStore().folders()):
+        shutil.rmtree(found)
+
+
 def run(kills: int, chance: random.Random, words: list[str]) -> str:
     """Kill, go on, kill; then let it end. Says how often it was killed and how it ended."""
     killed = 0
@@ -52,8 +58,7 @@ def run(kills: int, chance: random.Random, words: list[str]) -> str:
         if can_resume():
             code = attempt(["resume", "latest"], chance.uniform(0.05, 0.9))
         else:
-            for found in RunStore().folders():
-                shutil.rmtree(found)
+            start_over()
             code = attempt(words, chance.uniform(0.3, 1.5))
         if code is None:
             killed += 1
@@ -61,7 +66,11 @@ def run(kills: int, chance: random.Random, words: list[str]) -> str:
             return f"killed {killed}, last 0"
         else:
             return f"killed {killed}, failed with {code}"
-    code = attempt(["resume", "latest"], None) if can_resume() else attempt(words, None)
+    if can_resume():
+        code = attempt(["resume", "latest"], None)
+    else:
+        start_over()
+        code = attempt(words, None)
     return f"killed {killed}, last {code}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from linnet.data import Prepared, prepare
+from linnet.data import Batches, Prepared, prepare
 from linnet.errors import LinnetError, UsageError
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.job import Job
@@ -62,6 +62,7 @@ def launch(
         Gate.parse(job.settings.gate)
     hardware = choose(job.settings)
     prepared, job = _prepared(job, preparing)
+    batches = _batches(job, prepared, hardware)
     recipe = _realized(job, hardware)
     session = start(
         runs_root,
@@ -73,7 +74,7 @@ def launch(
         device=hardware.backend,
         **labels,
     )
-    return _training(session, job, prepared, recipe, hardware, None, watch)
+    return _training(session, job, prepared, batches, recipe, hardware, None, watch)
 
 
 def go_on(
@@ -100,6 +101,7 @@ def go_on(
     hardware = choose(job.settings)
     prepared, job = _prepared(job, preparing)
     _check_same(run, job, prepared, state, force)
+    batches = _batches(job, prepared, hardware)
     recipe = _realized(job, hardware)
     recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
     session = start(run.path.parent, resume=run.path.name, from_step=at)
@@ -113,7 +115,7 @@ def go_on(
         first_loss=state.facts.get("first_loss"),
         best_validation=state.facts.get("best_validation"),
     )
-    return _training(session, job, prepared, recipe, hardware, progress, watch)
+    return _training(session, job, prepared, batches, recipe, hardware, progress, watch)
 
 
 def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Job]:
@@ -129,6 +131,13 @@ def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Jo
     return prepared, replace(job, model=replace(job.model, vocab=prepared.vocab))
 
 
+def _batches(job: Job, prepared: Prepared, hardware: Hardware) -> Batches:
+    settings, ctx = job.settings, job.model.ctx
+    sequences = settings.batch * settings.accumulate(ctx)
+    batches = Batches(prepared.train, ctx=ctx, batch=sequences, seed=settings.seed, documents=job.data.documents)
+    return batches.to(hardware.device)
+
+
 def _realized(job: Job, hardware: Hardware) -> FromScratch:
     recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
     recipe.realize(job.model)
@@ -140,6 +149,7 @@ def _training(
     session: Session,
     job: Job,
     prepared: Prepared,
+    batches: Batches,
     recipe: FromScratch,
     hardware: Hardware,
     progress: Progress | None,
@@ -152,11 +162,10 @@ def _training(
     loop = Loop(
         recipe,
         prepared,
+        batches,
         job.settings,
         hardware,
         session,
-        ctx=job.model.ctx,
-        documents=job.data.documents,
         prompts=job.prompts,
         progress=progress,
         watch=watch,

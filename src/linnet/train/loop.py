@@ -84,27 +84,23 @@ class Loop:
         self,
         recipe: Recipe,
         prepared: Prepared,
+        batches: Batches,
         settings: TrainSettings,
         hardware: Hardware,
         run: Session,
         *,
-        ctx: int,
-        documents: bool = False,
         prompts: tuple[str, ...] = (),
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
         self._recipe, self._prepared, self._settings = recipe, prepared, settings
-        self._hardware, self._run, self._ctx = hardware, run, ctx
+        self._hardware, self._run, self._ctx = hardware, run, batches.ctx
         self._prompts = prompts
         self._watch = watch or Watch()
         self.progress = progress or Progress()
-        self._accumulate = settings.accumulate(ctx)
-        sequences = settings.batch * self._accumulate
-        self._batches = Batches(prepared.train, ctx=ctx, batch=sequences, seed=settings.seed, documents=documents)
-        self._batches.to(hardware.device)
-        self._tokens_a_step = sequences * ctx
-        self._flops = recipe.model.flops_per_token(ctx) * self._tokens_a_step
+        self._batches = batches
+        self._tokens_a_step = batches.batch * batches.ctx
+        self._flops = recipe.model.flops_per_token(batches.ctx) * self._tokens_a_step
         self._late = Late(hardware.device)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = Checkpointer(
