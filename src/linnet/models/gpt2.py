@@ -10,7 +10,8 @@ from linnet.models.attention import attend, document_mask
 from linnet.models.cache import KVCache, Span
 from linnet.models.config import GPT2Config
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, LayerNorm, Linear
+from linnet.models.layers import Embedding, Linear
+from linnet.models.norms import LayerNorm
 
 
 class Block(nn.Module):

@@ -10,7 +10,8 @@ from linnet.models.cache import KVCache, Span
 from linnet.models.config import LlamaConfig
 from linnet.models.gate import swiglu
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, Linear, RMSNorm
+from linnet.models.layers import Embedding, Linear
+from linnet.models.norms import RMSNorm
 from linnet.models.rotary import rotary_table, split_heads
 
 
