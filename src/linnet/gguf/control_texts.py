@@ -1,6 +1,5 @@
 """Texts that llama.cpp reads as tokens of their own whatever their type in the file says."""
 
-# ruff: noqa: RUF001
 from __future__ import annotations
 
 # Ends of texts, turns and messages: generation stops at them.
