@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.errors import UsageError
 from linnet.gguf.names import layout
 from linnet.models import Config, GPT2Config, LlamaConfig, build
 from linnet.models.loss import head_loss
@@ -74,6 +75,12 @@ def test_gpt2_documents_keep_their_place_in_the_row() -> None:
     other[0, :20] = 3
     assert torch.equal(model(other, documents_BT)[:, 20:], packed[:, 20:])
     assert not torch.equal(model(other)[:, 20:], packed[:, 20:])
+
+
+@BOTH
+def test_a_sequence_beyond_the_context_is_refused(config: Config) -> None:
+    with pytest.raises(UsageError, match="the sequence has 65 tokens and the model's context 64: shorten it"):
+        build(config)(torch.zeros(1, 65, dtype=torch.int64))
 
 
 @BOTH

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from linnet.board import words
 from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json
@@ -82,11 +83,11 @@ def generate(
     begun = time.perf_counter()
     told = _Told(tokenizer, ids)
     if not json:
-        sys.stdout.write(paint(prompt, "dim"))
+        sys.stdout.write(paint(_shown(prompt), "dim"))
     for token in came:
         text = told.add(token)
         if not json:
-            sys.stdout.write(text)
+            sys.stdout.write(_shown(text))
             sys.stdout.flush()
     seconds = time.perf_counter() - begun
     stopped = _why(told.tokens, ends, max_tokens)
@@ -129,6 +130,13 @@ class _Told:
         new = self._stream.step(self._tokenizer, token) or ""
         self.text += new
         return new
+
+
+def _shown(text: str) -> str:
+    """For a terminal, text that cannot steer it; a pipe gets what the model said."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(letter if letter in "\n\t" else words.plain(letter) for letter in text)
 
 
 def _prompt_ids(tokenizer: Tokenizer, file: GGUFFile, prompt: str) -> list[int]:

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.models.attention import attend, document_mask
+from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
 from linnet.models.config import GPT2Config
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, LayerNorm, Linear
+from linnet.models.layers import Embedding, Linear
+from linnet.models.norms import LayerNorm
 
 
 class Block(nn.Module):
@@ -59,18 +60,12 @@ class GPT2(LanguageModel):
 
     def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        T = ids_BT.shape[1]
-        if cache is None:
-            span = None
-            mask_TS = None if documents_BT is None else document_mask(documents_BT)
-            place_TD = self.position_embd.weight[:T]
-        else:
-            span = cache.span(T)
-            mask_TS = span.mask_TS
-            place_TD = self.position_embd(span.positions_T)
+        span, mask_TS = self.sight(ids_BT, documents_BT, cache)
+        place_CD = self.position_embd.weight
+        place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
         x_BTD = (self.token_embd(ids_BT) + place_TD).to(self.compute_dtype)
         for block in self.blocks:
             x_BTD = block(x_BTD, mask_TS, span)
         if cache is not None:
-            cache.advance(T)
+            cache.advance(ids_BT.shape[1])
         return self.output_norm(x_BTD)

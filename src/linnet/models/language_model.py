@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.models.cache import KVCache
+from linnet.errors import UsageError
+from linnet.models.attention import document_mask
+from linnet.models.cache import KVCache, Span
 from linnet.models.config import Config
 from linnet.models.layers import Embedding, Linear
 from linnet.models.loss import head_loss
@@ -30,6 +32,19 @@ class LanguageModel(nn.Module):
     def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
+
+    def sight(
+        self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None
+    ) -> tuple[Span | None, Tensor | None]:
+        """Where the ids stand in the cache, if there is one, and the mask of what they see (None: all before them)."""
+        T = ids_BT.shape[1]
+        if self.config.ctx < T:
+            raise UsageError(f"the sequence has {T} tokens and the model's context {self.config.ctx}: shorten it")
+        if cache is not None:
+            assert documents_BT is None, "a cache holds one document"
+            span = cache.span(T)
+            return span, span.mask_TS
+        return None, None if documents_BT is None else document_mask(documents_BT)
 
     def forward(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """Logits [B, T, V] in float32. With a cache the ids come after those it holds, and are added to it."""

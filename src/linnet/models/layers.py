@@ -1,4 +1,4 @@
-"""The layers llama and GPT-2 are made of. Weights are float32; a product is done in the dtype of its input.
+"""Linear layers and embeddings. Weights are float32; a product is done in the dtype of its input.
 
 Nothing here draws random numbers: `initial.py` fills every parameter.
 """
@@ -33,30 +33,3 @@ class Embedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """[…] → […, width], in float32."""
         return F.embedding(ids, self.weight)
-
-
-class RMSNorm(nn.Module):
-    """x / rms(x) · weight, computed in float32."""
-
-    def __init__(self, width: int, eps: float, device: torch.device | str | None = None) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, device=device))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[…, width] → […, width], in the dtype of x."""
-        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps).to(x.dtype)
-
-
-class LayerNorm(nn.Module):
-    """(x − mean) / std · weight + bias, computed in float32."""
-
-    def __init__(self, width: int, eps: float, device: torch.device | str | None = None) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, device=device))
-        self.bias = nn.Parameter(torch.empty(width, device=device))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[…, width] → […, width], in the dtype of x."""
-        return F.layer_norm(x.float(), self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)

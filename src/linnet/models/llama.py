@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.models.attention import attend, document_mask
+from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
 from linnet.models.config import LlamaConfig
 from linnet.models.gate import swiglu
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, Linear, RMSNorm
+from linnet.models.layers import Embedding, Linear
+from linnet.models.norms import RMSNorm
 from linnet.models.rotary import rotary_table, split_heads
 
 
@@ -75,18 +76,11 @@ class Llama(LanguageModel):
 
     def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        T = ids_BT.shape[1]
-        if cache is None:
-            span = None
-            mask_TS = None if documents_BT is None else document_mask(documents_BT)
-            table_TP2 = self.rotary_CP2[:T]
-        else:
-            span = cache.span(T)
-            mask_TS = span.mask_TS
-            table_TP2 = self.rotary_CP2[span.positions_T]
+        span, mask_TS = self.sight(ids_BT, documents_BT, cache)
+        table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
         x_BTD = self.token_embd(ids_BT).to(self.compute_dtype)
         for block in self.blocks:
             x_BTD = block(x_BTD, table_TP2, mask_TS, span)
         if cache is not None:
-            cache.advance(T)
+            cache.advance(ids_BT.shape[1])
         return self.output_norm(x_BTD)
