@@ -9,6 +9,7 @@ from linnet._lazy import lazy
 if TYPE_CHECKING:
     import os
 
+    from linnet import data as data
     from linnet import gguf as gguf
     from linnet import runs as runs
     from linnet.errors import LinnetError as LinnetError
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "LinnetError": "linnet.errors",
     "RunBundle": "linnet.runs.bundle",
+    "data": "linnet.data",
     "gguf": "linnet.gguf",
     "runs": "linnet.runs",
     "start": "linnet.runs.session",

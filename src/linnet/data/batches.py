@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Batches:
             )
         self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
         self._part = -1
-        self._ready: dict[tuple[int, int], list[Batch]] = {}
+        self._ready: dict[tuple[int, int], _Gathered] = {}
         if device != "cpu":
             self.to(device)
 
@@ -85,13 +85,13 @@ class Batches:
         if part != self._part:
             self._part = part
             self._ready.clear()
+        share = self.batch // ranks
         if (rank, ranks) not in self._ready:
             index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
-            share = self.batch // ranks
             mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
             places = shuffled(mine, self.blocks.count, self.seed)
-            self._ready[rank, ranks] = self.blocks.batches(places, steps)
-        return self._ready[rank, ranks][row]
+            self._ready[rank, ranks] = self.blocks.gather(places)
+        return self._ready[rank, ranks].rows(row * share, share)
 
 
 def windows(
@@ -104,7 +104,22 @@ def windows(
     blocks.to(device)
     for first in range(0, blocks.count, batch):
         rows = np.arange(first, first + batch, dtype=np.int64)
-        yield from blocks.batches(np.where(rows < blocks.count, rows, -1), 1)
+        yield blocks.gather(np.where(rows < blocks.count, rows, -1)).rows(0, batch)
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """Blocks read together, to be given out as batches."""
+
+    ids_NT: torch.Tensor
+    targets_NT: torch.Tensor
+    documents_NT: torch.Tensor | None
+    n_targets_N: NDArray[np.int64]
+
+    def rows(self, first: int, count: int) -> Batch:
+        at = slice(first, first + count)
+        documents_BT = None if self.documents_NT is None else self.documents_NT[at]
+        return Batch(self.ids_NT[at], self.targets_NT[at], documents_BT, int(self.n_targets_N[at].sum()))
 
 
 class _Blocks:
@@ -132,50 +147,46 @@ class _Blocks:
             opened = np.asarray(self.set.documents[:-1]).astype(np.int64)
             self._documents = torch.from_numpy(opened).to(self.device)
 
-    def batches(self, places: NDArray[np.int64], steps: int) -> list[Batch]:
-        """The blocks at `places` as `steps` batches of equal size. Nothing here waits for the device."""
-        import torch
-
+    def gather(self, places: NDArray[np.int64]) -> _Gathered:
+        """The blocks at `places`. Nothing here waits for the device."""
         first = np.minimum(np.maximum(places, 0) * self.ctx, max(self.targets - self.ctx, 0))
         if self._tokens is None:
             span_NS = self._read(first)
         else:
-            span_NS = self._tokens[torch.from_numpy(first).to(self.device)[:, None] + self._span].long()
+            span_NS = self._tokens[self._sent(first)[:, None] + self._span].long()
         ids_NT, targets_NT = span_NS[:, :-1], span_NS[:, 1:]
-        n_targets = np.full(len(places), self.ctx)
-        masked = np.flatnonzero((places == self.count - 1) | (places < 0)) if self.repeated or places[-1] < 0 else ()
-        if len(masked):
+        unscored_N = np.where(places == self.count - 1, self.repeated, 0)
+        unscored_N[places < 0] = self.ctx
+        rows = np.flatnonzero(unscored_N).tolist()
+        if rows:
             targets_NT = targets_NT.clone()  # the inputs look at the same memory
-        for row in masked:
-            unscored = self.repeated if places[row] >= 0 else self.ctx
-            n_targets[row] -= unscored
+        for row in rows:
+            unscored = int(unscored_N[row])
             # A set shorter than a context has nothing to reach back to: it is filled up behind.
             part = slice(self.ctx - unscored, None) if self.short else slice(unscored)
             targets_NT[row, part] = NOT_SCORED
-        n_targets_S = n_targets.reshape(steps, -1).sum(axis=1).tolist()
         documents_NT = None if self._documents is None else self._documents_of(first)
-        size = len(places) // steps
-        rows = [slice(step * size, (step + 1) * size) for step in range(steps)]
-        return [
-            Batch(ids_NT[at], targets_NT[at], None if documents_NT is None else documents_NT[at], count)
-            for at, count in zip(rows, n_targets_S, strict=True)
-        ]
+        return _Gathered(ids_NT, targets_NT, documents_NT, self.ctx - unscored_N)
 
     def _read(self, first: NDArray[np.int64]) -> torch.Tensor:
-        """From the memory map, through page-locked memory when a GPU is to have it; widened where it arrives."""
+        """From the memory map; sent as int32 and widened where it arrives."""
+        places_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
+        narrow = np.int64 if self.device.type == "cpu" else np.int32
+        return self._sent(self.set.tokens[places_NS].astype(narrow)).long()
+
+    def _sent(self, values: NDArray[Any]) -> torch.Tensor:
+        """On the device. From page-locked memory a GPU fetches it by itself; otherwise the copy would be waited for."""
         import torch
 
-        places_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
-        on_host = self.device.type == "cpu"
-        tokens_NS = torch.from_numpy(self.set.tokens[places_NS].astype(np.int64 if on_host else np.int32))
+        here = torch.from_numpy(values)
         if self.device.type == "cuda":
-            tokens_NS = tokens_NS.pin_memory()
-        return tokens_NS.to(self.device, non_blocking=True).long()
+            here = here.pin_memory()
+        return here.to(self.device, non_blocking=True)
 
     def _documents_of(self, first: NDArray[np.int64]) -> torch.Tensor:
         """The document each input is in; an end-of-text token belongs to the document it opens."""
         import torch
 
         assert self._documents is not None
-        places_NT = torch.from_numpy(first).to(self.device)[:, None] + self._span[:-1]
+        places_NT = self._sent(first)[:, None] + self._span[:-1]
         return torch.searchsorted(self._documents, places_NT, right=True).int() - 1

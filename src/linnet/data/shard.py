@@ -72,9 +72,10 @@ class TokenSet:
 
     def document(self, index: int) -> NDArray[Any]:
         """The tokens of one document, without the end-of-text tokens round it."""
-        first = int(self.documents[index]) + (self.end is not None)
-        last = int(self.documents[index + 1]) + (self.end is None)
-        return self.tokens[first:last]
+        first, last = int(self.documents[index]), int(self.documents[index + 1])
+        if self.end is not None:
+            return self.tokens[first + 1 : last]
+        return self.tokens[first : last + 1] if index + 2 == len(self.documents) else self.tokens[first:last]
 
 
 class TokenSetWriter:
