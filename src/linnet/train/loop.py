@@ -218,7 +218,7 @@ class Loop:
             self._prepared.held_out,
             ctx=self._ctx,
             device=self._hardware.device,
-            most=self._settings.eval_tokens,
+            most=self._settings.tokens_to_score(self._tokens_a_step),
             bytes_per_token=self._prepared.bytes_per_token,
         )
         self.progress.validation = found
