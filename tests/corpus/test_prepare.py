@@ -105,6 +105,15 @@ def test_the_same_corpus_is_found_again_and_a_changed_one_is_noticed(cache: Path
     assert prepare(folder, vocab=301).fingerprint != first.fingerprint
 
 
+def test_a_corpus_that_changes_meanwhile_is_not_kept(cache: Path, folder: Path) -> None:
+    def meddle(stage: str, done: int, total: int) -> None:
+        (folder / "100.txt").write_text(f"{stage} {done}", encoding="utf-8")
+
+    with pytest.raises(DataError, match="it changed while it was prepared; start again"):
+        prepare(folder, vocab=300, progress=meddle)
+    assert not list(cache.glob("stories-*"))
+
+
 def test_files_that_did_not_change_are_not_read_again(
     cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
