@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -50,6 +51,13 @@ def test_runs_lists_each_with_status_and_last_loss(two_runs: Path, said: Said) -
     _, out, _ = said("runs", "--sort", "loss", "--json")
     assert [run["run_id"] for run in json.loads(out)] == ["first", "second"]
     assert json.loads(out)[0]["last"] == 1 / 50 + 0.1
+
+
+def test_runs_names_the_folder_of_a_copy(two_runs: Path, said: Said) -> None:
+    shutil.copytree(two_runs / "first", two_runs / "copy")
+    _, out, _ = said("runs")
+    assert [line.endswith("in copy") for line in out.splitlines()[1:] if line.startswith("first")].count(True) == 1
+    assert said("show", "copy")[0] == 0
 
 
 def test_runs_of_an_empty_folder_says_so(root: Path, said: Said) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -77,7 +78,9 @@ def as_json(glance: Glance) -> dict[str, object]:
 def _row(glance: Glance) -> tuple[str, ...]:
     manifest = glance.manifest
     step = words.number(glance.step)
-    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags)]
+    folder = Path(glance.path).name
+    moved = f"in {folder}" if folder not in ("", glance.run_id) else None  # copied or renamed: the id alone misleads
+    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags), moved]
     return (
         glance.run_id,
         glance.status,

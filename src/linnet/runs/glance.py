@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from linnet.runs.tail import first_line, lines_backwards
 
 STATUSES = ("live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled")
 _ENDED = ("completed", "interrupted", "aborted", "errored")
-_PATIENCE = 200  # lines to look back for a loss, or for an end, after the last line that told something new
-_TURNS = (b"run_", b"resume", b"finished")  # in the lines that say how a run stands, in every dialect
+_PATIENCE = 200  # lines to look back for a loss, after the last line that told something new
+_LATE = 64  # lines that may follow a run_end and not undo it; so many are mostly in the first block that is read
+_TURNS = ("run_end", "resume", "run_start")  # what says whether a run has ended
 _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
 
 
@@ -57,10 +60,7 @@ def look(folder: Path, now: float | None = None) -> Glance | None:
         return None
     origin = origin_of(manifest)
     past = _Past()
-    for line in lines_backwards(events):
-        if past.enough:
-            break
-        past.take(line, origin)
+    past.read(lines_backwards(events), origin)
     name = main_metric(past.seen)
     step, value = past.seen[name] if name is not None else (past.cap, None)
     glance = Glance(
@@ -118,28 +118,30 @@ class _Past:
         self.epoch = -1.0
         self.cap: int | None = None
         self.seen: dict[str, tuple[int | None, float]] = {}
+        self._has_loss = False
         self._settled = False  # it is known whether the run has ended
         self._since = 0  # lines in which nothing was new
 
-    @property
-    def enough(self) -> bool:
-        """Nothing more is to be learnt, or too little to read on for it."""
-        return (self._has_loss and self._settled) or self._since > _PATIENCE
-
-    @property
-    def _has_loss(self) -> bool:
-        return any(name in self.seen for name in LOSSES)
-
-    def take(self, line: bytes, origin: float) -> None:
-        """Take the line before those taken so far."""
-        self._since += bool(self.seen)
-        if self._has_loss and not any(word in line for word in _TURNS):
-            return  # only a few late lines may stand behind a run_end: they are not worth decoding
-        event = decode(line, origin)
-        if event is None:
+    def read(self, lines: Iterator[bytes], origin: float) -> None:
+        """Take lines, each the one before the last, until nothing more is to be learnt, or too little to read on."""
+        for line in lines:
+            if (event := decode(line, origin)) is not None:
+                self._take(event)
+            self._since += bool(self.seen)
+            if self._has_loss or self._since > _PATIENCE:
+                break
+        if self._settled or not self._has_loss:
             return
+        for line in islice(lines, _LATE):  # only what says whether the run has ended is worth decoding
+            if b"run_" in line or b"resume" in line or b"finished" in line:
+                event = decode(line, origin)
+                if event is not None and event.kind in _TURNS:
+                    self._turn(event)
+                    return
+
+    def _take(self, event: Event) -> None:
         self.t = max(self.t, event.t)
-        if event.kind in ("run_end", "resume", "run_start"):
+        if event.kind in _TURNS:
             self._turn(event)
         elif event.kind in ("step", "scalars", "eval"):
             self._collect(event)
@@ -160,6 +162,7 @@ class _Past:
         if fresh:
             self.seen = {**fresh, **self.seen}
             self._since = 0
+            self._has_loss = any(name in self.seen for name in LOSSES)
 
 
 def _status(glance: Glance, events: Path, epoch: float, now: float) -> str:
