@@ -16,8 +16,19 @@ PYTHON = "python"
 TEXT, JSONL, PARQUET, PACK, IDS = "text", "jsonl", "parquet", "pack", "ids"
 _GLANCE = 1 << 16
 _JSONL = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-# Not the library's own text: installed packages, and tests, which many systems leave out.
-_NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "lib-dynload"}
+# Not the library's own text: installed packages; tests, which many systems leave out; tables of characters and the
+# text of the manual, which are no programs.
+_NOT_LIBRARY = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idle_test",
+    "__pycache__",
+    "lib-dynload",
+    "encodings",
+    "pydoc_data",
+}
 
 
 @dataclass(frozen=True)
