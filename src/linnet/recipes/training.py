@@ -13,6 +13,7 @@ from linnet.errors import LinnetError, UsageError
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.job import Job
 from linnet.runs import Run, Session, start
+from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
@@ -74,6 +75,7 @@ def launch(
         device=hardware.backend,
         **labels,
     )
+    write_flow(session.run_dir, recipe.model, job.settings.batch, job.model.ctx)
     return _training(session, job, prepared, batches, recipe, hardware, None, watch)
 
 
