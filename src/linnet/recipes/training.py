@@ -124,7 +124,7 @@ def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Jo
     """The tokens, and the job with the vocabulary they have."""
     prepared = prepare(
         job.data.corpus,
-        vocab=job.model.vocab,
+        vocab=None if job.data.tokenizer else job.model.vocab,
         tokenizer=Path(job.data.tokenizer) if job.data.tokenizer else None,
         held_out=job.data.held_out,
         cache=job.data.cache,
