@@ -111,6 +111,19 @@ def test_out_of_memory_says_what_to_lower_and_keeps_the_checkpoint(
     assert len(losses()) == 8
 
 
+def test_a_model_that_does_not_fit_is_one_line_and_leaves_nothing_behind(
+    said: Said, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def realize(self: FromScratch, config: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(FromScratch, "realize", realize)
+    code, _, err = said(*small, "--steps", "2")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "the model does not fit into the memory of cpu: choose a smaller one" in err
+    assert not Path("runs").exists()
+
+
 def test_another_fault_of_the_program_is_not_taken_for_one_of_memory(
     small: list[str], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
-from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.watch import Watch
 
@@ -142,8 +142,15 @@ def _batches(job: Job, prepared: Prepared, hardware: Hardware) -> Batches:
 
 def _realized(job: Job, hardware: Hardware) -> FromScratch:
     recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
-    recipe.realize(job.model)
-    recipe.build()
+    try:
+        recipe.realize(job.model)
+        recipe.build()
+    except RuntimeError as problem:
+        if not is_of_memory(problem):
+            raise
+        raise LinnetError(
+            f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
+        ) from None
     return recipe
 
 

@@ -123,7 +123,7 @@ class Loop:
             with _without_pauses(), self._listening():
                 reason, error = self._train()
         except RuntimeError as problem:
-            if not _is_of_memory(problem):
+            if not is_of_memory(problem):
                 raise
             error = _out_of_memory(problem, self._settings, self._ctx)
         finally:
@@ -315,7 +315,7 @@ def _without_pauses() -> Iterator[None]:
             gc.enable()
 
 
-def _is_of_memory(problem: RuntimeError) -> bool:
+def is_of_memory(problem: RuntimeError) -> bool:
     """Torch has an error of its own for it, but not on the CPU."""
     return isinstance(problem, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(problem)
 
