@@ -23,8 +23,10 @@ def main(corpus: str = "python", steps: int = 300) -> None:
     model = build(config, seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95))
     batches = Batches(text.train, ctx=config.ctx, batch=16)
+    # With its corpus among them, `linnet eval latest` scores the documents held out here.
+    settings = {"corpus": corpus, "lr": 3e-3, "batch": 16}
 
-    with linnet.start(arch="llama", model=config, config={"lr": 3e-3, "batch": 16}, total_steps=steps) as run:
+    with linnet.start(arch="llama", model=config, config=settings, total_steps=steps) as run:
         for step in range(1, steps + 1):
             batch = batches.at(step - 1)
             loss = model.loss(batch.ids_BT, batch.targets_BT)
