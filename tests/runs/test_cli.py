@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -50,6 +51,13 @@ def test_runs_lists_each_with_status_and_last_loss(two_runs: Path, said: Said) -
     _, out, _ = said("runs", "--sort", "loss", "--json")
     assert [run["run_id"] for run in json.loads(out)] == ["first", "second"]
     assert json.loads(out)[0]["last"] == 1 / 50 + 0.1
+
+
+def test_runs_names_the_folder_of_a_copy(two_runs: Path, said: Said) -> None:
+    shutil.copytree(two_runs / "first", two_runs / "copy")
+    _, out, _ = said("runs")
+    assert [line.endswith("in copy") for line in out.splitlines()[1:] if line.startswith("first")].count(True) == 1
+    assert said("show", "copy")[0] == 0
 
 
 def test_runs_of_an_empty_folder_says_so(root: Path, said: Said) -> None:
@@ -214,7 +222,21 @@ time.sleep(60)
         (["metrics", "first", "--key", "x"], 2, "linnet: run first has no metric 'x'"),
         (["metrics", "first", "--format", "xml"], 2, "linnet: Invalid value"),
         (["delete"], 2, "linnet: delete needs the name of a run"),
-        (["note", "first"], 2, "linnet: "),
+        (["note", "first"], 2, "linnet: the text of the note is missing"),
+        (["note", "first", "a", "b"], 2, 'linnet: put the note in quotes: linnet note first "a b"'),
+        (["note"], 2, "linnet: note: RUN is missing; `linnet note --help` has examples"),
+        (["show", "first", "second"], 2, "linnet: show has no use for: second"),
+        (["show", ""], 1, "linnet: the name of the run is empty"),
+        (["show", "x" * 5000], 1, "linnet: no run 'xxx"),
+        (["check", "x" * 5000], 1, "linnet: no run 'xxx"),
+        (
+            ["compare", "first", "second", "--key", "los"],
+            2,
+            "linnet: these runs have no metric 'los'; did you mean loss?",
+        ),
+        (["metrics", "first", "--key", "los"], 2, "linnet: run first has no metric 'los'; did you mean loss?"),
+        (["tail", "first", "--lines", "-3"], 2, "linnet: --lines -3"),
+        (["runs", "--runs", "nowhere"], 1, "linnet: there is no folder nowhere"),
     ],
 )
 def test_errors_are_one_line_that_says_what_to_do(
@@ -233,6 +255,93 @@ def test_control_characters_in_a_run_are_shown_and_not_obeyed(root: Path, said: 
     for words in (["show", "a"], ["runs"], ["tail", "a"], ["compare", "a", "a"]):
         _, out, _ = said(*words)
         assert not any(c in out for c in "\x1b\x07\u202e")
+
+
+def test_control_characters_in_a_name_are_not_obeyed_either(root: Path, said: Said) -> None:
+    bad = "\x1b[31ma"
+    (root / "x").mkdir(parents=True)
+    (root / "x/run.json").write_text(json.dumps({"run_id": bad, "provenance": {"git": "no object", "host": [bad]}}))
+    (root / "x/events.jsonl").write_text(json.dumps({"kind": bad, "t": 1.0}) + '\n{"dama\n')
+    for words in (
+        ["show", "x"],
+        ["tail", "x", "--no-follow"],
+        ["compare", "x", "x"],
+        ["note", "x", "text"],
+        ["show", "x", "--key", bad],
+        ["show", f"nope{bad}"],
+        ["check", "x"],
+        ["delete", "x", "--yes"],
+    ):
+        _, out, err = said(*words)
+        assert "\x1b" not in out + err
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"provenance": {"git": "main", "host": 7}},
+        {"provenance": {"git": {"sha": 5, "branch": {}}, "boot_id": []}},
+        {"created_at": 1e18},
+        {"created_at": -1e18},
+        {"config": {"a": [{"b": None}]}, "total_steps": 10**30, "tags": [1]},
+    ],
+)
+def test_show_and_compare_take_any_manifest(root: Path, said: Said, fields: dict[str, object]) -> None:
+    (root / "a").mkdir(parents=True)
+    (root / "a/run.json").write_text(json.dumps({"run_id": "a", "created_at": 1.0, **fields}))
+    (root / "a/events.jsonl").write_text('{"kind":"run_end","t":1,"error":["x"],"quality_gate":{"value":{}}}\n')
+    for words in (["show", "a"], ["show", "a", "--json"], ["runs"], ["compare", "a", "a"], ["check", "a"]):
+        assert said(*words)[0] in (0, 1)
+
+
+def test_best_is_shown_only_where_one_way_is_better(root: Path, said: Said) -> None:
+    with linnet.start(run_id="a", goals={"size": "min"}, system_every=0) as run:
+        for step in (1, 2):
+            run.log(step, loss=1 / step, lr=0.1 / step, wall_us=9.0 * step, acc=0.5, size=step)
+    _, out, _ = said("show", "a")
+    best = {row[0]: row[2:4] for row in map(str.split, out.splitlines()) if len(row) == 5}
+    assert best["loss"] == ["0.5", "2"]
+    assert best["size"] == ["1", "1"]
+    assert best["lr"] == best["wall_us"] == ["–", "–"]
+    _, out, _ = said("compare", "a", "a")
+    assert [line.split() for line in out.splitlines() if line.startswith("lr ")] == [
+        ["lr", "–", "(0.05)", "–", "(0.05)"]
+    ]
+    _, out, _ = said("show", "a", "--json")
+    assert json.loads(out)["metrics"]["lr"]["best"] == 0.1
+
+
+def test_deleting_one_run_under_two_names_deletes_it_once(two_runs: Path, said: Said) -> None:
+    assert said("delete", "latest", "second", "--yes")[:2] == (0, f"deleted {two_runs / 'second'}\n")
+
+
+def test_an_end_of_input_at_the_question_means_no(two_runs: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    code, out, err = said("delete", "first")
+    assert (code, err) == (1, "")
+    assert out.endswith("nothing was deleted\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_output_is_one_line(two_runs: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "linnet", "runs"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "linnet: cannot write the output: No space left on device\n")
+
+
+def test_tail_has_the_flags_of_tail(two_runs: Path, said: Said) -> None:
+    _, out, _ = said("tail", "first", "-n", "2", "-f")
+    assert [line.split()[2:4] for line in out.splitlines()[:2]] == [["step", "step"], ["run_end", "reason"]]
+    assert len(out.splitlines()) == 3
+
+
+def test_help_shows_defaults_and_no_marks(said: Said) -> None:
+    assert "[default: 10]" in said("tail", "--help")[1]
+    assert "--format json" in said("metrics", "--help")[1]
+    for command in ("runs", "show", "check", "metrics"):
+        assert "`" not in said(command, "--help")[1]
 
 
 def test_help_has_examples_and_is_quick_to_load(said: Said) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from pathlib import Path
@@ -59,7 +60,9 @@ def test_a_kaun_board_run_reads_like_our_own() -> None:
     assert metrics["train/accuracy"].best == (30, 0.88)
     assert metrics.main is not None
     assert metrics.main.name == "train/loss"
-    assert run.status == "stalled"  # it has no end marker, and nothing is being written
+    later = linnet.runs.glance.look(KAUN, now=time.time() + 1000)  # a fresh checkout is a fresh file
+    assert later is not None
+    assert later.status == "stalled"  # it has no end marker, and nothing is being written
 
 
 def test_a_kaun_board_run_is_done_when_its_epochs_are(tmp_path: Path) -> None:
@@ -86,6 +89,7 @@ def test_a_munin_run_reads_like_our_own() -> None:
 def test_a_store_lists_all_of_them_side_by_side(tmp_path: Path) -> None:
     for source in (TOY, KAUN):
         shutil.copytree(source, tmp_path / source.name)
+        os.utime(tmp_path / source.name / "events.jsonl", (1e9, 1e9))
     shutil.copytree(MUNIN.parents[2], tmp_path / "experiments")
     with linnet.start(tmp_path, system_every=0) as run:
         run.log(1, loss=0.5)

@@ -163,6 +163,44 @@ def test_points_that_are_not_finite_are_left_out_of_a_chart(tmp_path: Path) -> N
     assert nothing.latest is not None
 
 
+def test_the_machines_figures_belong_to_the_step_of_their_time_and_outlive_a_resume(tmp_path: Path) -> None:
+    system = {"kind": "system", "t": 1.0, "cpu": {"percent": 5.0}}
+    resume = {"kind": "resume", "t": 1.0, "step": 4}
+    file = _write(tmp_path, [system, *_steps(10), system, resume, system, *_steps(2, start=5), system])
+    metrics = Metrics(file)
+    assert metrics["sys/cpu/percent"].step.tolist() == [0, 9, 4, 6]
+    assert metrics["loss"].step.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert Metrics(file, superseded=True)["sys/cpu/percent"].step.tolist() == [0, 9, 4, 6]
+
+
+def test_a_step_beyond_64_bits_takes_nothing_with_it(tmp_path: Path) -> None:
+    lines = _steps(60)
+    lines[30]["step"] = 2**63 + 5
+    metrics = Metrics(_write(tmp_path, lines))
+    assert metrics["loss"].step.tolist() == [*range(30), 2**63 - 1, *range(31, 60)]
+
+
+def test_a_first_step_without_a_number_does_not_slow_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = _steps(2000)
+    lines[0]["loss"] = None
+    careful: list[bytes] = []
+    real = Intake._take_line
+    monkeypatch.setattr(Intake, "_take_line", lambda self, line: (careful.append(line), real(self, line))[1])
+    assert len(Metrics(_write(tmp_path, lines))["loss"]) == 2000
+    assert len(careful) < 100
+
+
+def test_a_file_cut_to_nothing_has_no_points(tmp_path: Path) -> None:
+    file = _write(tmp_path, _steps(50))
+    metrics = Metrics(file)
+    file.write_bytes(b"")
+    assert metrics.refresh()
+    assert metrics.names() == []
+    assert not metrics.refresh()
+
+
 class TestCache:
     """What was kept is used only while the stream is what it was made from."""
 
@@ -208,7 +246,7 @@ class TestCache:
         _write(file.parent, _steps(10))
         assert len(Metrics(file)["loss"]) == 10
 
-    @pytest.mark.parametrize("damage", [b"", b"garbage", b"linnet-metrics-3\n" + b"\xff" * 8])
+    @pytest.mark.parametrize("damage", [b"", b"garbage", b"linnet-metrics-4\n" + b"\xff" * 8])
     def test_a_damaged_cache_is_no_cache(self, file: Path, damage: bytes) -> None:
         (file.parent / ".cache/metrics").write_bytes(damage)
         assert len(Metrics(file)["loss"]) == 500
@@ -223,3 +261,28 @@ class TestCache:
             out.write(json.dumps({"kind": "resume", "t": 60.0, "step": 99}) + "\n")
             out.writelines(json.dumps(line) + "\n" for line in _steps(1, start=100))
         assert Metrics(file)["loss"].step.tolist() == list(range(101))
+
+    def test_lines_too_long_are_still_counted(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("linnet.runs.lines.LONGEST_LINE", 100_000)
+        monkeypatch.setattr("linnet.runs.lines.BLOCK", 50_000)
+        file.write_bytes(file.read_bytes() + b"x" * 300_000 + b"\n")
+        assert Metrics(file).damaged == 1
+        monkeypatch.setattr(Intake, "take", lambda *_: pytest.fail("the stream was read"))
+        assert Metrics(file).damaged == 1
+
+    def test_another_beginning_of_time_makes_it_void(self, file: Path) -> None:
+        line = {"type": "scalar", "step": 1, "wall_time": 105.0, "tag": "x", "value": 1.0}
+        _write(file.parent, [line] * 50)
+        assert Metrics(file, origin=100.0)["x"].t[0] == 5.0
+        assert Metrics(file, origin=95.0)["x"].t[0] == 10.0
+
+    @pytest.mark.parametrize("state", [b'"step_now":null', b'"step_then":499', b'"step_now":"x"'])
+    def test_a_state_that_does_not_fit_is_no_cache(self, file: Path, state: bytes) -> None:
+        kept = file.parent / ".cache/metrics"
+        content = kept.read_bytes()
+        changed = content.replace(b'"step_now":499', state.ljust(14))
+        assert content != changed
+        start = len(b"linnet-metrics-4\n")
+        length = int.from_bytes(content[start : start + 8], "little") + len(changed) - len(content)
+        kept.write_bytes(changed[:start] + length.to_bytes(8, "little") + changed[start + 8 :])
+        assert len(Metrics(file)["loss"]) == 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -75,6 +76,79 @@ def test_delete_takes_the_whole_folder_and_refuses_a_live_one(store: RunStore, r
         with pytest.raises(RunError, match="run busy is being written"):
             store.delete("busy")
         store.delete("busy", force=True)
+
+
+def test_find_knows_the_ids_that_are_listed(store: RunStore, root: Path) -> None:
+    (root / "run-1").rename(root / "moved")
+    assert [store.find(g.run_id).path for g in store.list()] == [root / "moved", root / "run-2", root / "run-3"]
+    assert store.find("moved").id == "run-1"
+
+
+def test_two_runs_of_one_name_are_told_apart_by_path(tmp_path: Path) -> None:
+    for experiment in ("a", "b"):
+        folder = tmp_path / "experiments" / experiment / "runs/same"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"id": "same", "started_at": 1.0}))
+    store = RunStore(tmp_path)
+    for act in (store.find, store.delete):
+        with pytest.raises(RunError, match=r"'same' could be any of 2 runs: .*experiments/a/runs/same, .*b/runs/same"):
+            act("same")
+    assert store.find("experiments/b/runs/same").path == tmp_path / "experiments/b/runs/same"
+
+
+def test_an_empty_name_is_no_run(root: Path) -> None:
+    with linnet.start(run_id="only", system_every=0):
+        pass
+    for name in ("", " "):
+        with pytest.raises(RunError, match="the name of the run is empty"):
+            RunStore().delete(name)
+
+
+def test_a_mistyped_name_is_compared_without_date_and_number(root: Path) -> None:
+    with linnet.start(run_id="softmax-20260531-001", system_every=0):
+        pass
+    with pytest.raises(RunError, match=r"did you mean softmax-20260531-001\?"):
+        RunStore().find("softmx")
+    with pytest.raises(RunError, match=r"\(1 run there\)"):
+        RunStore().find("zzz")
+
+
+def test_a_loop_of_links_hides_no_run(store: RunStore, root: Path) -> None:
+    (root / "loop").symlink_to(root / "loop")
+    assert len(store.list()) == 3
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(store: RunStore, root: Path) -> None:
+    (root / "run-2").chmod(0)
+    root.parent.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(root / "run-2", 1, 1)
+        os.seteuid(65534)  # root may read everything
+    try:
+        assert {g.run_id for g in store.list()} <= {"run-1", "run-3"}
+        with pytest.raises(RunError):
+            store.find("x" * 5000)
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        (root / "run-2").chmod(0o755)
+
+
+def test_delete_refuses_a_run_whose_writer_is_silent_but_alive(root: Path) -> None:
+    with linnet.start(run_id="busy", system_every=0) as run:
+        run.log(1, loss=1.0)
+        os.utime(run.events_path, (1.0, 1.0))
+        assert linnet.open("busy").status == "stalled"
+        with pytest.raises(RunError, match="run busy is being written"):
+            RunStore().delete("busy")
+
+
+def test_checkpoints_are_those_with_a_step_in_order(root: Path) -> None:
+    run = Run.create(root)
+    (run.path / "weights").mkdir()
+    for name in ("step_10.gguf", "step_9.gguf", "step_final.gguf", "step_².gguf", "step_.gguf"):
+        (run.path / "weights" / name).touch()
+    assert [file.name for file in run.checkpoints()] == ["step_9.gguf", "step_10.gguf"]
 
 
 def test_create_claims_a_folder_with_a_manifest(root: Path) -> None:

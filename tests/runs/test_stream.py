@@ -289,3 +289,68 @@ def test_long_files_are_read_in_blocks(file: Path, monkeypatch: pytest.MonkeyPat
     file.write_bytes(b"".join(_line(step) for step in range(500)))
     assert _steps(EventStream(file).read_events()) == list(range(500))
     assert file.stat().st_size > 64 * 100
+
+
+def test_a_byte_order_mark_costs_no_line(tmp_path: Path) -> None:
+    start = b'{"kind":"run_start","t":0,"run_id":"toy-1","config":{"lr":0.5}}\n'
+    (tmp_path / "events.jsonl").write_bytes(b"\xef\xbb\xbf" + start + _line(1))
+    run = linnet.open(tmp_path)
+    assert run.manifest.config == {"lr": 0.5}
+    stream = run.events()
+    assert [event.kind for event in stream.read_events()] == ["run_start", "step"]
+    assert stream.damaged == run.metrics().damaged == 0
+
+
+@pytest.mark.parametrize("place", ["values.²", "values." + "9" * 5000, "values." + ".".join("a" * 100_000)])
+def test_a_place_that_is_none_is_passed_over(file: Path, place: str) -> None:
+    spelt = {"kind": "step", "t": 1.0, "step": 1, "values": [None], "nonfinite": {place: "nan"}}
+    file.write_text(json.dumps(spelt) + "\n" + json.dumps({**spelt, "nonfinite": {"values.0": "inf"}}) + "\n")
+    first, second = EventStream(file).read_events()
+    assert first.data["values"] == [None]
+    assert second.data["values"] == [float("inf")]
+    assert linnet.runs.RunStore(file.parent).list()[0].step == 1
+
+
+class TestLast:
+    """`last` gives the end of a stream at once, and reading goes on behind it."""
+
+    def test_the_last_events_and_then_each_new_one_once(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(lines_module, "BLOCK", 64)
+        file.write_bytes(b"".join(_line(step) for step in range(500)) + _line(500)[:20])
+        stream = EventStream(file)
+        assert _steps(stream.last(3)) == [497, 498, 499]
+        with file.open("ab") as out:
+            out.write(_line(500)[20:] + _line(501))
+        assert _steps(stream.read_events()) == [500, 501]
+        assert stream.read_events() == []
+
+    def test_only_those_wanted_are_counted(self, file: Path) -> None:
+        file.write_bytes(b"".join(_line(step) for step in range(500)))
+        assert _steps(EventStream(file).last(2, lambda event: (event.step or 0) % 100 == 0)) == [300, 400]
+        assert EventStream(file).last(0) == []
+        assert len(EventStream(file).last(9999)) == 500
+
+    def test_what_was_written_between_is_not_lost(self, file: Path) -> None:
+        file.write_bytes(b"".join(_line(step) for step in range(5)))
+        stream = EventStream(file)
+        stream.last(1)
+        with file.open("ab") as out:
+            out.write(_line(5))
+        assert _steps(stream.read_events()) == [5]
+
+    def test_a_file_cut_and_written_on_gives_only_what_is_new(self, file: Path) -> None:
+        whole = b"".join(_line(step) for step in range(5))
+        file.write_bytes(whole)
+        stream = EventStream(file)
+        stream.last(1)
+        stream.read_events()
+        file.write_bytes(whole[:-30] + b"\n" + _line(9))
+        assert _steps(stream.read_events()) == [9]
+
+    def test_a_line_too_long_to_hold_is_passed_over(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from linnet.runs import tail
+
+        monkeypatch.setattr(tail, "LONGEST_LINE", 1000)
+        for length in (20_000, 8 << 10, 200_000):
+            file.write_bytes(_line(1) + _line(2) + b"x" * length + b"\n" + _line(3))
+            assert _steps(EventStream(file).last(9)) == [1, 2, 3]

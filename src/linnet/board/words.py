@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import unicodedata
 
 
@@ -40,6 +41,14 @@ def duration(seconds: float) -> str:
     if hours < 24:
         return f"{hours} h {minutes:02d} m"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def moment(seconds: float) -> str:
+    """A Unix time as date and time of day, local; a dash for one beyond every calendar."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "–"
 
 
 def size(count: float) -> str:

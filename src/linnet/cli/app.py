@@ -6,10 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 from cyclopts.config import Toml
 
 from linnet import __version__
+from linnet.board.words import plain
 from linnet.errors import LinnetError, UsageError
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
@@ -159,13 +160,41 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CycloptsError as error:
-        print(f"linnet: {error}", file=sys.stderr)
-        return 2
+        return _fail(_usage(error), 2)
     except LinnetError as error:
-        print(f"linnet: {error}", file=sys.stderr)
-        return error.exit_code
+        return _fail(str(error), error.exit_code)
+    except RecursionError:
+        return _fail("something in these files is nested too deeply to be shown", 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.filename is not None:
+            return _fail(f"{error.filename}: {error.strerror or error}", 1)
+        _drop_output()
+        return _fail(f"cannot write the output: {error.strerror or error}", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    """One line, in which nothing that was read from a run can steer the terminal."""
+    print(f"linnet: {plain(message)}", file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """Send what is still held for the output nowhere, so that the interpreter does not stumble over it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _usage(error: CycloptsError) -> str:
+    command = " ".join(error.command_chain or ("linnet",))
+    if isinstance(error, UnusedCliTokensError):
+        words = " ".join(error.unused_tokens or ())
+        return f"{command} has no use for: {words} (put words that belong together in quotes)"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        name = error.keyword or error.argument.name
+        missing = f"{name} needs a value" if error.keyword else f"{name} is missing"
+        return f"{command}: {missing}; `linnet {command} --help` has examples"
+    return str(error)

@@ -11,11 +11,12 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, paint_status, print_json
 from linnet.runs import RunStore, examine
+from linnet.runs.place import is_file, is_folder
 
 
 def check(
     what: Annotated[
-        str, Parameter(help="A GGUF file; or a run: an id, the beginning of one, a path, or `latest`.")
+        str, Parameter(help="A GGUF file; or a run: an id, the beginning of one, a path, or 'latest'.")
     ] = "latest",
     /,
     *,
@@ -24,7 +25,7 @@ def check(
 ) -> int:
     """Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not."""
     path = Path(what)
-    if path.is_file() or (what.endswith(".gguf") and not path.is_dir()):
+    if is_file(path) or (what.endswith(".gguf") and not is_folder(path)):
         return _check_file(path, json)
     return _check_run(what, runs, json)
 

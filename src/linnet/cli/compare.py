@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder
-from linnet.cli.show import summary
+from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
+from linnet.cli.show import commit, summary
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
 from linnet.runs import Metrics, Run, RunStore
@@ -32,7 +32,9 @@ def compare(
     metrics = [each.metrics() for each in found]
     settings = [_settings(each) for each in found]
     differing = _differing(settings)
-    names = [name for name in dict.fromkeys(n for m in metrics for n in m.names()) if _wanted(name, key)]
+    known = list(dict.fromkeys(name for each in metrics for name in each.names()))
+    require_metrics(key or (), known, "these runs have")
+    names = [name for name in known if _wanted(name, key)]
     if json:
         print_json(
             [
@@ -68,9 +70,9 @@ def _print(
 
 
 def _best_cells(name: str, metrics: list[Metrics]) -> list[str]:
-    """Best and last value in each run, the best of all marked."""
+    """Best and last value in each run, the best of all marked; no best where no way is known to be better."""
     series = [m.get(name) for m in metrics]
-    best = [s.best[1] if s is not None and s.best is not None else None for s in series]
+    best = [s.best[1] if s is not None and s.best is not None and s.has_direction else None for s in series]
     known = [value for value in best if value is not None]
     lower = next(s.lower_is_better for s in series if s is not None)
     top = (min(known) if lower else max(known)) if known else None
@@ -96,9 +98,8 @@ def _settings(run: Run) -> dict[str, object]:
     flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
     for room, fields in (("model", manifest.model), ("config", manifest.config)):
         flat |= _flat(f"{room}.", fields)
-    git = manifest.provenance.get("git") or {}
-    if isinstance(git, dict) and git.get("sha"):
-        flat["git"] = f"{str(git['sha'])[:9]}{' + changes' if git.get('dirty') else ''}"
+    if git := commit(manifest):
+        flat["git"] = git
     return flat
 
 

@@ -35,5 +35,5 @@ def convert(
         raise UsageError(f"{target} is the file to be read; name another")
     written = write_converted(source, target, type)
     before, after = source.stat().st_size, written.stat().st_size
-    print(f"{source} ({words.size(before)}) → {written} ({words.size(after)}, {type})")
+    print(f"{words.plain(source)} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
     return 0

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import Literal
 
-from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.board import words
+from linnet.cli.options import RunName, RunsFolder, require_metrics
 from linnet.cli.show import summary
 from linnet.cli.terminal import print_json
-from linnet.errors import UsageError
 from linnet.runs import Metrics, RunStore
 from linnet.runs.encode import encode, spell_record
 
@@ -25,7 +25,7 @@ def metrics(
     format: Literal["tsv", "csv", "json", "jsonl"] | None = None,
     superseded: bool = False,
     runs: RunsFolder = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> int:
     """Print a run's metrics, with all digits, for other programs.
 
@@ -38,13 +38,11 @@ def metrics(
     superseded
         Show also the steps that a resumed run trained again.
     json
-        The same as `--format json`.
+        The same as --format json.
     """
     found = RunStore(runs).find(run)
     read = found.metrics(superseded=superseded)
-    for name in key or ():
-        if name not in read:
-            raise UsageError(f"run {found.id} has no metric {name!r}; `linnet metrics {found.id}` lists them")
+    require_metrics(key or (), read.names(), f"run {found.id} has")
     rows = _points(read, key) if key else ({"metric": name, **summary(read[name])} for name in read)
     _write(rows, "json" if json else format or "tsv")
     return 0
@@ -80,5 +78,7 @@ def _write(rows: Iterator[Row], form: str) -> None:
 
 
 def _digits(value: object) -> object:
-    """All digits of a float: the shortest text that reads back as the same number."""
+    """All digits of a float: the shortest text that reads back as the same number. Names are harmless on a screen."""
+    if isinstance(value, str):
+        return words.plain(value) if sys.stdout.isatty() else value
     return repr(value) if isinstance(value, float) else "" if value is None else value

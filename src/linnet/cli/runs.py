@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,7 +11,8 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import print_json, table
-from linnet.runs import Glance, RunStore
+from linnet.runs import Glance, RunError, RunStore
+from linnet.runs.place import is_folder
 
 
 def runs(
@@ -20,7 +22,7 @@ def runs(
     tag: str | None = None,
     status: str | None = None,
     recipe: str | None = None,
-    sort: Annotated[str, Parameter(help="`time` (newest last), `loss` (best first), `name`")] = "time",
+    sort: Annotated[str, Parameter(help="time (newest last), loss (best first) or name.", show_default=True)] = "time",
     json: AsJson = False,
 ) -> int:
     """List the runs of a folder, with status and last loss.
@@ -37,12 +39,14 @@ def runs(
         Only the runs of this recipe.
     """
     store = RunStore(runs)
+    if runs is not None and not is_folder(store.root):
+        raise RunError(f"there is no folder {store.root}")
     found = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)
     if json:
         print_json([as_json(glance) for glance in found])
         return 0
     if not found:
-        print(f"No runs in {store.root}." if not any(store.folders()) else "No run fits.")
+        print(f"No runs in {words.plain(store.root)}." if not any(store.folders()) else "No run fits.")
         return 0
     head = ("run", "status", "step", "metric", "last", "time", "age", "about")
     print("\n".join(table(head, [_row(glance) for glance in found], right=(2, 4, 5, 6), status=1)))
@@ -74,7 +78,9 @@ def as_json(glance: Glance) -> dict[str, object]:
 def _row(glance: Glance) -> tuple[str, ...]:
     manifest = glance.manifest
     step = words.number(glance.step)
-    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags)]
+    folder = Path(glance.path).name
+    moved = f"in {folder}" if folder not in ("", glance.run_id) else None  # copied or renamed: the id alone misleads
+    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags), moved]
     return (
         glance.run_id,
         glance.status,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
-from linnet.errors import UsageError
-from linnet.runs import Glance, Metrics, Run, RunStore, Series
+from linnet.runs import Glance, Manifest, Metrics, Run, RunStore, Series
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
@@ -34,7 +31,9 @@ def show(
     """
     found = RunStore(runs).find(run)
     glance, metrics = found.glance(), found.metrics()
-    series = _chosen(found, metrics, key)
+    if key is not None:
+        require_metrics([key], metrics.names(), f"run {found.id} has")
+    series = metrics.main if key is None else metrics[key]
     if json:
         print_json(_as_json(found, glance, metrics))
         return 0
@@ -43,28 +42,15 @@ def show(
         _print_chart(series)
     _print_metrics(metrics, all)
     if metrics.damaged:
-        print(paint(f"\n{metrics.damaged} damaged lines were passed over; see: linnet check {found.id}", "yellow"))
+        count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
+        print(paint(f"\n{count} passed over; see: linnet check {words.plain(found.id)}", "yellow"))
     return 0
-
-
-def _chosen(run: Run, metrics: Metrics, key: str | None) -> Series | None:
-    if key is None:
-        return metrics.main
-    if key not in metrics:
-        import difflib
-
-        close = difflib.get_close_matches(key, metrics.names(), n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(close)}?" if close else f"it has {', '.join(metrics.names()[:8]) or 'none'}"
-        raise UsageError(f"run {run.id} has no metric {key!r}; {hint}")
-    return metrics[key]
 
 
 def _print_head(run: Run, glance: Glance) -> None:
     manifest = run.manifest
     print(f"{paint(words.plain(run.id), 'bold')}  {paint_status(glance.status)}  {words.duration(glance.t)}")
     steps = words.number(glance.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
-    git = manifest.provenance.get("git") or {}
-    commit = f"{str(git.get('sha', ''))[:9]} {git.get('branch', '')}{' + changes' if git.get('dirty') else ''}".strip()
     facts = {
         "name": manifest.name,
         "recipe": manifest.recipe,
@@ -73,9 +59,9 @@ def _print_head(run: Run, glance: Glance) -> None:
         "step": steps,
         "model": _pairs(manifest.model),
         "config": _pairs(manifest.config),
-        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest.created_at)),
+        "started": words.moment(manifest.created_at),
         "host": manifest.provenance.get("host"),
-        "git": commit,
+        "git": commit(manifest, branch=True),
         "written by": manifest.dialect if manifest.dialect != "linnet" else None,
         "error": (glance.end or {}).get("error"),
         "folder": run.path,
@@ -87,6 +73,15 @@ def _print_head(run: Run, glance: Glance) -> None:
     for name, value in facts.items():
         if value:
             print(f"  {paint(f'{name:<11}', 'dim')} {words.shorten(words.plain(value), max(20, width() - 14))}")
+
+
+def commit(manifest: Manifest, *, branch: bool = False) -> str:
+    """The commit a run was started from, in short; empty where it is not known."""
+    git = manifest.provenance.get("git")
+    if not isinstance(git, dict) or not git.get("sha"):
+        return ""
+    named = f" {git['branch']}" if branch and git.get("branch") else ""
+    return f"{str(git['sha'])[:9]}{named}{' + changes' if git.get('dirty') else ''}"
 
 
 def _pairs(fields: dict[str, object]) -> str:
@@ -109,7 +104,7 @@ def _print_metrics(metrics: Metrics, all: bool) -> None:
     rows = []
     for name in names:
         series = metrics[name]
-        latest, best = series.latest, series.best
+        latest, best = series.latest, series.best if series.has_direction else None
         rows.append(
             (
                 name,

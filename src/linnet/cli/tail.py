@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.cli.options import RunName, RunsFolder
 from linnet.cli.terminal import paint, paint_status
+from linnet.errors import UsageError
 from linnet.runs import Event, RunStore
 from linnet.runs.encode import encode, spell_record
 from linnet.runs.metric_names import rows
@@ -21,11 +22,11 @@ def tail(
     run: RunName = "latest",
     /,
     *,
-    lines: int = 10,
-    follow: Annotated[bool, Parameter(negative="--no-follow")] = True,
+    lines: Annotated[int, Parameter(name=["--lines", "-n"], show_default=True)] = 10,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="--no-follow")] = True,
     all: bool = False,
     runs: RunsFolder = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> int:
     """Follow a run's events as they are written.
 
@@ -34,24 +35,22 @@ def tail(
     lines
         How many events of the past to begin with.
     follow
-        Go on until the run ends.
+        Go on until the run ends; it does unless told not to.
     all
         Show heartbeats and the machine's figures too.
     json
         Each event as one line of JSON.
     """
+    if lines < 0:
+        raise UsageError(f"--lines {lines}: how many events to begin with, so 0 or more")
     found = RunStore(runs).find(run)
-    stream = found.events()
-    past: list[Event] = []
-    while batch := stream.read_events(limit=50_000):
-        past = [*past, *_shown(batch, all)][-lines:] if lines > 0 else []
-    for event in past:
+    stream, status = found.events(), found.status
+    ended = status not in ("live", "stalled")  # asked before reading: an ended run has no more to say than is read
+    for event in stream.last(lines, lambda event: all or event.kind not in _QUIET):
         _print(event, json)
-    status = found.status
-    if not follow:
+    if ended or not follow:
         return _close(found.id, status, json)
     last_look = time.monotonic()
-    ended = status not in ("live", "stalled")
 
     def finished() -> bool:
         nonlocal last_look, status, ended
@@ -61,16 +60,13 @@ def tail(
         return ended
 
     for batch in stream.follow(finished):
-        for event in _shown(batch, all):
-            _print(event, json)
+        for event in batch:
+            if all or event.kind not in _QUIET:
+                _print(event, json)
         if any(event.kind == "run_end" for event in batch):
             status = found.status
             break
     return _close(found.id, status, json)
-
-
-def _shown(events: list[Event], all: bool) -> list[Event]:
-    return events if all else [event for event in events if event.kind not in _QUIET]
 
 
 def _close(run_id: str, status: str, json: bool) -> int:
@@ -85,7 +81,7 @@ def _print(event: Event, json: bool) -> None:
         return
     at = paint(f"{words.duration(event.t):>9}", "dim")
     step = "" if event.step is None else f"step {event.step}"
-    print(f"{at}  {event.kind:<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
+    print(f"{at}  {words.plain(event.kind):<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
 
 
 def _text(event: Event) -> str:

@@ -46,6 +46,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[in
 
     Rich's table takes 0.4 s for 500 runs; the command has 0.35 s in all.
     """
+    head = [plain(cell) for cell in head]
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(head, *cells, strict=True)]
     lines = [paint(_join(head, widths, right), "dim")]

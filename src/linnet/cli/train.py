@@ -14,12 +14,46 @@ from linnet.train.settings import TrainSettings
 
 # ruff: noqa: B008 (the defaults are frozen)
 
-_MODEL, _TEXT, _TRAINING, _RUN = Group("Model"), Group("Text"), Group("Training"), Group("Run")
+_MODEL, _TEXT, _TRAINING, _RUN = (Group.create_ordered(name) for name in ("Model", "Text", "Training", "Run"))
 
 
 @dataclass(frozen=True)
 class ModelFlags:
-    """The shape of the model; what is not given is the preset's."""
+    """The shape of the model; what is not given is the preset's.
+
+    Parameters
+    ----------
+    preset
+        tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m or smollm2-360m.
+    arch
+        llama or gpt2, with the preset's sizes.
+    vocab
+        Tokens; a tokenizer of so many is trained, unless one is given.
+    d_model
+        Width.
+    n_layers
+        Depth.
+    n_heads
+        Attention heads.
+    n_kv
+        Heads of keys and values (llama).
+    d_ff
+        Width of the feed-forward part.
+    ctx
+        Tokens of a sequence.
+    head_dim
+        Size of a head; d_model / n_heads by default (llama).
+    rope_base
+        Base of the rotary angles (llama).
+    rms_eps
+        Added under the root of the norm (llama).
+    untied
+        Give the output a matrix of its own instead of the embedding's.
+    qkv_bias
+        Biases on queries, keys and values (llama).
+    init_scale
+        Times the usual size of the first weights.
+    """
 
     preset: str = "demo"
     arch: Literal["llama", "gpt2"] | None = None
@@ -40,7 +74,23 @@ class ModelFlags:
 
 @dataclass(frozen=True)
 class TextFlags:
-    """The text to learn from."""
+    """The text to learn from.
+
+    Parameters
+    ----------
+    corpus
+        A file, a folder, a pattern, or python: the standard library of this interpreter.
+    tokenizer
+        A GGUF whose tokenizer is taken; by default one is trained.
+    held_out
+        The share of documents kept for evaluation.
+    documents
+        Keep documents from seeing each other.
+    cache
+        Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+    prompt
+        What samples begin with; may be given several times.
+    """
 
     corpus: str = "python"
     tokenizer: Path | None = None
@@ -52,7 +102,19 @@ class TextFlags:
 
 @dataclass(frozen=True)
 class RunFlags:
-    """Where the run goes and what it is called."""
+    """Where the run goes and what it is called.
+
+    Parameters
+    ----------
+    run_id
+        The folder's name; made from architecture, date and a number by default.
+    name
+        A label.
+    experiment
+        What it is part of.
+    tag
+        May be given several times.
+    """
 
     runs: RunsFolder = None
     run_id: str | None = None
@@ -63,9 +125,9 @@ class RunFlags:
 
 def from_scratch(
     *,
-    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL)] = ModelFlags(),
-    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT)] = TextFlags(),
-    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING)] = TrainSettings(),
+    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL, show_default=True)] = ModelFlags(),
+    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=True)] = TextFlags(),
+    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=True)] = TrainSettings(),
     run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
     json: AsJson = False,
 ) -> int:

@@ -69,6 +69,10 @@ class Encoded:
         self.ids.append(ids)
         self.n_bytes.append(n_bytes)
 
+    def pieces(self) -> Iterator[tuple[bool, bool, bytes, int]]:
+        """What was added."""
+        return zip(self.opens, self.held_out, self.ids, self.n_bytes, strict=True)
+
 
 def encode(pieces: Iterable[Piece], encoder: Encoder, share: Share) -> Encoded:
     """Encode some pieces, the beginning of the first of them with `tokenizers` too."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 DEFAULT_VOCAB = 4096
 _FORMAT = 1  # a part of the key: raised when the same input would give other tokens
+_TRAINED_ON = 50_000_000  # bytes of text a vocabulary is trained on: more of it changes few merges
 _TOLD_EVERY = 1 << 20
 _TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
 
@@ -111,13 +114,16 @@ def prepare(
     donor = Vocabulary(tokenizer) if tokenizer is not None else None
     size = _vocab(found, donor, vocab)
     words = donor.fingerprint if donor else None if found.is_pack else pre
-    asked = msgspec.json.encode([_FORMAT, content_hash(found, root), field, words, size, held_out, seed])
+    content = content_hash(found, root)
+    asked = msgspec.json.encode([_FORMAT, content, field, words, size, held_out, seed])
     key = hashlib.blake2b(asked, digest_size=12).hexdigest()
     target = root / f"{_slug(found.name)}-{key}"
     if not target.exists():
         with folder_in_making(root, target, key) as folder:
             if folder is not None:
                 _Making(found, folder, size, Share(held_out, seed), workers, progress or _silent).run(donor, pre, key)
+                if content_hash(found, root) != content:
+                    raise DataError(f"corpus {found.name}: it changed while it was prepared; start again")
     return Prepared(target)
 
 
@@ -141,7 +147,8 @@ class _Making:
             donor.save(self.folder / _TOKENIZER)
         elif not self.corpus.is_pack:
             texts = (piece.text for piece in self._watched("vocabulary", pieces(self.corpus)))
-            train_vocabulary(texts, self.vocab, pre, self.folder / _TOKENIZER)
+            some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
+            train_vocabulary(some, self.vocab, pre, self.folder / _TOKENIZER)
             vocabulary = Vocabulary(self.folder / _TOKENIZER)
         remark = self._write(vocabulary)
         sets = [TokenSet(self.folder / name) for name in (_TRAIN, _HELD_OUT)]
@@ -181,18 +188,17 @@ class _Making:
     def _write_sets(self, encoder: Encoder | None, end: int | None, share: Share) -> list[int]:
         """Write both files; returns the tokens of each side."""
         writers = [TokenSetWriter(self.folder / name, vocab=self.vocab, end=end) for name in (_TRAIN, _HELD_OUT)]
+        side = -1
         try:
-            side = -1
-            for part in self._encoded(encoder, end, share):
-                if not part.proven:
-                    raise _OtherIdsError
-                for opens, held_out, ids, n_bytes in zip(
-                    part.opens, part.held_out, part.ids, part.n_bytes, strict=True
-                ):
-                    if opens or held_out != side:
-                        side = int(held_out)
-                        writers[side].open_document()
-                    writers[side].add(ids, n_bytes)
+            with closing(self._encoded(encoder, end, share)) as parts:
+                for part in parts:
+                    if not part.proven:
+                        raise _OtherIdsError
+                    for opens, held_out, ids, n_bytes in part.pieces():
+                        if opens or held_out != side:
+                            side = int(held_out)
+                            writers[side].open_document()
+                        writers[side].add(ids, n_bytes)
             for writer in writers:
                 writer.close()
         finally:
@@ -200,7 +206,7 @@ class _Making:
                 writer.discard()
         return [writer.tokens for writer in writers]
 
-    def _encoded(self, encoder: Encoder | None, end: int | None, share: Share) -> Iterator[Encoded]:
+    def _encoded(self, encoder: Encoder | None, end: int | None, share: Share) -> Generator[Encoded, None, None]:
         if encoder is None:
             yield from encode_pack(self.corpus, self.vocab, end, share)
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from linnet.gguf.values import Value
-
-_TRAINED_ON = 100_000_000  # bytes of text; more of it changes few merges
 
 
 class Vocabulary:
@@ -60,7 +58,7 @@ class Vocabulary:
 
 def train_vocabulary(texts: Iterable[str], size: int, pre: str, path: Path) -> None:
     """Train a byte-level BPE of exactly `size` tokens and write it to `path`."""
-    tokenizer = train_tokenizer(_first(texts, _TRAINED_ON), size, pre=pre, special=(END_OF_TEXT,))
+    tokenizer = train_tokenizer(texts, size, pre=pre, special=(END_OF_TEXT,))
     reached = tokenizer.get_vocab_size(with_added_tokens=True)
     if reached < size:
         raise DataError(
@@ -84,12 +82,3 @@ _KINDS = {kind.label: kind for kind in ValueType}
 def _save(keys: MetadataBlock, path: Path) -> None:
     named = MetadataBlock().text("general.architecture", "none").text("general.type", "vocab")
     GGUFWriter(named.extend(keys)).write(path)
-
-
-def _first(texts: Iterable[str], limit: int) -> Iterator[str]:
-    read = 0
-    for text in texts:
-        yield text
-        read += len(text)
-        if read >= limit:
-            return

@@ -89,6 +89,7 @@ def as_number(value: object, otherwise: float = math.nan) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+_MOST_WORDS = 64  # of a dotted place; trying every cut of a longer one takes too long
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -111,11 +112,13 @@ def respell(found: dict[str, Any]) -> None:
 def _route(found: Any, place: str) -> list[Any]:
     """Follow a dotted place; names may hold dots themselves, so the longest name that exists is taken each time."""
     words, route = place.split("."), []
+    if len(words) > _MOST_WORDS:
+        return [place]
     while words:
         for cut in range(len(words), 0, -1):
             name: Any = ".".join(words[:cut])
             if isinstance(found, list):
-                name = int(name) if name.isdigit() and int(name) < len(found) else None
+                name = _index(name, len(found))
             elif not isinstance(found, dict) or name not in found:
                 name = None
             if name is not None:
@@ -125,6 +128,13 @@ def _route(found: Any, place: str) -> list[Any]:
         route.append(name)
         found, words = found[name], words[cut:]
     return route
+
+
+def _index(name: str, length: int) -> int | None:
+    """A place in a list; None when it is none. `isdigit` would let `²` pass, which is no number to `int`."""
+    if not (name.isascii() and name.isdecimal() and len(name) < 10):
+        return None
+    return int(name) if int(name) < length else None
 
 
 # -- kaun-board and munin --------------------------------------------------------------------------------------
@@ -141,7 +151,8 @@ def _translate(found: dict[str, Any], origin: float) -> dict[str, Any]:
 
 def _scalar(found: dict[str, Any], name: str) -> dict[str, Any]:
     out: dict[str, Any] = {"kind": "scalars", "step": found.get("step")}
-    out["values"] = {str(found.get(name)): as_number(found.get("value"))}
+    metric = found.get(name)
+    out["values"] = {metric: as_number(found.get("value"))} if isinstance(metric, str) else {}
     if "epoch" in found:
         out["epoch"] = found["epoch"]
     return out
@@ -150,13 +161,22 @@ def _scalar(found: dict[str, Any], name: str) -> dict[str, Any]:
 _MUNIN_REASON = {"finished": "completed", "failed": "errored", "killed": "interrupted"}
 _MUNIN_GOAL = {"minimize": "min", "maximize": "max"}
 
+
+def _kept(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: found[name] for name in names if name in found}
+
+
+def _word(words: dict[str, str], value: object, otherwise: str | None) -> str | None:
+    return words.get(value, otherwise) if isinstance(value, str) else otherwise
+
+
 _FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "scalar": lambda f: _scalar(f, "tag"),
     "metric": lambda f: _scalar(f, "key"),
     "define_metric": lambda f: {
         "kind": "goal",
         "metric": f.get("key"),
-        "goal": _MUNIN_GOAL.get(str(f.get("goal"))),
+        "goal": _word(_MUNIN_GOAL, f.get("goal"), None),
         "summary": f.get("summary"),
     },
     "media": lambda f: {
@@ -167,7 +187,8 @@ _FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "path": f.get("path"),
     },
     "summary": lambda f: {"kind": "summary", "values": f.get("values")},
-    "notes": lambda f: {"kind": "note", "text": f.get("value") or ""},
+    "notes": lambda f: {"kind": "note", "text": f.get("value") or "", **_kept(f, "step", "at")},
+    "note": lambda f: {"kind": "note", **_kept(f, "text", "step", "at")},  # ours, in a stream of kaun-board
     "tags": lambda f: {"kind": "tags", "values": f.get("values")},
     "artifact_output": lambda f: {"kind": "artifact", "name": f.get("name"), "version": f.get("version")},
     "artifact_input": lambda f: {
@@ -179,7 +200,7 @@ _FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "resumed": lambda f: {"kind": "resume"},
     "finished": lambda f: {
         "kind": "run_end",
-        "reason": _MUNIN_REASON.get(str(f.get("status")), "completed"),
+        "reason": _word(_MUNIN_REASON, f.get("status"), "completed"),
         "ended_at": f.get("ended_at"),
     },
 }

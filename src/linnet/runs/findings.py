@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.runs.events import decode
+from linnet.runs.events import as_step, decode
 from linnet.runs.folder import MANIFEST, WEIGHTS
 from linnet.runs.lines import LineReader
 from linnet.runs.manifest import read as read_manifest
+from linnet.runs.place import is_file
 from linnet.runs.run import Run
 
+_REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
 _MOST = 20  # of each sort of finding; the rest is counted
 
 
@@ -40,13 +42,14 @@ def examine(run: Run) -> Findings:
         found.faults.append(f"{MANIFEST} cannot be read as a manifest")
     elif not (run.path / MANIFEST).exists() and run.manifest.dialect != "toy":
         found.faults.append(f"there is no {MANIFEST}")
-    if not run.events_path.is_file():
+    if not is_file(run.events_path):
         found.faults.append(f"there is no {run.events_path.name}")
         return found
     _Stream(run, found).examine()
     _examine_weights(run.path / WEIGHTS, found)
     if glance.status == "crashed":
-        found.remarks.append("the writer died without a run_end; every event it had logged is here")
+        whole = "" if found.faults else "; every event it had logged is here"
+        found.remarks.append(f"the writer died without a run_end{whole}")
     return found
 
 
@@ -60,6 +63,7 @@ class _Stream:
         self._t = 0.0
         self._step: int | None = None
         self._ends = 0
+        self._lost = 0
 
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
@@ -76,7 +80,9 @@ class _Stream:
         reader.close()
         for text, count in self._counts.items():
             if count > _MOST:
-                self._found.faults.append(f"{text}: {count - _MOST} more")
+                (self._found.remarks if text in _REMARKS else self._found.faults).append(
+                    f"{text}: {count - _MOST} more"
+                )
 
     def _judge(self, line: bytes) -> None:
         number = self._found.lines
@@ -89,11 +95,11 @@ class _Stream:
         if toy and self._found.events == 1 and event.kind != "run_start":
             self._fault("start", f"line {number}: the first event is {event.kind or 'of no kind'}, not run_start")
         if toy and event.t < self._t:
-            self._fault("time", f"line {number}: t goes back from {self._t} to {event.t}")
+            self._remark("time", f"line {number}: t goes back from {self._t} to {event.t}")  # two processes logged
         self._t = max(self._t, event.t)
         if event.kind == "resume":
             self._step, self._ends = event.step, 0
-            self._found.remarks.append(f"line {number}: resumed from step {event.step}")
+            self._remark("resume", f"line {number}: resumed from step {event.step}")
         elif event.kind == "run_end":
             self._ends += 1
             if self._ends > 1:
@@ -106,28 +112,35 @@ class _Stream:
                 self._fault("late", f"line {number}: step {event.step} after run_end")
         elif event.kind == "checkpoint":
             self._judge_checkpoint(number, event.data.get("path"), event.data.get("bytes"))
-        lost = event.data.get("lost_events")
-        if event.kind in ("note", "run_end") and lost:
+        lost = as_step(event.data.get("lost_events")) or 0
+        if event.kind in ("note", "run_end") and lost > self._lost:  # a count of all so far; run_end repeats the last
+            self._lost = lost
             self._fault("lost", f"line {number}: the writer says that {lost} events were lost")
 
     def _judge_checkpoint(self, number: int, path: object, size: object) -> None:
         if not isinstance(path, str) or "\0" in path:
             return
-        file = self._run.path / path
-        if not file.is_file():
-            self._found.remarks.append(f"line {number}: checkpoint {path} is no longer there")
+        file, shown = self._run.path / path, path if len(path) <= 200 else f"{path[:200]}…"
+        if not is_file(file):
+            self._remark("checkpoint", f"line {number}: checkpoint {shown} is no longer there")
         elif isinstance(size, int) and file.stat().st_size != size:
-            self._fault("size", f"line {number}: checkpoint {path} has {file.stat().st_size} bytes, not {size}")
+            self._fault("size", f"line {number}: checkpoint {shown} has {file.stat().st_size} bytes, not {size}")
 
     def _fault(self, sort: str, text: str) -> None:
+        self._say(self._found.faults, sort, text)
+
+    def _remark(self, sort: str, text: str) -> None:
+        self._say(self._found.remarks, sort, text)
+
+    def _say(self, where: list[str], sort: str, text: str) -> None:
         self._counts[sort] = self._counts.get(sort, 0) + 1
         if self._counts[sort] <= _MOST:
-            self._found.faults.append(text)
+            where.append(text)
 
 
 def _examine_weights(weights: Path, found: Findings) -> None:
     for link in (weights / "latest", weights / "best"):
-        if link.is_symlink() and not link.exists():
+        if link.is_symlink() and not is_file(link):
             found.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
     for file in sorted(weights.glob(".*.tmp")) if weights.is_dir() else []:
         found.remarks.append(f"{WEIGHTS}/{file.name} is left over from a writer that was stopped")

@@ -21,8 +21,18 @@ from linnet.runs.series import Table
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
 _HEAD = 24  # bytes by which lines of a different make are told apart
-_KEPT = ("damaged", "lines", "last_step", "last_epoch", "step_now", "goals")
 _OWN = ("kind", "phase", "t", "step", "epoch")
+
+
+class State(msgspec.Struct):
+    """What an intake knows besides its tables: what a cache must keep, and must fit to be one."""
+
+    damaged: int
+    lines: int
+    last_step: int | None
+    last_epoch: float | None
+    step_now: int
+    goals: dict[str, str]
 
 
 class Intake:
@@ -36,7 +46,7 @@ class Intake:
         self.damaged = 0
         self.lines = 0
         self.last_step: int | None = None
-        self.step_now = 0  # the step of the latest line that has one; a line without one belongs to it
+        self.step_now = 0  # of the latest line with metrics, or resume, that has one; a line without one belongs to it
         self.last_epoch: float | None = None
         self.goals: dict[str, str] = {}
         self._origin = origin
@@ -45,7 +55,7 @@ class Intake:
         self._buffers: dict[tuple[str, ...], list[list[float]]] = {}
         self._stepless: list[tuple[tuple[str, ...], list[float]]] = []
         self._block_start = 0
-        self._makes: dict[bytes, _Make | None] = {}
+        self._makes: dict[tuple[str, ...], _Make] = {}
 
     def take(self, block: bytes) -> None:
         """Take in one block of whole lines."""
@@ -67,31 +77,37 @@ class Intake:
         """All tables, for keeping."""
         return list(self._tables.values())
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """All else that is to be kept."""
-        return {key: getattr(self, key) for key in _KEPT}
+        return State(**{key: getattr(self, key) for key in State.__struct_fields__})
 
-    def restore(self, tables: Sequence[Table], state: dict[str, Any]) -> None:
+    def restore(self, tables: Sequence[Table], state: State) -> None:
         """Go on from what was kept."""
         self._tables = {table.names: table for table in tables}
-        for key in _KEPT:
-            setattr(self, key, state[key])
+        for key in State.__struct_fields__:
+            setattr(self, key, getattr(state, key))
 
     # -- lines of one make -------------------------------------------------------------------------------------
 
-    def _make_of(self, line: bytes) -> _Make | None:
-        head = line[:_HEAD]
-        if head not in self._makes:
-            if len(self._makes) > 4 * _MOST_TABLES:
-                self._makes.clear()
-            self._makes[head] = _Make.of(line)
-        return self._makes[head]
+    def _make_of(self, *lines: bytes) -> _Make | None:
+        """The make of the first of these lines that has one; which it is, is judged anew for every stretch of lines."""
+        for line in lines:
+            found = parse(line)
+            if found is not None and _Make.fits(found):
+                key = tuple(found)
+                if key not in self._makes:
+                    if len(self._makes) > _MOST_TABLES:
+                        self._makes.clear()
+                    self._makes[key] = _Make(found)
+                return self._makes[key]
+        return None
 
     def _take_alike(self, make: _Make, lines: bytes, places: NDArray[np.int64] | None) -> bool:
         """Decode lines of one make together; False, with nothing taken, when one of them is of another."""
         try:
             found = make.decode(lines)
-        except (ValueError, RecursionError):
+            columns = make.columns(found)
+        except (ValueError, RecursionError, OverflowError):  # the last: a step of more than 64 bits
             return False
         if not found:
             return True
@@ -99,12 +115,7 @@ class Intake:
         if places is None:
             places = np.arange(first, first + len(found), dtype=np.int64)
             self.lines += len(found)
-        columns: list[NDArray[Any]] = [places]
-        for get, kind in make.getters:
-            if get is None:
-                columns.append(np.full(len(found), np.nan))
-            else:
-                columns.append(np.fromiter(map(get, found), dtype=kind, count=len(found)))
+        columns.insert(0, places)
         self._see(int(columns[1].max()), float(columns[3].max()))
         self._table(make.names).extend(columns)
         return True
@@ -129,7 +140,7 @@ class Intake:
         self.lines = base + len(lines)
 
     def _take_kind(self, places: list[int], lines: list[bytes]) -> None:
-        if len(lines) >= _FEW and (make := self._make_of(lines[0])) is not None:
+        if len(lines) >= _FEW and (make := self._make_of(lines[len(lines) // 2], lines[0], lines[-1])) is not None:
             if self._take_alike(make, b"\n".join(lines), np.array(places, dtype=np.int64)):
                 return
             half = len(lines) // 2
@@ -171,12 +182,15 @@ class Intake:
                 self._buffer({name: value}, own)
 
     def _resume(self, event: Event) -> None:
-        """Steps beyond the one a run went on from are void: they were trained again."""
+        """Steps beyond the one a run went on from are void: they were trained again. The machine's figures stay."""
         self._flush()
-        if event.step is None or self._superseded:
+        if event.step is None:
+            return
+        self.step_now, self._block_start = event.step, self.lines
+        if self._superseded:
             return
         for names, table in self._tables.items():
-            if not names[0].startswith("sys/"):
+            if not all(name.startswith("sys/") for name in names):
                 table.keep_to(event.step)
         self.last_step = event.step
 
@@ -233,8 +247,12 @@ class Intake:
 class _Make:
     """Lines of `step` events with the same fields: a decoder made for them, and how to get at each column."""
 
-    def __init__(self, names: tuple[str, ...], fields: dict[str, Any]) -> None:
-        self.names = names
+    def __init__(self, example: dict[str, Any]) -> None:
+        self.names = tuple(name for name in example if name not in _OWN)
+        fields: dict[str, Any] = dict.fromkeys(example, float)
+        fields |= {"kind": Literal["step"], "step": int}
+        if "phase" in example:
+            fields["phase"] = Literal["train"]
         places = {name: f"f{index}" for index, name in enumerate(fields)}
         row = msgspec.defstruct(
             "Row",
@@ -245,23 +263,24 @@ class _Make:
         )
         self.decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(row).decode_lines
         wanted: list[tuple[str, Any]] = [("step", np.int64), ("t", np.float64), ("epoch", np.float64)]
-        wanted += [(name, np.float64) for name in names]
-        self.getters = [(attrgetter(places[n]) if n in places else None, kind) for n, kind in wanted]
+        wanted += [(name, np.float64) for name in self.names]
+        self._getters = [(attrgetter(places[n]) if n in places else None, kind) for n, kind in wanted]
 
-    @classmethod
-    def of(cls, line: bytes) -> _Make | None:
-        """The make of a line; None when it is not a plain training step."""
-        found = parse(line)
-        if found is None or found.get("kind") != "step" or found.get("phase", "train") != "train":
-            return None
+    def columns(self, found: list[Any]) -> list[NDArray[Any]]:
+        """Decoded lines as columns: step, t, epoch, and one a metric."""
+        return [
+            np.full(len(found), np.nan) if get is None else np.fromiter(map(get, found), dtype=kind, count=len(found))
+            for get, kind in self._getters
+        ]
+
+    @staticmethod
+    def fits(found: dict[str, Any]) -> bool:
+        """Is this a plain training step?"""
+        if found.get("kind") != "step" or found.get("phase", "train") != "train":
+            return False
         names = tuple(name for name in found if name not in _OWN)
         numeric = all(type(found[name]) in (int, float) for name in (*names, "t", "step") if name in found)
         if not names or not numeric or not {"t", "step"} <= found.keys():
-            return None
-        if tuple(name for name, _ in rows(Event("step", 0.0, 0, found))) != names:
-            return None  # some field has a meaning of its own
-        fields: dict[str, Any] = dict.fromkeys(found, float)
-        fields |= {"kind": Literal["step"], "step": int}
-        if "phase" in found:
-            fields["phase"] = Literal["train"]
-        return cls(names, fields)
+            return False
+        # some field may have a meaning of its own
+        return tuple(name for name, _ in rows(Event("step", 0.0, 0, found))) == names

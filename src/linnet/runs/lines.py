@@ -6,7 +6,7 @@ import os
 import zlib
 from pathlib import Path
 
-from linnet.runs.place import BINARY, read_at
+from linnet.runs.place import BOM, open_regular, read_at
 
 LONGEST_LINE = 16 << 20  # a longer line is passed over and counted; it is never held whole
 BLOCK = 1 << 20
@@ -54,9 +54,9 @@ class LineReader:
             self.close()
             return b""
 
-    def skip_to(self, position: int, crc: int) -> None:
-        """Begin behind bytes that the caller knows already and has checked."""
-        self.position, self.crc = position, crc
+    def skip_to(self, position: int, crc: int, oversized: int = 0) -> None:
+        """Begin behind bytes that the caller knows already and has checked, with so many lines too long in them."""
+        self.position, self.crc, self.oversized = position, crc, oversized
 
     def close(self) -> None:
         """Let go of the file; reading may go on later."""
@@ -73,9 +73,10 @@ class LineReader:
                 self._take(chunk[:taken])
             elif cut:
                 block = bytes(self._pending) + chunk[:cut]
+                at_start = self.position == 0
                 self._take(block)
                 self._pending[:] = chunk[cut:]
-                return block
+                return block.removeprefix(BOM) if at_start else block
             else:
                 self._pending += chunk
                 if len(self._pending) > LONGEST_LINE:
@@ -104,7 +105,7 @@ class LineReader:
         if same and (there.st_size == read_to or (there.st_size > read_to and self._guard_stands())):
             return True
         self.close()
-        self._fd = os.open(self.path, os.O_RDONLY | BINARY)
+        self._fd = open_regular(self.path)
         first_time = self._identity is None
         self._identity = identity
         self._pending.clear()

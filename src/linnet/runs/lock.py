@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+from linnet.runs.place import open_regular
+
 fcntl: ModuleType | None
 try:
     import fcntl
@@ -43,7 +45,7 @@ def is_held(path: Path) -> bool | None:
     if fcntl is None:
         return None
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_regular(path)
     except OSError:
         return None
     try:

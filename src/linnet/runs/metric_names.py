@@ -8,7 +8,9 @@ from typing import Any
 from linnet.runs.events import Event, as_number
 
 _ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
+LOSSES = ("loss", "train/loss", "train_loss")  # the metric to show when there is room for one
 _LOWER_IS_BETTER = ("loss", "error", "ppl")
+_HIGHER_IS_BETTER = ("acc", "score", "reward", "f1", "bleu")
 
 
 def rows(event: Event) -> Iterator[tuple[str, float]]:
@@ -26,7 +28,8 @@ def rows(event: Event) -> Iterator[tuple[str, float]]:
     elif event.kind == "scalars":
         yield from _numbers(_mapping(data.get("values")), "", frozenset())
     elif event.kind == "eval":
-        prefix = f"{data.get('name') or 'eval'}/"
+        name = data.get("name")
+        prefix = f"{name}/" if isinstance(name, str) and name else "eval/"
         yield from _numbers(data, prefix, _ENVELOPE | {"extra"})
         yield from _numbers(_mapping(data.get("extra")), prefix, frozenset())
     elif event.kind == "system":
@@ -41,10 +44,16 @@ def lower_is_better(name: str, goals: Mapping[str, str]) -> bool:
     return any(word in lowered for word in _LOWER_IS_BETTER)
 
 
+def has_direction(name: str, goals: Mapping[str, str]) -> bool:
+    """Is one way known to be better? Of a learning rate or a duration there is no best to show."""
+    lowered = name.lower()
+    return name in goals or any(word in lowered for word in (*_LOWER_IS_BETTER, *_HIGHER_IS_BETTER))
+
+
 def main_metric(names: Iterable[str]) -> str | None:
     """The metric to show when there is room for one: the loss, else one that is called so, else the first."""
     known = list(names)
-    for wanted in ("loss", "train/loss", "train_loss"):
+    for wanted in LOSSES:
         if wanted in known:
             return wanted
     shown = [name for name in known if not name.startswith("sys/")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from linnet.runs import cache
 from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
-from linnet.runs.metric_names import lower_is_better, main_metric
+from linnet.runs.metric_names import has_direction, lower_is_better, main_metric
 from linnet.runs.series import Series
 
 
@@ -41,9 +41,9 @@ class Metrics(Mapping[str, Series]):
         self._series: dict[str, Series] = {}
         self._intake = self._fresh()
         self._saved_at = 0
-        if self._cached and (found := cache.load(events)) is not None:
+        if self._cached and (found := cache.load(events, origin)) is not None:
             self._intake.restore(found.tables, found.state)
-            self._reader.skip_to(found.position, found.crc)
+            self._reader.skip_to(found.position, found.crc, found.oversized)
             self._saved_at = found.position
         self.refresh()
 
@@ -51,12 +51,17 @@ class Metrics(Mapping[str, Series]):
         """Take in what is new; True when there was something."""
         before = cache.stamp(self._reader.path) if self._cached else []
         changed = False
-        while block := self._reader.read_block():
-            if self._reader.generation != self._generation:
+        reading = True
+        while reading:
+            block = self._reader.read_block()
+            if self._reader.generation != self._generation:  # also when nothing stands in the file any more
                 self._generation = self._reader.generation
                 self._intake = self._fresh()
-            self._intake.take(block)
-            changed = True
+                changed = True
+            if block:
+                self._intake.take(block)
+                changed = True
+            reading = bool(block)
         if changed:
             self._series.clear()
             self._save(before)
@@ -92,8 +97,8 @@ class Metrics(Mapping[str, Series]):
             parts = self._intake.tables_with(name)
             if not parts:
                 raise KeyError(name)
-            lower = lower_is_better(name, {**self._intake.goals, **self._declared})
-            self._series[name] = Series(name, parts, lower)
+            goals = {**self._intake.goals, **self._declared}
+            self._series[name] = Series(name, parts, lower_is_better(name, goals), has_direction(name, goals))
         return self._series[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -115,5 +120,12 @@ class Metrics(Mapping[str, Series]):
         worth = max(cache.SMALLEST, self._saved_at // 4)
         if self._cached and self._reader.at_line_start and (new >= worth or new < 0):
             self._saved_at = self._reader.position
-            tables, state = self._intake.tables(), self._intake.state()
-            cache.save(self._reader.path, before, self._reader.position, self._reader.crc, tables, state)
+            header = cache.Header(
+                position=self._reader.position,
+                crc=self._reader.crc,
+                oversized=self._reader.oversized,
+                origin=self._origin,
+                stamp=before,
+                state=self._intake.state(),
+            )
+            cache.save(self._reader.path, header, self._intake.tables())

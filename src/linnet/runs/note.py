@@ -7,16 +7,16 @@ import os
 from linnet.runs.clock import iso_now
 from linnet.runs.encode import encode, spell_record
 from linnet.runs.glance import last_seconds
-from linnet.runs.place import BINARY, ends_inside_a_line
+from linnet.runs.place import ends_inside_a_line, open_regular
 from linnet.runs.run import Run, RunError
 
 
 def add_note(run: Run, text: str, step: int | None = None) -> None:
     """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
-    record = {"kind": "note", "t": last_seconds(run.events_path), "step": step, "text": text, "at": iso_now()}
+    record = {**_note(run, text), "step": step, "at": iso_now()}
     line = encode(spell_record({name: value for name, value in record.items() if value is not None})) + b"\n"
     try:
-        fd = os.open(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
+        fd = open_regular(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             if ends_inside_a_line(fd):
                 line = b"\n" + line
@@ -25,3 +25,13 @@ def add_note(run: Run, text: str, step: int | None = None) -> None:
             os.close(fd)
     except OSError as error:
         raise RunError(f"the note was not written to {run.events_path}: {error.strerror or error}") from error
+
+
+def _note(run: Run, text: str) -> dict[str, object]:
+    """A note as its neighbours spell theirs: kaun-board and munin name a `type`, and tell Unix time."""
+    seconds = last_seconds(run.events_path, run.origin)
+    if run.manifest.dialect == "kaun-board":
+        return {"type": "note", "wall_time": run.origin + seconds, "text": text}
+    if run.manifest.dialect == "munin":
+        return {"type": "notes", "timestamp": run.origin + seconds, "value": text}
+    return {"kind": "note", "t": seconds, "text": text}

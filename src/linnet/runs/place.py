@@ -1,10 +1,15 @@
-"""Reading at a place of an open file, on every system."""
+"""Opening a file that is one, and reading at a place of it, on every system."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from pathlib import Path
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise translate line ends
+BOM = b"\xef\xbb\xbf"  # some editors put it before the first line
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe would otherwise hold its reader until somebody writes
 
 if hasattr(os, "pread"):
     read_at = os.pread
@@ -14,6 +19,31 @@ else:  # Windows: the descriptors here are private to their reader, so moving th
         """`length` bytes from `offset`; fewer at the end of the file."""
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, length)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file; an OSError for pipes, devices, sockets and folders, and never a wait."""
+    fd = os.open(path, flags | BINARY | _NO_WAITING, 0o644)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return fd
+
+
+def is_file(path: Path) -> bool:
+    """Is there a regular file? No, too, where it may not be asked (`Path.is_file` raises there)."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Is there a folder? No, too, where it may not be asked."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def ends_inside_a_line(fd: int) -> bool:

@@ -118,7 +118,7 @@ def git(folder: Path | None = None) -> dict[str, object]:
     found: dict[str, object] = {"sha": "", "branch": "", "dirty": False}
     for line in status.splitlines():
         if line.startswith("# branch.oid "):
-            found["sha"] = line.split(" ", 2)[2]
+            found["sha"] = line.split(" ", 2)[2].replace("(initial)", "")
         elif line.startswith("# branch.head "):
             found["branch"] = line.split(" ", 2)[2]
         elif not line.startswith("#"):

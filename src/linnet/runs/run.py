@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 from linnet.errors import LinnetError
 from linnet.runs import ids, provenance
 from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
-from linnet.runs.glance import Glance, load_manifest, look
+from linnet.runs.glance import Glance, load_manifest, look, origin_of
 from linnet.runs.manifest import Manifest
 from linnet.runs.metrics import Metrics
+from linnet.runs.place import is_folder
 from linnet.runs.stream import EventStream
+
+_STEP = re.compile(r"step_([0-9]{1,19})\.gguf")
 
 
 class RunError(LinnetError):
@@ -51,9 +55,9 @@ class Run:
     def load(cls, path: str | os.PathLike[str]) -> Run:
         """Open a run folder."""
         folder = Path(path)
-        manifest = load_manifest(folder) if folder.is_dir() else None
+        manifest = load_manifest(folder) if is_folder(folder) else None
         if manifest is None:
-            what = f"a folder without {MANIFEST} or {EVENTS}" if folder.is_dir() else "no such folder"
+            what = f"a folder without {MANIFEST} or {EVENTS}" if is_folder(folder) else "no such folder"
             raise RunError(f"{folder} is not a run: {what}")
         return cls(folder, manifest)
 
@@ -88,19 +92,20 @@ class Run:
 
     def events(self) -> EventStream:
         """The events, from the beginning, and on as they come."""
-        return EventStream(self.events_path, origin=self._origin)
+        return EventStream(self.events_path, origin=self.origin)
 
     def metrics(self, *, superseded: bool = False, cached: bool = True) -> Metrics:
         """All metrics; with `superseded` also the steps that a resumed run trained again."""
         goals = self.manifest.goals
-        return Metrics(self.events_path, goals=goals, origin=self._origin, superseded=superseded, cached=cached)
+        return Metrics(self.events_path, goals=goals, origin=self.origin, superseded=superseded, cached=cached)
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, by step."""
-        found = [(file, file.stem.removeprefix("step_")) for file in (self.path / WEIGHTS).glob("step_*.gguf")]
-        return [file for file, step in sorted(found, key=lambda f: int(f[1])) if step.isdigit()]
+        found = {file: _STEP.fullmatch(file.name) for file in (self.path / WEIGHTS).glob("step_*.gguf")}
+        steps = {file: int(step[1]) for file, step in found.items() if step}
+        return sorted(steps, key=lambda file: steps[file])
 
     @property
-    def _origin(self) -> float:
-        """Streams of kaun-board and munin tell Unix time; ours and Toy's count from the start."""
-        return 0.0 if self.manifest.dialect in ("linnet", "toy") else self.manifest.created_at
+    def origin(self) -> float:
+        """The Unix time at which a kaun-board or munin run began, to tell seconds from; 0 for ours and Toy's."""
+        return origin_of(self.manifest)

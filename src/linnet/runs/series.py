@@ -74,11 +74,15 @@ _INTEGERS = ("line", "step")
 
 
 class Series:
-    """One metric through time: `step`, `t` (seconds), `value`, `epoch` (NaN where there is none), all equally long."""
+    """One metric through time: `step`, `t` (seconds), `value`, `epoch` (NaN where there is none), all equally long.
 
-    def __init__(self, name: str, parts: Sequence[Table], lower_is_better: bool) -> None:
+    `has_direction`: one way was declared to be better, or the name says so; else `best` means little.
+    """
+
+    def __init__(self, name: str, parts: Sequence[Table], lower_is_better: bool, has_direction: bool = True) -> None:
         self.name = name
         self.lower_is_better = lower_is_better
+        self.has_direction = has_direction
         keys = ("step", "t", f"={name}", "epoch")
         if len(parts) == 1:
             step, t, value, epoch = (parts[0].column(key) for key in keys)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from linnet.errors import UsageError
-from linnet.runs import ids
+from linnet.runs import ids, lock
 from linnet.runs.folder import EVENTS, MANIFEST
-from linnet.runs.glance import STATUSES, Glance, look
+from linnet.runs.glance import STATUSES, Glance, load_manifest, look
+from linnet.runs.place import is_file, is_folder
 from linnet.runs.run import Run, RunError
+
+_DATED = re.compile(r"[-_]?\d{4}-?\d{2}-?\d{2}")
 
 
 class RunStore:
@@ -69,51 +73,76 @@ class RunStore:
             if run is None:
                 raise RunError(f"there are no runs in the folder {self.root}; name another folder with --runs")
             return run
+        if not reference.strip():
+            raise RunError("the name of the run is empty; `linnet runs` lists them")
         path = Path(reference)
-        if (os.sep in reference or reference.startswith(".")) and path.is_dir():
+        if (os.sep in reference or reference.startswith(".")) and is_folder(path):
             return Run.load(path)
-        by_name = {folder.name: folder for folder in self.folders()}
-        if reference in by_name:
-            return Run.load(by_name[reference])
-        matches = sorted(name for name in by_name if name.startswith(reference))
-        if len(matches) == 1:
-            return Run.load(by_name[matches[0]])
-        if matches:
-            shown = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
-            raise RunError(f"{reference!r} could be any of {len(matches)} runs: {shown}")
-        if _is_run(path):
-            return Run.load(path)
-        close = difflib.get_close_matches(reference, by_name, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]}?" if close else f" ({len(by_name)} runs there)" if by_name else ""
+        folders = sorted(self.folders())
+        found = [folder for folder in folders if folder.name == reference]
+        ids_of = {} if found else {folder: _id_of(folder) for folder in folders}
+        found = found or [folder for folder in folders if ids_of[folder] == reference]
+        found = found or [f for f in folders if f.name.startswith(reference) or ids_of[f].startswith(reference)]
+        if found:
+            return Run.load(_only(found, reference))
+        for place in (path, self.root / path):
+            if _is_run(place):
+                return Run.load(place)
+        hint = _hint(reference, [name for folder in folders for name in {folder.name, ids_of[folder]}])
         raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
 
-    def delete(self, reference: str, *, force: bool = False) -> Path:
+    def delete(self, reference: str | Run, *, force: bool = False) -> Path:
         """Delete a run's folder; one that is being written only with `force`. Returns where it was."""
-        run = self.find(reference)
-        if not force and run.status == "live":
+        run = reference if isinstance(reference, Run) else self.find(reference)
+        if not force and (run.status == "live" or lock.is_held(run.events_path)):
             raise RunError(f"run {run.id} is being written; stop it first, or delete it with --force")
         try:
-            shutil.rmtree(run.path)
+            shutil.rmtree(run.path.resolve())
         except OSError as error:
             raise RunError(f"{run.path} was not deleted: {error.strerror or error} ({error.filename})") from error
         return run.path
 
 
+def _only(found: list[Path], reference: str) -> Path:
+    """The one run that was found; an error that names them when there are more."""
+    if len(found) == 1:
+        return found[0]
+    names = [folder.name for folder in found]
+    if len(set(names)) < len(names):  # munin's experiments may hold runs of the same name
+        names = [str(folder) for folder in found]
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    raise RunError(f"{reference!r} could be any of {len(names)} runs: {shown}")
+
+
 def _is_run(folder: Path) -> bool:
-    return (folder / EVENTS).is_file() or (folder / MANIFEST).is_file()
+    return is_file(folder / EVENTS) or is_file(folder / MANIFEST)
+
+
+def _id_of(folder: Path) -> str:
+    manifest = load_manifest(folder)
+    return manifest.run_id if manifest else folder.name
+
+
+def _hint(reference: str, names: Iterable[str]) -> str:
+    """What may have been meant: an id like it, or one that is like it before its date; else how many there are."""
+    known: dict[str, str] = {}
+    for name in sorted(names):  # of runs that differ only in date and number, the newest
+        known[_DATED.split(name, maxsplit=1)[0]] = known[name] = name
+    if close := difflib.get_close_matches(reference, known, n=1, cutoff=0.5):
+        return f"; did you mean {known[close[0]]}?"
+    count = len(set(known.values()))
+    return f" ({count} {'run' if count == 1 else 'runs'} there)" if count else ""
 
 
 def _folders_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            return [Path(e.path) for e in entries if not e.name.startswith(".") and e.is_dir()]
+            return [Path(e.path) for e in entries if not e.name.startswith(".") and is_folder(Path(e.path))]
     except OSError:
         return []
 
 
 def _made_at(folder: Path) -> float:
     """A cheap guess of when a run began; only the newest is then opened."""
-    from linnet.runs.glance import load_manifest
-
     manifest = load_manifest(folder)
     return manifest.created_at if manifest else 0.0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from linnet.runs.events import Event, decode
 from linnet.runs.lines import LineReader
+from linnet.runs.tail import end_of_lines, lines_backwards
 
 POLL_SECONDS = 0.02
 
@@ -23,6 +24,8 @@ class EventStream:
 
     A file that was cut or replaced is compared, line by line, with what was handed out before: only what is new in
     it comes out.
+
+    `last` begins at the end instead: what stands before is passed over, and counts as handed out.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, origin: float = 0.0) -> None:
@@ -31,6 +34,8 @@ class EventStream:
         self._origin = origin
         self._generation = 0
         self._seen = array("q")  # a hash of each line handed out
+        self._begin = 0  # where in the file reading begins; lines before are remembered, not decoded
+        self._waiting: list[Event] = []  # decoded, not handed out yet
         self._replay = 0  # how many of those stand unchanged in a file that is being read anew; -1: not replaying
 
     @property
@@ -48,22 +53,32 @@ class EventStream:
         """How often the file turned out to have lost or changed what was read of it before."""
         return self._lines.generation
 
+    def last(self, count: int, wanted: Callable[[Event], bool] | None = None) -> list[Event]:
+        """The last `count` events of those there are, found from the end; `read_events` then goes on behind them.
+
+        For a stream of which nothing was read yet. `wanted`: count and return only such events.
+        """
+        path = self._lines.path
+        self._begin = end_of_lines(path)
+        found: list[Event] = []
+        if count > 0:
+            for line in lines_backwards(path, farthest=self._begin, end=self._begin):
+                event = decode(line, self._origin)
+                if event is not None and (wanted is None or wanted(event)):
+                    found.append(event)
+                    if len(found) >= count:
+                        break
+        return found[::-1]
+
     def read_events(self, limit: int | None = None) -> list[Event]:
         """Every event that has come since the last call. Never raises, whatever the file holds.
 
         `limit`: stop after about so many; the rest comes with the next call.
         """
-        events: list[Event] = []
+        self._pass_over()
+        events, self._waiting = self._waiting, []
         while (limit is None or len(events) < limit) and (block := self._lines.read_block()):
-            if self._lines.generation != self._generation:
-                self._generation, self._replay = self._lines.generation, 0
-            for line in block.split(b"\n"):
-                if line and not line.isspace() and self._is_new(line):
-                    event = decode(line, self._origin)
-                    if event is None:
-                        self.damaged += 1
-                    else:
-                        events.append(event)
+            events += self._take(block)
         return events
 
     def follow(self, finished: Callable[[], bool] | None = None, poll: float = POLL_SECONDS) -> Iterator[list[Event]]:
@@ -95,6 +110,28 @@ class EventStream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _take(self, block: bytes) -> list[Event]:
+        events = []
+        if self._lines.generation != self._generation:
+            self._generation, self._replay = self._lines.generation, 0
+        for line in block.split(b"\n"):
+            if line and not line.isspace() and self._is_new(line):
+                event = decode(line, self._origin)
+                if event is None:
+                    self.damaged += 1
+                else:
+                    events.append(event)
+        return events
+
+    def _pass_over(self) -> None:
+        """Remember the lines before the beginning, so that they stay known when the file is replaced."""
+        while self._lines.position < self._begin and (block := self._lines.read_block()):
+            beyond = max(0, self._lines.position - self._begin)
+            past = block[: len(block) - beyond]
+            self._seen.extend(hash(line) for line in past.split(b"\n") if line and not line.isspace())
+            self._waiting = self._take(block[len(past) :])
+        self._begin = 0
 
     def _is_new(self, line: bytes) -> bool:
         mark = hash(line)

@@ -6,38 +6,58 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from linnet.runs.place import BINARY, read_at
+from linnet.runs.lines import LONGEST_LINE
+from linnet.runs.place import BOM, open_regular, read_at
 
 _FIRST_BLOCK = 8 << 10
+_LARGEST_BLOCK = 2 << 20
 _FARTHEST = 16 << 20
 
 
-def lines_backwards(path: Path, farthest: int = _FARTHEST) -> Iterator[bytes]:
+def end_of_lines(path: Path) -> int:
+    """Where the last whole line ends now; 0 when there is none."""
+    try:
+        fd = open_regular(path)
+    except OSError:
+        return 0
+    try:
+        return _last_end(fd)
+    except OSError:
+        return 0
+    finally:
+        os.close(fd)
+
+
+def lines_backwards(path: Path, farthest: int = _FARTHEST, end: int | None = None) -> Iterator[bytes]:
     """Whole lines, last first, without their line ends, until `farthest` bytes before the end.
 
-    An unfinished last line is left out; so is a line that reaches farther back than allowed.
+    `end`: where to begin, instead of at the end of the last whole line. A line that reaches farther back than allowed
+    is left out, and so is one that is too long to be held.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | BINARY)
+        fd = open_regular(path)
     except OSError:
         return
     try:
-        end = position = os.fstat(fd).st_size
-        block, held, unfinished = _FIRST_BLOCK, b"", True
-        while position > 0 and end - position < farthest:
+        position = begin = _last_end(fd) if end is None else end
+        block, held, too_long = _FIRST_BLOCK, b"", False
+        while position > 0 and begin - position < farthest:
             start = max(0, position - block)
-            held = read_at(fd, position - start, start) + held
-            position, block = start, block * 4
-            if unfinished:
-                cut = held.rfind(b"\n") + 1
-                if not cut:
-                    continue
-                held, unfinished = held[:cut], False  # what follows the last line end is still being written
-            head, _, rest = held.partition(b"\n") if position > 0 else (b"", b"", held)
-            for line in reversed(rest.split(b"\n")):
+            chunk = read_at(fd, position - start, start)
+            if len(chunk) < position - start:
+                return  # the file was cut meanwhile
+            held = chunk + held
+            position, block = start, min(_LARGEST_BLOCK, block * 4)
+            head, _, rest = held.partition(b"\n") if position > 0 else (b"", b"", held.removeprefix(BOM))
+            lines = rest.split(b"\n")  # `rest` ends with a line end or is empty
+            if too_long and len(lines) > 1:
+                lines, too_long = lines[:-2], False
+            for line in reversed(lines):
                 if line and not line.isspace():
                     yield line.removesuffix(b"\r")
-            held = head + b"\n" if position > 0 else b""
+            if len(head) > LONGEST_LINE:
+                head, too_long = b"", True
+            held = head + b"\n"
     except OSError:
         return
     finally:
@@ -47,8 +67,19 @@ def lines_backwards(path: Path, farthest: int = _FARTHEST) -> Iterator[bytes]:
 def first_line(path: Path, longest: int = 1 << 20) -> bytes:
     """The first whole line; empty when there is none yet."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             line = file.readline(longest)
     except OSError:
         return b""
-    return line if line.endswith(b"\n") else b""
+    return line.removeprefix(BOM) if line.endswith(b"\n") else b""
+
+
+def _last_end(fd: int) -> int:
+    position, block = os.fstat(fd).st_size, _FIRST_BLOCK
+    while position > 0:
+        start = max(0, position - block)
+        cut = read_at(fd, position - start, start).rfind(b"\n") + 1
+        if cut:
+            return start + cut
+        position, block = start, _LARGEST_BLOCK
+    return 0

@@ -113,7 +113,7 @@ class Loop:
         )
         self._stop_reason: str | None = None
         self._saved_at = self.progress.step
-        self._rate: float | None = None  # seconds a step, smoothed
+        self._rate, self._timed = 0.0, 0  # seconds a step, smoothed, over how many
 
     def run(self) -> Outcome:
         """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands."""
@@ -181,7 +181,7 @@ class Loop:
                 tokens_per_s=rate,
                 mfu=mfu,
             )
-            self._rate = figures.seconds if self._rate is None else 0.95 * self._rate + 0.05 * figures.seconds
+            self._smooth_rate(figures.seconds)
             left = (self._settings.steps - figures.step) * self._rate
             self._watch.on_step(
                 StepReport(
@@ -199,6 +199,12 @@ class Loop:
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
                 return problem
         return None
+
+    def _smooth_rate(self, seconds: float) -> None:
+        """A mean that favours the latest steps. The first step, in which things are compiled, tells nothing."""
+        self._timed += 1
+        weight = 1.0 if self._timed <= 2 else max(0.05, 1 / (self._timed - 1))
+        self._rate += weight * (seconds - self._rate)
 
     def _cannot_go_on(self, figures: Figures) -> str | None:
         if self.progress.first_loss is None:
@@ -220,7 +226,7 @@ class Loop:
             self._prepared.held_out,
             ctx=self._ctx,
             device=self._hardware.device,
-            most=self._settings.eval_tokens,
+            most=self._settings.tokens_to_score(self._tokens_a_step),
             bytes_per_token=self._prepared.bytes_per_token,
         )
         self.progress.validation = found

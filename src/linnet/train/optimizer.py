@@ -70,7 +70,7 @@ class Optimizers:
                 for parameter in group["params"]:
                     name = next(n for n, p in self._named.items() if p is parameter)
                     part.state[parameter] = {
-                        kind: value.clone() if kind == "step" else value.to(parameter.device, copy=True)
+                        kind: value.to(parameter.device, copy=True)
                         for kind, value in by_parameter.get(name, {}).items()
                     }
 

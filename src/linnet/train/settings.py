@@ -10,36 +10,96 @@ from linnet.errors import UsageError
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """The settings of the loop. A field that is None is derived from the others when the run starts."""
+    """The settings of the loop. A field that is None is derived from the others when the run starts.
+
+    Parameters
+    ----------
+    steps
+        Optimiser steps.
+    batch
+        Sequences that pass through the model at once.
+    batch_tokens
+        Tokens of one optimiser step; gradients are accumulated to reach it.
+    lr
+        The highest learning rate.
+    lr_min
+        Where the rate ends; a tenth of lr by default.
+    schedule
+        How the rate falls after the warm-up: as a cosine, not at all, or at the end (wsd).
+    warmup
+        Steps in which the rate rises; a twentieth of the steps by default, at most 500.
+    decay
+        wsd: the share of the steps in which the rate falls.
+    optimizer
+        adamw; or muon for the hidden matrices, with adamw for the rest.
+    weight_decay
+        On matrices only.
+    beta1
+        AdamW: how long the mean of the gradients is remembered.
+    beta2
+        AdamW: how long the mean of their squares is remembered.
+    eps
+        AdamW: added to the divisor.
+    bias_correction
+        AdamW's first steps: the usual correction, or the seed's constants.
+    clip
+        The greatest norm of the gradient; 0: not clipped.
+    seed
+        Of the weights and the order of the data.
+    device
+        auto, cpu, cuda, cuda:N or mps.
+    dtype
+        What is computed in; weights are kept in float32. auto: bfloat16 on CUDA.
+    compile
+        Compile the model; auto: on CUDA.
+    eval_every
+        Steps between evaluations on held-out text; ten times a run by default, 0: never.
+    eval_tokens
+        Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the run.
+    sample_every
+        Steps between samples; ten times a run by default, 0: never.
+    sample_tokens
+        Tokens of a sample.
+    checkpoint_every
+        Steps between checkpoints; five times a run by default, 0: only at the end.
+    keep
+        Checkpoints kept besides the best one; 0: all.
+    file_type
+        How checkpoints store matrices.
+    on_nan
+        A loss or gradient that is not finite stops the run, is skipped, or ignored.
+    gate
+        What the run must reach, such as "loss<2.5"; exit code 1 when it does not.
+    """
 
     steps: int = 1000
-    batch: int = 8  # sequences that pass through the model at once
-    batch_tokens: int | None = None  # tokens of one optimiser step; gradients are accumulated to reach it
+    batch: int = 8
+    batch_tokens: int | None = None
     lr: float = 1e-3
-    lr_min: float | None = None  # None: a tenth of lr
+    lr_min: float | None = None
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
-    warmup: int | None = None  # None: a twentieth of the steps, at most 500
-    decay: float = 0.2  # wsd: the share of the steps in which the rate falls
+    warmup: int | None = None
+    decay: float = 0.2
     optimizer: Literal["adamw", "muon"] = "adamw"
-    weight_decay: float = 0.1  # on matrices only
+    weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
     eps: float = 1e-8
     bias_correction: Literal["usual", "seed"] = "usual"
-    clip: float = 1.0  # greatest norm of the gradient; 0: not clipped
+    clip: float = 1.0
     seed: int = 0
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    eval_every: int | None = None  # None: ten times a run; 0: never
-    eval_tokens: int = 65_536
-    sample_every: int | None = None  # None: with every evaluation; 0: never
+    eval_every: int | None = None
+    eval_tokens: int | None = None
+    sample_every: int | None = None
     sample_tokens: int = 64
-    checkpoint_every: int | None = None  # None: five times a run; 0: only at the end
-    keep: int = 3  # checkpoints kept besides the best one; 0: all
+    checkpoint_every: int | None = None
+    keep: int = 3
     file_type: Literal["f32", "f16", "bf16", "q8_0"] = "f32"
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
-    gate: str | None = None  # what the run must reach, such as "loss<2.5"
+    gate: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
@@ -66,6 +126,12 @@ class TrainSettings:
         """Is something due after `step` that happens `every` steps, by default `times` times a run?"""
         interval = max(1, self.steps // times) if every is None else every
         return interval > 0 and step % interval == 0
+
+    def tokens_to_score(self, tokens_a_step: int) -> int:
+        """Tokens of one evaluation. A pass forward costs a third of a training step's work on the same tokens."""
+        if self.eval_tokens is not None:
+            return self.eval_tokens
+        return max(2048, min(65_536, round(0.003 * self.steps * tokens_a_step)))
 
     def accumulate(self, ctx: int, ranks: int = 1) -> int:
         """Passes through the model for one optimiser step."""
