@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
     from linnet import data as data
     from linnet import gguf as gguf
+    from linnet import infer as infer
+    from linnet import models as models
+    from linnet import recipes as recipes
     from linnet import runs as runs
+    from linnet import train as train
     from linnet.errors import LinnetError as LinnetError
     from linnet.runs import Glance, Run
     from linnet.runs import RunBundle as RunBundle
@@ -24,8 +28,12 @@ _HOMES = {
     "RunBundle": "linnet.runs.bundle",
     "data": "linnet.data",
     "gguf": "linnet.gguf",
+    "infer": "linnet.infer",
+    "models": "linnet.models",
+    "recipes": "linnet.recipes",
     "runs": "linnet.runs",
     "start": "linnet.runs.session",
+    "train": "linnet.train",
 }
 __all__ = [*sorted(_HOMES), "list_runs", "open"]
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +17,10 @@ import torch
 
 import linnet
 from linnet import gguf
-from linnet.cli import main
 from linnet.infer import generate
 from linnet.models import load
 from tests.gguf.llama_client import ask
-
-Said = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+from tests.train.conftest import Said
 
 
 def digest(path: Path) -> str:

@@ -55,6 +55,14 @@ _COMMANDS = {
             'linnet generate model.gguf --prompt "Once upon a time" --top-k 40 --seed 7 --json',
         ],
     ),
+    "eval": (
+        "How well a model predicts a text, and what it expects after a prompt.",
+        [
+            "linnet eval latest",
+            "linnet eval llama-20260531-001@best --corpus book.txt",
+            'linnet eval model.gguf --prompt "def main(" --top-k 5',
+        ],
+    ),
     "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
     "delete": (
         "Delete runs, with their checkpoints.",

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Rows at a time. On a CPU a chunk of logits should stay in the cache; on a GPU products must stay large.
-_ROWS = {"cpu": 256, "cuda": 8192, "mps": 2048}
+# Rows at a time. On a CPU a chunk of logits should stay in the cache; on a GPU products must stay large. A model
+# that is only described (`meta`) has them all at once.
+_ROWS = {"cpu": 256, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
 
 
 def head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Tensor | None = None) -> Tensor:

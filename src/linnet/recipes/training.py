@@ -13,9 +13,10 @@ from linnet.errors import LinnetError, UsageError
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.job import Job
 from linnet.runs import Run, Session, start
+from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
-from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.watch import Watch
 
@@ -74,6 +75,7 @@ def launch(
         device=hardware.backend,
         **labels,
     )
+    write_flow(session.run_dir, recipe.model, job.settings.batch, job.model.ctx)
     return _training(session, job, prepared, batches, recipe, hardware, None, watch)
 
 
@@ -122,7 +124,7 @@ def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Jo
     """The tokens, and the job with the vocabulary they have."""
     prepared = prepare(
         job.data.corpus,
-        vocab=job.model.vocab,
+        vocab=None if job.data.tokenizer else job.model.vocab,
         tokenizer=Path(job.data.tokenizer) if job.data.tokenizer else None,
         held_out=job.data.held_out,
         cache=job.data.cache,
@@ -140,8 +142,15 @@ def _batches(job: Job, prepared: Prepared, hardware: Hardware) -> Batches:
 
 def _realized(job: Job, hardware: Hardware) -> FromScratch:
     recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
-    recipe.realize(job.model)
-    recipe.build()
+    try:
+        recipe.realize(job.model)
+        recipe.build()
+    except RuntimeError as problem:
+        if not is_of_memory(problem):
+            raise
+        raise LinnetError(
+            f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
+        ) from None
     return recipe
 
 

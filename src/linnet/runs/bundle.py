@@ -292,11 +292,12 @@ class RunBundle:
         self._event("sample", step, {"prompt": prompt, "text": text, **more}, phase="decode")
 
     @_kept_from_the_loop
-    def checkpoint(self, path: str | os.PathLike[str], step: int, loss: Any = None, **more: Any) -> None:
+    def checkpoint(self, path: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
         """A checkpoint that is complete on the disk; `path` is kept relative to the run folder."""
         file = Path(path)
         self._event("checkpoint", step, {"path": self._relative(file), "bytes": _size(file), "loss": loss, **more})
         self._sink.sync()
+        return file
 
     @_kept_from_the_loop
     def compare(self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import importlib
 import logging
 import math
 import os
@@ -39,6 +40,7 @@ class Session(RunBundle):
     _last: dict[str, Any] = {}  # noqa: RUF012 - what was logged last
     _last_loss: dict[str, Any] = {}  # noqa: RUF012 - and the last of it with a loss; both are replaced whole, never changed
     _gate: Mapping[str, Any] | None = None
+    _own_model: Any = None
     _caught_signal = False
     _error_before: BaseException | None = None
 
@@ -69,6 +71,37 @@ class Session(RunBundle):
             self._append(record if plain else spell_record(record))
         except Exception as error:
             self._complain("log()", error)
+
+    def checkpoint(
+        self, model: Any, /, step: int, loss: Any = None, *, tokenizer: Any = None, type: str = "f32", **more: Any
+    ) -> Path | None:
+        """Write `weights/step_<N>.gguf`, which llama.cpp runs, and let `latest` mean it; the file's path comes back.
+
+        - `model`: one of `linnet.models`, or a Llama or GPT-2 of `transformers`. A path says that the file is there.
+        - `tokenizer`: one of `tokenizers` or of `transformers`, or the path of a GGUF to take it from.
+        - `type`: f32, f16, bf16 or q8_0.
+
+        Whatever goes wrong is a warning, and None comes back: training goes on.
+        """
+        if isinstance(model, str | os.PathLike):
+            return super().checkpoint(model, step, loss, **more)
+        try:
+            if self._own_model is None:
+                # By its name, at run time: this room imports no other, and the one that knows models loads torch.
+                self._own_model = importlib.import_module("linnet.train.own_model").OwnModel(self)
+            train_loss = self._last_loss.get("loss") if loss is None else loss
+            path = self._own_model.write(model, step, train_loss=train_loss, tokenizer=tokenizer, type=type)
+        except ImportError as missing:
+            log.warning(
+                "run %s: a model cannot be written without the training tools: pip install 'linnet[train]' (%s)",
+                self.run_id,
+                missing,
+            )
+            return None
+        except Exception as error:
+            log.warning("run %s: checkpoint of step %s was not written: %s", self.run_id, step, error)
+            return None
+        return super().checkpoint(path, step, loss, **more)
 
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +34,17 @@ def evaluate(
     device: torch.device,
     most: int,
     bytes_per_token: float | None,
+    told: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Score up to `most` tokens, from the beginning of the set, always the same ones."""
+    """Score up to `most` tokens, from the beginning of the set, always the same ones; `told(done, total)` of them."""
     loss_of: Any = model.loss
     total, count = 0.0, 0
-    for part in windows(tokens, ctx, max(1, _AT_ONCE // ctx), device=device):
+    rows = max(1, min(_AT_ONCE // ctx, -(-(len(tokens) - 1) // ctx)))
+    for part in windows(tokens, ctx, rows, device=device):
         total += float(loss_of(part.ids_BT, part.targets_BT)) * part.n_targets
         count += part.n_targets
+        if told is not None:
+            told(count, min(most, len(tokens) - 1))
         if count >= most:
             break
     loss = total / count if count else math.nan

@@ -116,14 +116,16 @@ class Loop:
         self._rate, self._timed = 0.0, 0  # seconds a step, smoothed, over how many
 
     def run(self) -> Outcome:
-        """Train. Whatever happens, what was reached is kept."""
+        """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands."""
         began = time.monotonic()
-        reason, error = "completed", None
+        reason, error = "errored", None
         try:
             with _without_pauses(), self._listening():
                 reason, error = self._train()
-        except torch.OutOfMemoryError as problem:
-            reason, error = "errored", _out_of_memory(problem, self._settings, self._ctx)
+        except RuntimeError as problem:
+            if not is_of_memory(problem):
+                raise
+            error = _out_of_memory(problem, self._settings, self._ctx)
         finally:
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
@@ -319,6 +321,11 @@ def _without_pauses() -> Iterator[None]:
             gc.enable()
 
 
-def _out_of_memory(problem: torch.OutOfMemoryError, settings: TrainSettings, ctx: int) -> str:
+def is_of_memory(problem: RuntimeError) -> bool:
+    """Torch has an error of its own for it, but not on the CPU."""
+    return isinstance(problem, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(problem)
+
+
+def _out_of_memory(problem: RuntimeError, settings: TrainSettings, ctx: int) -> str:
     first = str(problem).splitlines()[0][:160]
     return f"out of memory: lower --batch (now {settings.batch}) or --ctx (now {ctx}); {first}"

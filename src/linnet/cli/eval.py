@@ -1,0 +1,240 @@
+"""`linnet eval`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.board import words
+from linnet.cli.model_name import ModelName, find_model
+from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.terminal import paint, print_json, table
+from linnet.errors import UsageError
+from linnet.gguf.file import GGUFFile
+from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
+from linnet.runs import Run
+from linnet.runs.run import RunError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from linnet.data import Prepared
+    from linnet.models import LanguageModel
+
+
+def eval(
+    model: ModelName,
+    /,
+    *,
+    corpus: str | None = None,
+    held_out: bool = False,
+    all: bool = False,
+    ctx: int | None = None,
+    tokens: int | None = None,
+    prompt: str | None = None,
+    top_k: int = 5,
+    field: str = "text",
+    cache: Path | None = None,
+    device: str = "auto",
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """How well a model predicts a text: loss, perplexity and bits per byte; and what it expects after a prompt.
+
+    Parameters
+    ----------
+    corpus
+        A file, a folder, a pattern, or `python`; a RUN's own corpus when not given.
+    held_out
+        Score only the documents kept from training; so it is for a RUN's own corpus anyway.
+    all
+        Score all documents; so it is for a `--corpus` anyway.
+    ctx
+        Tokens of a window; the model's context when not given.
+    tokens
+        Score at most so many tokens, from the beginning; all when not given.
+    prompt
+        Show what the model expects after each token of this text.
+    top_k
+        How many of the likeliest tokens to show (5).
+    field
+        Where the text is in a JSONL line or a Parquet row.
+    cache
+        Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+    device
+        auto, cpu, cuda or mps (auto).
+    """
+    from linnet.models import load, pick_device
+
+    if held_out and all:
+        raise UsageError("--held-out and --all are two answers to one question: give one of them")
+    if tokens is not None and tokens < 1:
+        raise UsageError(f"--tokens must be 1 or more, found {tokens}")
+    chosen = pick_device(device)
+    path = find_model(model, runs)
+    run = _run_of(path)
+    own = run.manifest.config if run is not None else {}
+    wanted = corpus or own.get("corpus")
+    if wanted is None and prompt is None:
+        raise UsageError(f"{path} belongs to no run that names its corpus: say what to score, --corpus or --prompt")
+    with GGUFFile.open(path) as file:
+        loaded = load(file, chosen)
+        tokenizer = None if prompt is None else rebuild_tokenizer(file.metadata)
+    window = _window(ctx, loaded, path)
+    found: dict[str, Any] = {"model": str(path), "device": str(chosen)}
+    if tokenizer is not None and prompt is not None:
+        found |= {"prompt": prompt, "predictions": _predictions(loaded, tokenizer, prompt, top_k)}
+    if corpus is not None or prompt is None:
+        part = "held_out" if held_out or (corpus is None and not all) else "all"
+        kept = cache or own.get("cache")
+        prepared = _prepared(path, loaded.config.vocab, str(wanted), own, part, corpus is None, field, kept)
+        found |= {"corpus": wanted, "split": part, "ctx": window}
+        found |= _scored(loaded, prepared, part, window, tokens)
+    if json:
+        print_json(found)
+    else:
+        _print(found)
+    return 0
+
+
+def _run_of(path: Path) -> Run | None:
+    """The run a checkpoint lies in."""
+    try:
+        return Run.load(path.resolve().parent.parent)
+    except RunError:
+        return None
+
+
+def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
+    if ctx is None:
+        return model.config.ctx
+    if not 1 <= ctx <= model.config.ctx:
+        raise UsageError(f"--ctx {ctx} does not fit {path}: give a number from 1 to its context, {model.config.ctx}")
+    return ctx
+
+
+def _prepared(
+    path: Path,
+    vocab: int,
+    corpus: str,
+    own: dict[str, Any],
+    part: str,
+    of_run: bool,
+    field: str,
+    cache: Path | str | None,
+) -> Prepared:
+    """The corpus in the model's own tokens. A run's own was prepared when it was trained: that is found again."""
+    from linnet.cli.progress import preparing
+    from linnet.data import prepare
+
+    options: dict[str, Any] = {
+        "held_out": float(own.get("held_out", 0.02)) if part == "held_out" else 0.0,
+        "field": field,
+        "cache": cache,
+        "progress": preparing if sys.stdout.isatty() else None,
+    }
+    with GGUFFile.open(path) as file:
+        keys = donor_keys(file.metadata)
+        if of_run and part == "held_out":
+            prepared = prepare(corpus, vocab=vocab, tokenizer=own.get("tokenizer"), **options)
+            if _same_words(prepared, file, keys):
+                return prepared
+    # Other words than this corpus gives: it is not the one of the run, or has changed since.
+    if "tokenizer.ggml.tokens" in keys:
+        return prepare(corpus, tokenizer=path, **options)
+    return prepare(corpus, vocab=vocab, **options)
+
+
+def _same_words(prepared: Prepared, file: GGUFFile, keys: list[str]) -> bool:
+    from linnet.gguf.metadata import MetadataBlock
+
+    held = prepared.tokenizer_keys
+    if held is None:
+        return "tokenizer.ggml.tokens" not in keys
+    return held.to_bytes() == MetadataBlock().copy(file.metadata, keys).to_bytes()
+
+
+def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, most: int | None) -> dict[str, object]:
+    from linnet.train.evaluation import evaluate
+
+    scored = prepared.held_out if part == "held_out" else prepared.train
+    if len(scored) < 2:
+        raise UsageError("no document of this corpus is held out: score all of it with --all")
+    began = time.perf_counter()
+    result = evaluate(
+        model,
+        scored,
+        ctx=window,
+        device=model.device,
+        most=most or len(scored),
+        bytes_per_token=prepared.bytes_per_token,
+        told=_tell if sys.stderr.isatty() else None,
+    )
+    return {
+        "tokens": result.tokens,
+        "loss": result.loss,
+        "ppl": result.ppl,
+        "bits_per_byte": result.bits_per_byte,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _tell(done: int, total: int) -> None:
+    end = "\r\x1b[K" if done >= total else ""
+    print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
+
+
+def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int) -> list[dict[str, Any]]:
+    from linnet.infer import top_tokens
+
+    ids: list[int] = tokenizer.encode(prompt).ids
+    if not 1 <= k <= model.config.vocab:
+        raise UsageError(f"--top-k {k} does not fit: give a number from 1 to the vocabulary, {model.config.vocab}")
+
+    def told(token: int, logprob: float) -> dict[str, Any]:
+        return {"token": token, "text": _text(tokenizer, token), "logprob": logprob}
+
+    places = zip(ids, top_tokens(model, ids, k), strict=True)
+    return [
+        {
+            "token": token,
+            "text": _text(tokenizer, token),
+            "next": None if place.actual is None else told(place.actual.token, place.actual.logprob),
+            "top": [told(each.token, each.logprob) for each in place.top],
+        }
+        for token, place in places
+    ]
+
+
+def _text(tokenizer: Tokenizer, token: int) -> str:
+    return str(tokenizer.decode([token], skip_special_tokens=False))
+
+
+def _print(found: dict[str, Any]) -> None:
+    print(paint(words.plain(found["model"]), "bold"))
+    if "loss" in found:
+        part = "held-out documents" if found["split"] == "held_out" else "all documents"
+        count = f"{found['tokens']:,} tokens in windows of {found['ctx']}"
+        facts = {
+            "corpus": f"{found['corpus']}, {part}: {count}",
+            "loss": f"{found['loss']:.6g} nats a token",
+            "perplexity": f"{found['ppl']:.6g}",
+            "bits/byte": "" if found["bits_per_byte"] is None else f"{found['bits_per_byte']:.5g}",
+            "took": words.duration(found["seconds"]),
+        }
+        for name, value in facts.items():
+            if value:
+                print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
+    if "predictions" in found:
+        rows = [
+            (
+                repr(place["text"]),
+                "" if place["next"] is None else f"{place['next']['logprob']:.3f}",
+                "  ".join(f"{each['text']!r} {each['logprob']:.3f}" for each in place["top"]),
+            )
+            for place in found["predictions"]
+        ]
+        head = ("after", "log p of next", "expected, with log p")
+        print("\n".join(table(head, rows, right=(1,))))

@@ -1,0 +1,175 @@
+"""`flow.json`: the realised model, every parameter and every operation of one forward pass and its loss.
+
+The model is copied without its numbers (torch's `meta` device), so that a pass costs neither memory nor arithmetic.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from linnet.models import LanguageModel
+from linnet.runs.encode import encode
+
+FLOW = "flow.json"
+_LINE_START = b'{"format":"toy/v1","nodes":[\n'
+
+log = logging.getLogger("linnet")
+
+Node = dict[str, Any]
+
+
+def write_flow(run_dir: Path, model: LanguageModel, batch: int, ctx: int) -> Path | None:
+    """Describe the model's pass over `batch` sequences of `ctx` tokens in the run folder; a fault is a warning."""
+    try:
+        flow = describe(model, batch, ctx)
+        lines = b",\n".join(encode(node) for node in flow["nodes"])
+        path, temporary = run_dir / FLOW, run_dir / f".{FLOW}.tmp"
+        temporary.write_bytes(_LINE_START + lines + b'\n],"summary":' + encode(flow["summary"]) + b"}\n")
+        temporary.replace(path)
+    except Exception as error:  # a description is not worth a run
+        log.warning("%s of %s was not written: %s", FLOW, run_dir.name, error)
+        return None
+    return path
+
+
+def describe(model: LanguageModel, batch: int, ctx: int) -> Mapping[str, Any]:
+    """The model's parameters, and what its loss does with `batch` sequences of `ctx` tokens."""
+    shadow = _without_numbers(model)
+    nodes = _Nodes(model.config.vocab)
+    for name, parameter in shadow.named_parameters():
+        nodes.leaf(name, parameter, "weight")
+    for name, buffer in shadow.named_buffers():
+        nodes.leaf(name, buffer, "constant")
+    ids_BT = torch.empty(batch, ctx, dtype=torch.int64, device="meta")
+    targets_BT = torch.empty_like(ids_BT)
+    nodes.leaf("ids", ids_BT, "input")
+    nodes.leaf("targets", targets_BT, "input")
+    with torch.no_grad(), nodes.following(shadow), nodes:
+        loss = shadow.loss(ids_BT, targets_BT)
+    nodes.known(loss)["role"] = "loss"
+    leafs = sum("op" not in node for node in nodes.found)
+    return {
+        "format": "toy/v1",
+        "nodes": nodes.found,
+        "summary": {"n_leafs": leafs, "n_nodes": len(nodes.found) - leafs},
+    }
+
+
+def _without_numbers(model: LanguageModel) -> LanguageModel:
+    """A copy whose tensors have shape and dtype only; tied ones stay tied."""
+    shadows: dict[int, Any] = {id(b): torch.empty_like(b, device="meta") for b in model.buffers()}
+    for p in model.parameters():
+        shadows[id(p)] = nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
+    return copy.deepcopy(model, shadows)
+
+
+class _Nodes(TorchFunctionMode):
+    """Keeps a note of each call of torch while it is on.
+
+    Calls of torch are what is kept, not the kernels below them (a TorchDispatchMode would see those): without a
+    device attention falls apart into some twenty kernels that no device ever runs.
+    """
+
+    def __init__(self, vocab: int) -> None:
+        super().__init__()
+        self.found: list[Node] = []
+        self._vocab = vocab
+        self._path: list[str] = []
+        self._names: dict[str, int] = {}
+        self._of: dict[int, Node] = {}
+        self._held: list[Tensor] = []  # what is known by its id must live on
+
+    def leaf(self, name: str, tensor: Tensor, role: str) -> None:
+        self._add(tensor, {"name": name, "role": role, **_facts(tensor)})
+
+    def known(self, tensor: Tensor) -> Node:
+        return self._of[id(tensor)]
+
+    @contextmanager
+    def following(self, model: nn.Module) -> Iterator[None]:
+        """Know which module an operation belongs to."""
+        hooks = []
+        for name, module in model.named_modules():
+            if name:
+                hooks.append(module.register_forward_pre_hook(lambda m, i, name=name: self._path.append(name)))
+                hooks.append(module.register_forward_hook(lambda m, i, o: self._leave()))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        inputs = [node["name"] for node in self._inputs((*args, *(kwargs or {}).values()))]
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(tensor, Tensor) and id(tensor) not in self._of:
+                self._operation(_word(func), tensor, inputs)
+        return result
+
+    def _operation(self, op: str, tensor: Tensor, inputs: list[str]) -> None:
+        name = ".".join((*self._path[-1:], op))
+        count = self._names[name] = self._names.get(name, 0) + 1
+        logits = op == "linear" and not self._path and tensor.shape[-1] == self._vocab
+        role = "output" if logits else "ephemeral"
+        own = {"name": name if count == 1 else f"{name}#{count}", "role": role, **_facts(tensor)}
+        self._add(tensor, {**own, "op": op, "inputs": inputs})
+
+    def _inputs(self, values: tuple[Any, ...]) -> Iterator[Node]:
+        for value in values:
+            if isinstance(value, tuple | list):
+                yield from self._inputs(tuple(value))
+            elif isinstance(value, Tensor) and id(value) in self._of:
+                yield self._of[id(value)]
+
+    def _add(self, tensor: Tensor, node: Node) -> None:
+        self.found.append(node)
+        self._of[id(tensor)] = node
+        self._held.append(tensor)
+
+    def _leave(self) -> None:
+        self._path.pop()
+
+
+def _facts(tensor: Tensor) -> Node:
+    """Shape in ggml's order, the fastest dimension first: an embedding of 627 rows of 64 is 64×627."""
+    return {
+        "shape": "×".join(str(n) for n in reversed(tensor.shape)) or "1",
+        "dtype": _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")),
+        "nelements": math.prod(tensor.shape),
+        "nbytes": math.prod(tensor.shape) * tensor.element_size(),
+    }
+
+
+_DTYPES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.float64: "f64",
+}
+
+
+def _word(func: Callable[..., Any]) -> str:
+    """`linear`, `rms_norm`, `add`; an attribute such as `.T` by its own name."""
+    word = str(getattr(func, "__name__", func))
+    if word == "__get__":
+        word = str(getattr(getattr(func, "__self__", None), "__name__", word))
+    return word.strip("_").lower()

@@ -1,0 +1,100 @@
+"""The optimisers: what decays, the seed's own AdamW, and moments that come back as they were."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from linnet.models import LanguageModel, LlamaConfig, build
+from linnet.train.optimizer import Optimizers
+from linnet.train.settings import TrainSettings
+
+CONFIG = LlamaConfig(vocab=50, d_model=16, n_heads=2, n_kv=1, d_ff=24, n_layers=2, ctx=8, qkv_bias=True, tied=False)
+KINDS = {
+    "adamw": TrainSettings(),
+    "seed": TrainSettings(bias_correction="seed"),
+    "muon": TrainSettings(optimizer="muon"),
+}
+
+
+def trained(settings: TrainSettings, steps: int) -> tuple[LanguageModel, Optimizers]:
+    """A model after some steps on made-up gradients."""
+    model = build(CONFIG)
+    optimizers = Optimizers(model.named_parameters(), settings)
+    for step in range(steps):
+        train(model, optimizers, step)
+    return model, optimizers
+
+
+def train(model: LanguageModel, optimizers: Optimizers, step: int) -> None:
+    dice = torch.Generator().manual_seed(step)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=dice)
+    optimizers.step(1e-2 / (step + 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_matrices_decay(kind: str) -> None:
+    model = build(CONFIG)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1.0)
+    optimizers = Optimizers(model.named_parameters(), KINDS[kind])
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)  # so that nothing but the decay moves it
+    optimizers.step(0.5)
+    for name, parameter in model.named_parameters():
+        expected = 1 - 0.5 * 0.1 if parameter.ndim >= 2 else 1.0
+        assert torch.allclose(parameter, torch.tensor(expected)), name
+        assert parameter.grad is None
+
+
+def test_the_seeds_adamw_follows_the_seeds_formula() -> None:
+    weight = nn.Parameter(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
+    settings = TrainSettings(bias_correction="seed", weight_decay=0.1, beta1=0.9, beta2=0.95, eps=1e-8)
+    optimizers = Optimizers([("blocks.0.w", weight)], settings)
+    w, m, v = [1.0, -2.0], [0.0, 0.0], [0.0, 0.0]
+    for gradient, lr in (([0.5, -0.1], 0.01), ([-0.2, 0.4], 0.02), ([0.3, 0.3], 0.005)):
+        weight.grad = torch.tensor([gradient], dtype=torch.float64)
+        optimizers.step(lr)
+        for i, g in enumerate(gradient):
+            m[i] = 0.9 * m[i] + (1 - 0.9) * g
+            v[i] = 0.95 * v[i] + (1 - 0.95) * g * g
+            w[i] = w[i] * (1 - lr * 0.1) - lr * (0.9 * m[i]) / (math.sqrt(0.95 * v[i]) + 1e-8)
+        assert weight.tolist()[0] == pytest.approx(w, rel=1e-12)
+
+
+def test_the_usual_adamw_corrects_its_bias() -> None:
+    weight = nn.Parameter(torch.tensor([[1.0]]))
+    optimizers = Optimizers([("blocks.0.w", weight)], TrainSettings(weight_decay=0.0))
+    weight.grad = torch.tensor([[0.25]])
+    optimizers.step(0.1)
+    assert weight.item() == pytest.approx(0.9)  # the first step has the full length, whatever the gradient
+
+
+def test_muon_takes_hidden_matrices_and_adamw_the_rest() -> None:
+    _, optimizers = trained(KINDS["muon"], 1)
+    kinds: dict[str, set[str]] = {}
+    for key in optimizers.state():
+        kind, _, name = key.partition("/")
+        kinds.setdefault(name, set()).add(kind)
+    assert kinds["blocks.0.attn_qkv.weight"] == {"momentum_buffer"}
+    for name in ("token_embd.weight", "output.weight", "blocks.0.attn_norm.weight", "blocks.0.attn_qkv.bias"):
+        assert kinds[name] == {"exp_avg", "exp_avg_sq", "step"}, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_kept_and_put_back_give_the_same_steps_to_the_bit(kind: str) -> None:
+    whole, _ = trained(KINDS[kind], 5)
+    model, before = trained(KINDS[kind], 3)
+    kept: dict[str, Tensor] = {name: tensor.clone() for name, tensor in before.state().items()}
+    again = Optimizers(model.named_parameters(), KINDS[kind])
+    again.load(kept)
+    for step in (3, 4):
+        train(model, again, step)
+    assert kept.keys() == again.state().keys()
+    for name, tensor in whole.params().items():
+        assert torch.equal(tensor, model.params()[name]), name
