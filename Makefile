@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt
-DEMO   := --steps 900 --batch 4 --ctx 128 --optimizer muon --lr 4e-3
+DEMO   := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
 
 .PHONY: demo test bench clean
 
@@ -14,7 +14,7 @@ DEMO   := --steps 900 --batch 4 --ctx 128 --optimizer muon --lr 4e-3
 demo: $(VENV)/.train
 	$(BIN)/linnet train from-scratch $(DEMO)
 	$(BIN)/linnet show latest
-	$(BIN)/linnet generate latest --prompt "def " --max-tokens 100
+	$(BIN)/linnet generate latest --prompt "def" --max-tokens 100
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
