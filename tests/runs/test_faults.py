@@ -14,6 +14,7 @@ import pytest
 
 import linnet
 from linnet.runs import RunBundle
+from linnet.runs import session as session_module
 from linnet.runs import sink as sink_module
 from tests.runs.conftest import lines_of
 
@@ -101,6 +102,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_no_torn_line(
 
     with linnet.start(system_every=0) as run:
         monkeypatch.setattr(sink_module, "_write", write)
+        monkeypatch.setattr(session_module, "_write", write)
         for step in range(1, 501):
             run.log(step, loss=0.5)
         for _ in range(40):  # room comes back a little at a time
@@ -122,6 +124,7 @@ def test_what_is_held_is_bounded_and_the_loss_is_stated(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
         monkeypatch.setattr(sink_module, "_write", refuse)
+        monkeypatch.setattr(session_module, "_write", refuse)
         for step in range(1, 5001):
             run.log(step, loss=0.5)
         assert sum(map(len, run._sink._held)) <= 50_000
@@ -251,6 +254,7 @@ def test_logging_from_inside_a_write_is_held_and_written_once(root: Path, monkey
             return real(fd, data)
 
         monkeypatch.setattr(sink_module, "_write", write)
+        monkeypatch.setattr(session_module, "_write", write)
         run.log(2, loss=0.4)
         state["refuse"] = False
         run._sink.tend()

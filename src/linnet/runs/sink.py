@@ -38,6 +38,8 @@ class Sink:
     - `path`: the stream; created when missing, appended to when there.
     - `start_t`: the `t` at which the clock goes on (a resumed run continues the time it had).
     - `remade`: called with the folder when it had to be made again, to put back what else belongs in it.
+
+    `lock`, `origin`, `out` and `tear` are open to `Session.log`, which has the body of `append` written out.
     """
 
     def __init__(self, path: Path, *, start_t: float = 0.0, remade: Callable[[Path], None] | None = None) -> None:
@@ -47,10 +49,10 @@ class Sink:
         self.closed = False
         self._lost_told = 0
         self._remade = remade
-        self._origin = _now() - round(start_t * 1e9)
-        self._lock = threading.RLock()
+        self.origin = _now() - round(start_t * 1e9)
+        self.lock = threading.RLock()
         self._fd = -1
-        self._out = -1  # the descriptor while lines go straight to the file; -1 while any is held
+        self.out = -1  # the descriptor while lines go straight to the file; -1 while any is held
         self._held: deque[bytes] = deque()
         self._held_bytes = 0
         self._torn: tuple[int, int] | None = None  # the first held line was cut short: bytes written, file size then
@@ -60,7 +62,7 @@ class Sink:
         self._synced_size = -1
         self._owner = os.getpid()
         try:
-            self._fd = self._out = self._open(self.path)
+            self._fd = self.out = self._open(self.path)
         except OSError as error:
             self._refuse(error)
         _sinks.add(self)
@@ -68,24 +70,24 @@ class Sink:
     @property
     def active(self) -> bool:
         """Events are reaching the file."""
-        return self._out >= 0
+        return self.out >= 0
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one event. Sets its `t`. Never raises on account of the disk or of the values in it."""
-        with self._lock:
-            record["t"] = (_now() - self._origin) / 1e9
+        with self.lock:
+            record["t"] = (_now() - self.origin) / 1e9
             try:
                 line = encode_lines([record])
             except Exception:  # a value msgspec has no form for; the careful way knows one for everything
                 line = encode_lines([spell_record(record)])
             try:
-                written = _write(self._out, line)
+                written = _write(self.out, line)
                 if written != len(line):
-                    self._tear(line, written)
+                    self.tear(line, written)
             except OSError as error:
                 if self.closed:
                     return
-                if self._out >= 0:
+                if self.out >= 0:
                     self._refuse(error)
                 self._hold(line)
 
@@ -103,7 +105,7 @@ class Sink:
 
     def tend(self) -> None:
         """Called every second or two from a thread: retry what is held, find a deleted folder, sync."""
-        with self._lock:
+        with self.lock:
             if self.closed:
                 return
             if self._held or self._fd < 0:
@@ -126,7 +128,7 @@ class Sink:
 
         What cannot be written goes to a rescue file.
         """
-        with self._lock:
+        with self.lock:
             if self.closed:
                 return
             self._look_for_folder()
@@ -142,7 +144,7 @@ class Sink:
             self.closed = True
             if self._fd >= 0:
                 os.close(self._fd)
-                self._fd = self._out = -1
+                self._fd = self.out = -1
 
     def _open(self, path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,13 +170,14 @@ class Sink:
                 HOLD_BYTES >> 20,
             )
 
-    def _tear(self, line: bytes, written: int) -> None:
+    def tear(self, line: bytes, written: int) -> None:
+        """Only so many bytes of a line were taken: hold it, and write the rest when there is room."""
         self._torn = (written, self.size())
         self._refuse(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._hold(line)
 
     def _hold(self, line: bytes) -> None:
-        self._out = -1
+        self.out = -1
         self._held.append(line)
         self._held_bytes += len(line)
         while self._held_bytes > HOLD_BYTES and len(self._held) > 2:
@@ -196,13 +199,13 @@ class Sink:
             while self._held:
                 self._write_held(self._held[0])
                 self._held_bytes -= len(self._held.popleft())
-            self._out = self._fd
+            self.out = self._fd
             self._refused = False
         except OSError as error:
             self._refuse(error)
         finally:
             self._draining = False
-        if self._out >= 0 and self.lost > self._lost_told:
+        if self.out >= 0 and self.lost > self._lost_told:
             text = f"the disk refused to write for a while: {self.lost - self._lost_told} events were lost"
             self._lost_told = self.lost
             self.append({"kind": "note", "t": 0.0, "text": text, "lost_events": self.lost})
@@ -265,8 +268,8 @@ class Sink:
             os.close(new)
             raise
         old, self._fd, self.path = self._fd, new, path
-        if self._out >= 0:
-            self._out = new
+        if self.out >= 0:
+            self.out = new
         os.close(old)
         self._put_back()
         log.warning("the run's folder was deleted; it was made again as %s, with every event so far", path.parent)
@@ -277,14 +280,14 @@ class Sink:
 
     def _after_fork(self) -> None:
         """In a forked child: the descriptor carries the parent's lock, so give it back and open one of our own."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._held.clear()
         self._held_bytes = 0
         self._torn = None
         self._draining = False
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = self._out = -1
+            self._fd = self.out = -1
 
 
 def _copy(source: int, target: int) -> None:
