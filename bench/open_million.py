@@ -124,7 +124,8 @@ def main() -> Report:
                 repeats = 1 if way == "metrics" else 3  # the slowest way takes a quarter of a minute
                 read = measure(report, f"trackio, {label}", "open_trackio", options, kept, python, repeats)
                 ways.append(read.median("seconds"))
-            taken["trackio"] = min(ways)
+            taken["trackio"] = ways[-1]
+            taken["trackio's fastest"] = min(ways)
     with report.peer("tensorboard") as python:
         if python:
             kept = store.peer(__file__, "tensorboard", 1, STEPS, python)
@@ -133,18 +134,22 @@ def main() -> Report:
             # Once only: it takes most of a minute.
             read = measure(report, label, "open_tensorboard", options, kept, python, repeats=1)
             taken["tensorboard"] = read.median("seconds")
-    for name, label in (
-        ("trackio", "trackio, its fastest way"),
-        ("tensorboard", "TensorBoard EventAccumulator"),
+    for name, label, goal in (
+        ("trackio", "trackio, metric by metric", AT_LEAST["trackio"]),
+        ("trackio's fastest", "trackio, its fastest way", AT_LEAST["trackio"]),
+        ("tensorboard", "TensorBoard EventAccumulator", AT_LEAST["tensorboard"]),
     ):
         ratio = taken[name] / first.median("seconds") if name in taken else None
-        report.at_least(f"first open, {label} / linnet", ratio, AT_LEAST[name], "x")
+        report.at_least(f"first open, {label} / linnet", ratio, goal, "x")
     report.note(
         f"Linnet gives every point of five metrics as columns and {POINTS} points a chart. Extra memory is "
         "the process's highest less what it had after import."
     )
     report.note("Import is with all that the work loads, numpy too, which Linnet itself leaves to the first use.")
-    report.note("The ratio is to trackio's fastest way, which gives all five metrics in one call.")
+    report.note(
+        "Metric by metric is the call by which the goal of 5 was set (2.6 s for one metric); its fastest way gives "
+        "all five metrics, or 3,000 strided rows of them, in one call."
+    )
     return report
 
 
