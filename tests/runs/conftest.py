@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,6 +31,11 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
 
 
+def _heed_interrupts() -> None:
+    """A shell starts background jobs deaf to Ctrl-C, and they pass that on; a training run in a terminal is not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a Python program of its own, the way a training run is one; killed at the end if it still lives."""
@@ -45,6 +51,7 @@ def script(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **environment},
+            preexec_fn=_heed_interrupts,
         )
         started.append(process)
         return process
