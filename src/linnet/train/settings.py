@@ -131,7 +131,7 @@ class TrainSettings:
         """Tokens of one evaluation. A pass forward costs a third of a training step's work on the same tokens."""
         if self.eval_tokens is not None:
             return self.eval_tokens
-        return max(2048, min(65_536, round(0.003 * self.steps * tokens_a_step)))
+        return max(1024, min(65_536, round(0.003 * self.steps * tokens_a_step)))
 
     def accumulate(self, ctx: int, ranks: int = 1) -> int:
         """Passes through the model for one optimiser step."""
