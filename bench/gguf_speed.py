@@ -15,6 +15,7 @@ import json
 import os
 import re
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -166,7 +167,7 @@ def writing(path: Path, folder: Path, repeats: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where to write (default: the system's temporary folder)")
     parser.add_argument("--repeats", type=int, default=7)
@@ -177,12 +178,13 @@ def main() -> None:
         figures = [opening(path), *writing(path, Path(folder), options.repeats)]
     if options.json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
-        return
+        return int(not all(figure.met for figure in figures))
     print(f"{'':28}{'ours':>10}{'peer':>10}  {'unit':<12}{'ratio':>8}   goal")
     for each in figures:
         row = f"{each.what:28}{each.ours:10.2f}{each.peer:10.2f}  {each.unit:<12}{each.ratio:8.2f}"
         print(f"{row}   {each.goal}  {'met' if each.met else 'MISSED'}")
+    return int(not all(figure.met for figure in figures))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
