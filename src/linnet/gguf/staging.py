@@ -37,6 +37,7 @@ class StagedFile:
         except OSError as error:
             raise self._error("cannot be written", "a folder that can be written to", _reason(error)) from None
         self.written = 0
+        self._started = 0
 
     def write(self, data: bytes | memoryview) -> None:
         """Append the bytes; a full disk is a GGUFError."""
@@ -48,6 +49,18 @@ class StagedFile:
                 view = view[done:]
         except OSError as error:
             raise self._error("cannot be written", f"room for more than {self.written} bytes", _reason(error)) from None
+
+    def start_disk(self) -> None:
+        """Let the disk begin with what is written so far, while the caller has other work: every 16 MB or so.
+
+        On Linux this advice starts the writing of changed pages and drops only unchanged ones, of which there are
+        none. It pays where bytes are made as they are written; where they only need copying it costs.
+        """
+        if self.written - self._started >= _AT_ONCE and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                length = self.written - self._started
+                os.posix_fadvise(self._fd, self._started, length, os.POSIX_FADV_DONTNEED)
+            self._started = self.written
 
     def __enter__(self) -> StagedFile:
         return self

@@ -117,6 +117,8 @@ class GGUFWriter:
             for tensor in self._planned.values():
                 for piece in _pieces(tensor):
                     out.write(piece)
+                    if tensor.type is not GGMLType.F32:  # the next piece is to be converted first
+                        out.start_disk()
                 out.write(bytes(-tensor.nbytes % self.alignment))
         return Path(path)
 
