@@ -9,6 +9,7 @@ away.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
