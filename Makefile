@@ -14,7 +14,7 @@ DEMO   := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e
 demo: $(VENV)/.train
 	$(BIN)/linnet train from-scratch $(DEMO)
 	$(BIN)/linnet show latest
-	$(BIN)/linnet generate latest --prompt "def" --max-tokens 100
+	$(BIN)/linnet generate latest --prompt "def __init__(self" --temperature 0.6 --max-tokens 80
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .

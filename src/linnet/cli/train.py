@@ -214,4 +214,4 @@ def _other_architecture(flags: ModelFlags, changes: dict[str, Any]) -> Any:
 def _prompts(text: TextFlags) -> tuple[str, ...]:
     if text.prompt:
         return text.prompt
-    return ("def",) if text.corpus == "python" else ("The",)
+    return ("def __init__(self",) if text.corpus == "python" else ("The",)
