@@ -39,7 +39,7 @@ def evaluate(
     """Score up to `most` tokens, from the beginning of the set, always the same ones; `told(done, total)` of them."""
     loss_of: Any = model.loss
     total, count = 0.0, 0
-    rows = max(1, min(_AT_ONCE // ctx, -(-(len(tokens) - 1) // ctx)))
+    rows = max(1, min(_AT_ONCE // ctx, -(-min(most, len(tokens) - 1) // ctx)))
     for part in windows(tokens, ctx, rows, device=device):
         total += float(loss_of(part.ids_BT, part.targets_BT)) * part.n_targets
         count += part.n_targets
