@@ -74,6 +74,7 @@ class LiveLine(Watch):
         self._losses: list[float] = []
         self._drawn = 0.0
         self._held: Evaluation | None = None
+        self._line = ""
 
     def on_start(self, text: str) -> None:
         """Say what was chosen."""
@@ -96,6 +97,7 @@ class LiveLine(Watch):
             f"lr {report.lr:.2g}  {words.number(round(report.tokens_per_s))} tok/s  MFU {report.mfu:.0%}  "
             f"{words.duration(report.seconds_left)} left  {paint(sparkline(self._losses, _CURVE), 'cyan')}"
         )
+        self._line = text
         print(f"\r\x1b[K{text}", end="", file=self._out, flush=True)
 
     def on_evaluation(self, step: int, found: Evaluation) -> None:
@@ -112,4 +114,4 @@ class LiveLine(Watch):
         print(file=self._out, flush=True)
 
     def _above(self, text: str) -> None:
-        print(f"\r\x1b[K{text}", file=self._out, flush=True)
+        print(f"\r\x1b[K{text}\n{self._line}", end="", file=self._out, flush=True)

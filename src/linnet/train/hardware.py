@@ -51,7 +51,8 @@ def choose(settings: TrainSettings) -> Hardware:
     compiled, reason = _compile(settings.compile, device)
     peak, source = _peak(device, dtype)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    count = torch.get_num_threads()
+    threads = f", {count} thread{'s' if count != 1 else ''}" if device.type == "cpu" else ""
     why = f"{name}{threads}, {str(dtype).removeprefix('torch.')}, compile {'on' if compiled else 'off'} ({reason})"
     return Hardware(device, dtype, compiled, peak, f"{why}, peak {peak / 1e12:.3g} TFLOP/s ({source})")
 
