@@ -9,7 +9,7 @@ from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
 from linnet.models.config import LlamaConfig
-from linnet.models.gate import swiglu
+from linnet.models.gate import gated_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 from linnet.models.norms import RMSNorm
@@ -34,7 +34,7 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """[B, T, d_model] → the same."""
         x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span)
-        return x_BTD + self.ffn_down(swiglu(self.ffn_gate_up(self.ffn_norm(x_BTD))))
+        return x_BTD + gated_product(self.ffn_gate_up(self.ffn_norm(x_BTD)), self.ffn_down)
 
     def attention(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
