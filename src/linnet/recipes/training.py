@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from linnet.data import Batches, Prepared, prepare
 from linnet.errors import LinnetError, UsageError
+from linnet.gguf.names import layout
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.job import Job
 from linnet.runs import Run, Session, start
@@ -61,7 +63,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings, tokens=job.settings.batch * job.model.ctx)
+    hardware = _hardware(job)
     prepared, job = _prepared(job, preparing)
     batches = _batches(job, prepared, hardware)
     recipe = _realized(job, hardware)
@@ -100,7 +102,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings, tokens=job.settings.batch * job.model.ctx)
+    hardware = _hardware(job)
     prepared, job = _prepared(job, preparing)
     _check_same(run, job, prepared, state, force)
     batches = _batches(job, prepared, hardware)
@@ -118,6 +120,13 @@ def go_on(
         best_validation=state.facts.get("best_validation"),
     )
     return _training(session, job, prepared, batches, recipe, hardware, progress, watch)
+
+
+def _hardware(job: Job) -> Hardware:
+    """Chosen before the vocabulary is known, so by the layers alone: a resumed run must choose the same."""
+    layers = (param for name, param in layout(job.model).params.items() if name.startswith("blocks."))
+    weights = sum(math.prod(param.shape) for param in layers if not param.optional)
+    return choose(job.settings, tokens=job.settings.batch * job.model.ctx, weights=weights)
 
 
 def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Job]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from linnet.models.compute import Compiled, Compute, plain
 from linnet.train.graph import Graph
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
+from linnet.train.recording import Recording
 from linnet.train.settings import TrainSettings
 
 
@@ -47,13 +49,17 @@ class Step:
         self._loss: Callable[..., Tensor] = model.loss  # type: ignore[assignment]
         self._compute: Compute = Compiled() if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        self._work = Graph(self._whole) if hardware.graph else self._whole
+        self._work: Callable[..., tuple[Tensor, ...]] = self._whole
+        if hardware.graph:
+            self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
+        self._threads = hardware.threads
         self._divisors: dict[int, Tensor] = {}
 
     def __call__(self, batch: TextBatch, lr: float) -> StepResult:
         """Train on one batch."""
         self.optimizers.set_rate(lr)
-        loss, norm = self._work(batch.ids_BT, batch.targets_BT, batch.documents_BT, self._divisor(batch))
+        with _threads(self._threads):
+            loss, norm = self._work(batch.ids_BT, batch.targets_BT, batch.documents_BT, self._divisor(batch))
         return StepResult(loss, norm)
 
     def _whole(
@@ -76,3 +82,14 @@ class Step:
         if batch.n_targets not in self._divisors:
             self._divisors[batch.n_targets] = torch.tensor(float(batch.n_targets), device=batch.ids_BT.device)
         return self._divisors[batch.n_targets]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many of the CPU's threads for a while; the change itself costs nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
