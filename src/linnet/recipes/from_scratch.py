@@ -13,7 +13,7 @@ from linnet.models import Config, LanguageModel, build
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
-from linnet.train.step import Step, StepResult, TextBatch
+from linnet.train.step import Batch, Step, StepResult
 
 
 class FromScratch:
@@ -39,6 +39,11 @@ class FromScratch:
             raise LinnetError("the recipe has no model yet; call realize(config) first")
         return self._model
 
+    @property
+    def config(self) -> Config:
+        """Its shape."""
+        return self.model.config
+
     def realize(self, config: Config) -> None:
         """Allocate the model on the device and initialise it from the seed."""
         device = str(self._hardware.device)
@@ -49,7 +54,7 @@ class FromScratch:
         """Make optimiser and step."""
         self._step = Step(self.model, self._settings, self._hardware)
 
-    def step(self, batch: TextBatch, lr: float) -> StepResult:
+    def step(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch at the rate `lr`."""
         return self._built(batch, lr)
 

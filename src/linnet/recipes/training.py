@@ -18,6 +18,7 @@ from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
+from linnet.train.text_task import TextTask
 from linnet.train.watch import Watch
 
 PrepareProgress = Callable[[str, int, int], None]
@@ -29,6 +30,7 @@ class Training:
     def __init__(self, run: Session, loop: Loop) -> None:
         self.run_dir = run.run_dir
         self.run_id = run.run_id
+        self.unit = loop.unit  # what is counted: tokens or images
         self._session = run
         self._loop = loop
 
@@ -113,7 +115,7 @@ def go_on(
         session.manifest.write(session.run_dir)
     progress = Progress(
         step=at,
-        tokens=int(state.facts.get("tokens", 0)),
+        seen=int(state.facts.get("seen", 0)),
         first_loss=state.facts.get("first_loss"),
         best_validation=state.facts.get("best_validation"),
     )
@@ -168,18 +170,8 @@ def _training(
     progress.fingerprints = {"config": job.fingerprint(), "data": prepared.fingerprint}
     if watch is not None:
         watch.on_start(hardware.why)
-    loop = Loop(
-        recipe,
-        prepared,
-        batches,
-        job.settings,
-        hardware,
-        session,
-        prompts=job.prompts,
-        progress=progress,
-        watch=watch,
-    )
-    return Training(session, loop)
+    task = TextTask(recipe, prepared, batches, job.settings, hardware.device, job.prompts)
+    return Training(session, Loop(recipe, task, job.settings, hardware, session, progress=progress, watch=watch))
 
 
 def _check_same(run: Run, job: Job, prepared: Prepared, state: State, force: bool) -> None:
