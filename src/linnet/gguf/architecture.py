@@ -85,7 +85,7 @@ class GPT2:
 class ViT:
     """A vision transformer with a class head.
 
-    `pooling` is "mean", or "cls" with a class token; `positions` "learned", or "sincos" for a table that is not trained;
+    `pooling` is "mean", or "cls" with a class token; `positions` "learned", or "sincos" for a table never trained;
     `norm` "layer" or "rms"; `act` "gelu" or "silu".
     """
 
