@@ -25,6 +25,7 @@ _FREE = (
     "gate",
     "device",
     "compile",
+    "graph",
     "on_nan",
     "cache",
     "prompts",

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from linnet.models.attention import attention_by
+from linnet.models.compute import Compiled, Compute, plain
+from linnet.train.graph import Graph
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
 from linnet.train.settings import TrainSettings
@@ -39,44 +42,40 @@ class Step:
     """
 
     def __init__(self, model: nn.Module, settings: TrainSettings, hardware: Hardware) -> None:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._settings = settings
+        self._attention = hardware.attention
+        self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
+        self._compute: Compute = Compiled() if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        loss: Any = model.loss
-        self._loss: Callable[..., Any] = torch.compile(loss, fullgraph=True) if hardware.compile else loss
+        self._work = Graph(self._whole) if hardware.graph else self._whole
         self._divisors: dict[int, Tensor] = {}
 
     def __call__(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch."""
-        first, micro = batch.inputs[0], self._settings.batch
+        self.optimizers.set_rate(lr)
+        first = batch.inputs[0]
         assert first is not None
-        divisor = self._divisor(batch.n_targets, first.device)
-        loss = torch.zeros((), device=first.device)
-        accuracy: Tensor | None = None
+        return StepResult(*self._work(self._divisor(batch.n_targets, first.device), *batch.inputs))
+
+    def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
+        """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
+        totals: list[Tensor] = []
+        micro = self._settings.batch
         for start in range(0, len(first), micro):
             part = slice(start, start + micro)
-            found = self._loss(*(None if each is None else each[part] for each in batch.inputs), divisor=divisor)
-            share, right = found if isinstance(found, tuple) else (found, None)
-            share.backward()
-            loss += share.detach()
-            if right is not None:
-                accuracy = right.detach() if accuracy is None else accuracy + right.detach()
-        norm = self._clip()
-        if self._settings.on_nan == "skip" and not torch.isfinite(norm).item():
-            self.optimizers.forget_gradients()
-        else:
-            self.optimizers.step(lr)
-        return StepResult(loss, norm, accuracy)
+            inputs = (None if each is None else each[part] for each in (first, *more))
+            with attention_by(self._attention):
+                found = self._loss(*inputs, divisor=divisor, compute=self._compute)
+                shares = found if isinstance(found, tuple) else (found,)
+                shares[0].backward()
+            totals = totals or [torch.zeros((), device=first.device) for _ in shares]
+            for total, share in zip(totals, shares, strict=True):
+                total += share.detach()
+        loss, *accuracy = totals
+        return loss, self.optimizers.step(), *accuracy
 
     def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
         if n_targets not in self._divisors:
             self._divisors[n_targets] = torch.tensor(float(n_targets), device=device)
         return self._divisors[n_targets]
-
-    def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        if self._settings.clip > 0:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._settings.clip, norm)
-        return norm
