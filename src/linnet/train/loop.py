@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +25,7 @@ from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
+from linnet.train.state import State
 from linnet.train.task import Held, Task
 from linnet.train.watch import StepReport, Watch
 
@@ -44,6 +46,9 @@ class Recipe(Protocol):
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back, to the bit."""
 
 
 @dataclass
