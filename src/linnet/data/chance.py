@@ -16,6 +16,6 @@ _OWN = 0x696D61676573  # so that they have nothing to do with the order of the s
 
 def uniform(seed: int, step: int, rows: int, slots: int) -> NDArray[np.float32]:
     """[rows, slots] in [0, 1), 24 bits each."""
-    start = mix(np.array([seed_word(seed) ^ np.uint64(_OWN)]) + np.uint64(step) * GOLDEN)
+    start = mix(np.array([step], np.uint64) * GOLDEN + (seed_word(seed) ^ np.uint64(_OWN)))
     index = np.arange(rows * slots, dtype=np.uint64).reshape(rows, slots)
     return (mix(index * GOLDEN + start) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
+from linnet.models.compute import Compute, plain
 from linnet.models.layers import Linear
 from linnet.models.norms import LayerNorm, RMSNorm
 from linnet.models.vit_config import ViTConfig
@@ -105,37 +106,54 @@ class ViT(nn.Module):
         self.register_buffer("shift_C11", shift_C.float().view(-1, 1, 1).to(device), persistent=False)
         self.register_buffer("scale_C11", scale_C.float().view(-1, 1, 1).to(device), persistent=False)
 
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Logits [B, classes] in float32."""
+    def forward(self, images_BCHW: Tensor, compute: Compute = plain) -> Tensor:
+        """Logits [B, classes] in float32. `compute` runs the parts: as they stand, or compiled."""
+        logits_BK: Tensor = compute(ViT._judged, self, self._looked_at(images_BCHW, compute))
+        return logits_BK
+
+    def loss(
+        self, images_BCHW: Tensor, targets: Tensor, *, divisor: Tensor | None = None, compute: Compute = plain
+    ) -> tuple[Tensor, Tensor]:
+        """Mean cross entropy in nats and mean accuracy; `targets` are classes [B] or shares of them [B, classes].
+
+        `divisor` replaces the number of images in both means, so that parts of a batch add up.
+        """
+        seen_BTD = self._looked_at(images_BCHW, compute)
+        found: tuple[Tensor, Tensor] = compute(ViT._scored, self, seen_BTD, targets, divisor)
+        return found
+
+    def _looked_at(self, images_BCHW: Tensor, compute: Compute) -> Tensor:
+        """[B, T, D]: what the layers make of the images; with a class token, of that alone: [B, 1, D]."""
         config = self.config
         if images_BCHW.shape[1:] != (config.num_channels, config.image_size, config.image_size):
             raise UsageError(
                 f"an image is {' × '.join(map(str, images_BCHW.shape[1:]))}: the model takes"
                 f" {config.num_channels} × {config.image_size} × {config.image_size}"
             )
+        x_BTD: Tensor = compute(ViT._embedded, self, images_BCHW)
+        last = len(self.blocks) - 1
+        for index, block in enumerate(self.blocks):
+            # Nobody looks at the other tokens of the last layer.
+            x_BTD = compute(block, x_BTD, index == last and config.pooling == "cls")
+        return x_BTD
+
+    def _embedded(self, images_BCHW: Tensor) -> Tensor:
         x_BCHW = ((images_BCHW.float() - self.shift_C11) / self.scale_C11).to(self.compute_dtype)
         x_BTD = self.patch_embd(x_BCHW)
         if self.class_embd is not None:
             first_B1D = self.class_embd.to(x_BTD.dtype).expand(len(x_BTD), 1, -1)
             x_BTD = torch.cat((first_B1D, x_BTD), dim=1)
-        x_BTD = x_BTD + self.position_embd.weight.to(x_BTD.dtype)
-        last = len(self.blocks) - 1
-        for index, block in enumerate(self.blocks):
-            # Nobody looks at the other tokens of the last layer.
-            x_BTD = block(x_BTD, first_only=index == last and self.class_embd is not None)
-        pooled_BD = self.post_ln(x_BTD.float()).mean(1)
-        return self.head(pooled_BD)
+        return x_BTD + self.position_embd.weight.to(x_BTD.dtype)
 
-    def loss(self, images_BCHW: Tensor, targets: Tensor, *, divisor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean cross entropy in nats and mean accuracy; `targets` are classes [B] or shares of them [B, classes].
+    def _judged(self, x_BTD: Tensor) -> Tensor:
+        return self.head(self.post_ln(x_BTD.float()).mean(1))
 
-        `divisor` replaces the number of images in both means, so that parts of a batch add up.
-        """
-        logits_BK = self(images_BCHW)
+    def _scored(self, x_BTD: Tensor, targets: Tensor, divisor: Tensor | None) -> tuple[Tensor, Tensor]:
+        logits_BK = self._judged(x_BTD)
         total = F.cross_entropy(logits_BK, targets, reduction="sum")
         likeliest_B = targets if targets.ndim == 1 else targets.argmax(1)
         right = (logits_BK.detach().argmax(1) == likeliest_B).sum()
-        count: Tensor | int = len(images_BCHW) if divisor is None else divisor
+        count: Tensor | int = len(x_BTD) if divisor is None else divisor
         return total / count, right / count
 
     @property

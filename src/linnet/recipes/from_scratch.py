@@ -10,7 +10,7 @@ from torch import Tensor
 from linnet import gguf
 from linnet.data import Prepared
 from linnet.errors import LinnetError
-from linnet.models import Config, LanguageModel, build
+from linnet.models import Config, LanguageModel, ViTConfig, build
 from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
@@ -84,6 +84,7 @@ class FromScratch:
 
 def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[FromScratch, Job]:
     """The recipe of a job, built; a resumed one is the same until its checkpoint is put back."""
+    assert not isinstance(job.model, ViTConfig)
     recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
     recipe.realize(job.model)
     recipe.build()

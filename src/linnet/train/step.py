@@ -53,9 +53,9 @@ class Step:
     def __call__(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch."""
         self.optimizers.set_rate(lr)
-        first = batch.inputs[0]
+        first, *more = batch.inputs
         assert first is not None
-        return StepResult(*self._work(self._divisor(batch.n_targets, first.device), *batch.inputs))
+        return StepResult(*self._work(self._divisor(batch.n_targets, first.device), first, *more))
 
     def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
         """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""

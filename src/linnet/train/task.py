@@ -29,9 +29,10 @@ class Task(Protocol):
     - `to_lower`: the flags that save memory, with their values.
     """
 
-    unit: str
-    tokenizer: MetadataBlock | None
-
+    @property
+    def unit(self) -> str: ...
+    @property
+    def tokenizer(self) -> MetadataBlock | None: ...
     @property
     def per_step(self) -> int: ...
     @property
