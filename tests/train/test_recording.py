@@ -26,6 +26,10 @@ class Batch:
     documents_BT: Tensor | None
     n_targets: int
 
+    @property
+    def inputs(self) -> tuple[Tensor | None, ...]:
+        return self.ids_BT, self.targets_BT, self.documents_BT
+
 
 def batch(number: int, rows: int, documents: bool) -> Batch:
     dice = torch.Generator().manual_seed(number)

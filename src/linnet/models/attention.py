@@ -25,7 +25,6 @@ def attention_by(first: Attention) -> Iterator[None]:
         yield
 
 
-
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
     """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S); else where the mask is true."""
     grouped = q_BHTD.shape[1] != k_BKSD.shape[1]

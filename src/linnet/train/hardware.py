@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
+from torch import Tensor
 
 from linnet.errors import UsageError
 from linnet.models import pick_device
@@ -149,15 +151,27 @@ def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
         for word, peak in _PEAKS.items():
             if word in name:
                 return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
-    return _measured_peak(device, dtype), "a product of 1024 × 1024 matrices, measured"
+    return measured_peak(device, dtype), "a product of matrices, measured"
 
 
-def _measured_peak(device: torch.device, dtype: torch.dtype) -> float:
-    size = 1024
-    a = torch.ones(size, size, device=device, dtype=dtype)
+def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of a product of square matrices, large enough for the device."""
+    size = 8192 if device.type == "cuda" else 1024
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    return 2 * size**3 / _quickest(lambda: a @ a)
+
+
+def measured_bandwidth(device: torch.device) -> float:
+    """Bytes a second that a large copy reads and writes."""
+    source = torch.ones((1 << 30 if device.type == "cuda" else 1 << 27) // 4, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / _quickest(lambda: target.copy_(source))
+
+
+def _quickest(work: Callable[[], Tensor]) -> float:
     best = float("inf")
     for _ in range(4):
         began = time.perf_counter()
-        (a @ a)[0, 0].item()
+        work().flatten()[0].item()  # waits for the device
         best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best
+    return best
