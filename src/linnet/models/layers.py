@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.models.cpu.products import Product, pays
+
 
 class Linear(nn.Module):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
@@ -23,7 +25,10 @@ class Linear(nn.Module):
         weight = self.weight.to(x.dtype)
         if plus is not None and self.bias is None and x.is_cuda:  # there the product itself adds it
             return torch.addmm(plus.flatten(0, -2), x.flatten(0, -2), weight.T).view_as(plus)
-        y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
+        if self.bias is None and pays(x, weight):
+            y = Product.apply(x, weight)
+        else:
+            y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
         return y if plus is None else plus + y
 
 
