@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from linnet.runs import Session
@@ -53,9 +54,9 @@ class Profile:
         self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
         self._n_params = n_params
         self._first = done + _SKIPPED
-        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
-        self._profiler = profile(activities=kinds)
-        self._began = 0.0
+        self._kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._profiler = profile(activities=self._kinds)
+        self._on, self._began, self._seconds = False, 0.0, 0.0
 
     def after(self, step: int) -> None:
         """A step was handed out."""
@@ -63,11 +64,25 @@ class Profile:
             self._wait()
             self._profiler.start()
             self._began = time.perf_counter()
+            self._on = True
         elif step == self._first + _STEPS:
-            self._wait()
-            seconds = (time.perf_counter() - self._began) / _STEPS
+            self.pause()
+            self._on = False
             self._profiler.stop()
-            self._tell(step, seconds)
+            self._tell(step, self._seconds / _STEPS)
+
+    def pause(self) -> None:
+        """What comes now is no step."""
+        if self._on:
+            self._wait()
+            self._seconds += time.perf_counter() - self._began
+            self._profiler.toggle_collection_dynamic(False, self._kinds)
+
+    def go_on(self) -> None:
+        """Steps again."""
+        if self._on:
+            self._profiler.toggle_collection_dynamic(True, self._kinds)
+            self._began = time.perf_counter()
 
     def _wait(self) -> None:
         if self._hardware.device.type == "cuda":
@@ -88,7 +103,7 @@ class Profile:
         found = []
         for event in self._profiler.key_averages():
             each: Any = event
-            if on_gpu and each.device_type != torch.autograd.DeviceType.CUDA:
+            if on_gpu and each.device_type != DeviceType.CUDA:
                 continue
             if each.is_user_annotation:  # a stretch of time around kernels that are counted themselves
                 continue
@@ -104,8 +119,8 @@ class Profile:
         arithmetic, traffic = self._task.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
         share = (arithmetic + traffic) / seconds
         return (
-            f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms of "
-            f"optimiser at {bandwidth / 1e12:.3g} TB/s, both measured here: a step runs at {share:.0%} of it"
+            f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms "
+            f"of optimiser at {bandwidth / 1e12:.3g} TB/s, both measured here: a step runs at {share:.0%} of it"
         )
 
 

@@ -72,7 +72,8 @@ class CausalAttention(torch.autograd.Function):
             # In place: what it reads of a row, it has read before it writes there.
             torch.ops.aten._softmax_backward_data.out(grad_p, p, -1, torch.float32, grad_input=grad_p)
             grad_q[:, rows] = torch.bmm(grad_p, k[:, :end])
-            grad_k[:, :end].baddbmm_(grad_p.transpose(1, 2), q[:, rows])
-            grad_v[:, :end].baddbmm_(p.transpose(1, 2), grad[:, rows])
+            # Not baddbmm_: on a part of a tensor it does one small product after another.
+            grad_k[:, :end] += torch.bmm(grad_p.transpose(1, 2), q[:, rows])
+            grad_v[:, :end] += torch.bmm(p.transpose(1, 2), grad[:, rows])
         grad_q_BKGTD = (grad_q * D**-0.5).view(B, K, T, G, D).transpose(2, 3)
         return grad_q_BKGTD.flatten(1, 2), grad_k.view(B, K, T, D), grad_v.view(B, K, T, D)
