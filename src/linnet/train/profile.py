@@ -55,9 +55,9 @@ class Profile:
         self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
         self._n_params = n_params
         self._first = done + _SKIPPED
-        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
-        self._profiler = profile(activities=kinds)
-        self._began = 0.0
+        self._kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._profiler = profile(activities=self._kinds)
+        self._on, self._began, self._seconds = False, 0.0, 0.0
 
     def after(self, step: int) -> None:
         """A step was handed out."""
@@ -65,11 +65,25 @@ class Profile:
             self._wait()
             self._profiler.start()
             self._began = time.perf_counter()
+            self._on = True
         elif step == self._first + _STEPS:
-            self._wait()
-            seconds = (time.perf_counter() - self._began) / _STEPS
+            self.pause()
+            self._on = False
             self._profiler.stop()
-            self._tell(step, seconds)
+            self._tell(step, self._seconds / _STEPS)
+
+    def pause(self) -> None:
+        """What comes now is no step."""
+        if self._on:
+            self._wait()
+            self._seconds += time.perf_counter() - self._began
+            self._profiler.toggle_collection_dynamic(False, self._kinds)
+
+    def go_on(self) -> None:
+        """Steps again."""
+        if self._on:
+            self._profiler.toggle_collection_dynamic(True, self._kinds)
+            self._began = time.perf_counter()
 
     def _wait(self) -> None:
         if self._hardware.device.type == "cuda":
