@@ -49,9 +49,7 @@ class Cost:
 class Profile:
     """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
 
-    def __init__(
-        self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, n_params: int
-    ) -> None:
+    def __init__(self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, n_params: int) -> None:
         self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
         self._n_params = n_params
         self._first = done + _SKIPPED

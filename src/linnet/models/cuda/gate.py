@@ -42,7 +42,7 @@ def swiglu_slopes(gate_up_N2F: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor]
 
 
 @triton.jit
-def _swiglu_slopes(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _swiglu_slopes(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width

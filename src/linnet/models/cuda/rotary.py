@@ -52,9 +52,7 @@ def turn_back(grad_q_BTHD: Tensor, grad_k_BTKD: Tensor, grad_v_BTKD: Tensor, tab
     return out_BTGD
 
 
-def _launch(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float
-) -> None:
+def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float) -> None:
     B, T, G, D = out.shape
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     block = triton.next_power_of_2(G * D)
@@ -64,7 +62,7 @@ def _launch(
 
 
 @triton.jit
-def _turned(  # type: ignore[no-untyped-def]
+def _turned(
     q, k, v, out, table,
     q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h,
     T, n_q, n_k, direction,

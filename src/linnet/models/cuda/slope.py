@@ -21,9 +21,7 @@ def slope(logits_NV: Tensor, targets_N: Tensor, vocab: int) -> tuple[Tensor, Ten
 
 
 @triton.jit
-def _slope_of_a_row(  # type: ignore[no-untyped-def]
-    logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr
-):
+def _slope_of_a_row(logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     target = tl.maximum(tl.load(targets + row), 0)
