@@ -1,5 +1,6 @@
 """Training on a GPU, whole steps in bf16: ours beside the peers', the same shapes and the same tokens a step."""
 
+import itertools
 import json
 import os
 import statistics
@@ -118,7 +119,7 @@ def a_run(folder: str, flags: list[str], every: int = 0) -> dict[str, Any]:
     found: dict[str, Any] = {"losses": [event["loss"] for event in steps]}
     found["first"] = json.loads((run / "run.json").read_text())["created_at"] + steps[0]["t"] - began
     if every:
-        gaps = {b["step"]: b["t"] - a["t"] for a, b in zip(steps, steps[1:], strict=False)}
+        gaps = {b["step"]: b["t"] - a["t"] for a, b in itertools.pairwise(steps)}
         usual = statistics.median(event["wall_us"] for event in steps) / 1e6
         # Figures come back up to sixteen steps late: a pause shows in the stretch around it, not in one step.
         around = [[gaps[step] for step in range(at - 18, at + 19)] for at in range(every, len(steps) - 19, every)]

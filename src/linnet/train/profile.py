@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from linnet.runs import Session
@@ -102,7 +103,7 @@ class Profile:
         found = []
         for event in self._profiler.key_averages():
             each: Any = event
-            if on_gpu and each.device_type != torch.autograd.DeviceType.CUDA:
+            if on_gpu and each.device_type != DeviceType.CUDA:
                 continue
             if each.is_user_annotation:  # a stretch of time around kernels that are counted themselves
                 continue
@@ -118,8 +119,8 @@ class Profile:
         arithmetic, traffic = self._task.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
         share = (arithmetic + traffic) / seconds
         return (
-            f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms of "
-            f"optimiser at {bandwidth / 1e12:.3g} TB/s, both measured here: a step runs at {share:.0%} of it"
+            f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms "
+            f"of optimiser at {bandwidth / 1e12:.3g} TB/s, both measured here: a step runs at {share:.0%} of it"
         )
 
 
