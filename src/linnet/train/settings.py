@@ -53,7 +53,7 @@ class TrainSettings:
     compile
         Compile the model; auto: on CUDA.
     graph
-        Hand a GPU whole steps as a CUDA graph; auto: where steps are small.
+        Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are small.
     eval_every
         Steps between evaluations on held-out text; ten times a run by default, 0: never.
     eval_tokens
