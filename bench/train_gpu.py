@@ -48,8 +48,9 @@ def ours(shape: str) -> dict[str, Any]:
     name, batch, ctx = SHAPES[shape]
     config = preset(name, ctx=ctx)
     settings = TrainSettings(batch=batch, device="cuda")
-    hardware = choose(settings, tokens=batch * ctx)
     model = build(config, seed=0, device="cuda")
+    weights = sum(p.numel() for name, p in model.named_parameters() if name.startswith("blocks."))
+    hardware = choose(settings, tokens=batch * ctx, weights=weights)
     model.set_compute_dtype(hardware.dtype)
     step = Step(model, settings, hardware)
 
