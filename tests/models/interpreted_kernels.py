@@ -1,6 +1,6 @@
 """The Triton kernels compute what their plain versions do.
 
-There is no GPU here: Triton's interpreter runs them. It must be asked for before Triton is imported, so `test_kernels.py`
+There is no GPU here: Triton's interpreter runs them. It must be asked for before Triton is imported: `test_kernels.py`
 runs this file in a process of its own.
 """
 
