@@ -5,6 +5,8 @@ Nothing here draws random numbers: `initial.py` fills every parameter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,21 +17,22 @@ from linnet.models.cpu.products import Product, pays
 class Linear(nn.Module):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
 
+    ready: Callable[[Tensor], Tensor] | None = None  # a form of the weight for decoding, while there is one (ready.py)
+
     def __init__(self, into: int, out: int, *, bias: bool = False, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out, into, device=device))
         self.bias = nn.Parameter(torch.empty(out, device=device)) if bias else None
 
-    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
-        """[…, into] → […, out], added to `plus` where that is given."""
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, into] → […, out]."""
+        if self.ready is not None:
+            return self.ready(x)
         weight = self.weight.to(x.dtype)
-        if plus is not None and self.bias is None and x.is_cuda:  # there the product itself adds it
-            return torch.addmm(plus.flatten(0, -2), x.flatten(0, -2), weight.T).view_as(plus)
         if self.bias is None and pays(x, weight):
-            y = Product.apply(x, weight)
-        else:
-            y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
-        return y if plus is None else plus + y
+            y: Tensor = Product.apply(x, weight)
+            return y
+        return F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
 
 
 class Embedding(nn.Module):

@@ -86,7 +86,8 @@ class _Waiting:
     @property
     def seconds(self) -> float:
         """How long the step took; the device must have done it."""
-        if isinstance(self.began, torch.cuda.Event):
-            return float(self.began.elapsed_time(self.ended)) / 1000  # type: ignore[no-untyped-call]
-        assert isinstance(self.ended, float)
-        return self.ended - self.began
+        if isinstance(self.began, float):
+            assert isinstance(self.ended, float)
+            return self.ended - self.began
+        assert not isinstance(self.ended, float)
+        return float(self.began.elapsed_time(self.ended)) / 1000  # type: ignore[no-untyped-call]

@@ -147,22 +147,33 @@ class Loop:
                 self._profile.after(step)
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
-            evaluated = settings.due(step, settings.eval_every, 10) or step == last
+            scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)
             saving = settings.due(step, settings.checkpoint_every, 5) or step == last
-            waited = self._late.ready(wait=True) if evaluated or saving or self._stop_reason else []
-            if problem := self._take_in(waited):
+            sampling = settings.sample_every != 0 and (settings.due(step, settings.sample_every, 10) or step == last)
+            if not (scoring or saving or sampling or self._stop_reason):
+                continue
+            if problem := self._take_in(self._late.ready(wait=True)):
                 return "aborted", problem
             if self._stop_reason:
                 return "interrupted", None
-            if evaluated and settings.eval_every != 0:
-                self._evaluate(step)
-            if settings.due(step, settings.sample_every, 10) or (step == last and settings.sample_every != 0):
-                self._sample(step)
-            if saving and (settings.checkpoint_every != 0 or step == last):
-                self._save()
-            if evaluated or saving:
-                self._late.begin()  # the pause is not the next step's
+            with self._pause():
+                if scoring:
+                    self._evaluate(step)
+                if sampling:
+                    self._sample(step)
+                if saving:
+                    self._save()
         return "completed", None
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        """What is done here is no step's time."""
+        if self._profile is not None:
+            self._profile.pause()
+        yield
+        self._late.begin()
+        if self._profile is not None:
+            self._profile.go_on()
 
     def _take_in(self, found: list[Figures]) -> str | None:
         """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""

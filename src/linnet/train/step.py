@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from linnet.models.attention import attention_by
 from linnet.models.compute import Compiled, Compute, plain
+from linnet.models.graph import Graph
+from linnet.models.recording import Recording
 from linnet.train.allocator import keep_freed_memory
-from linnet.train.graph import Graph
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
-from linnet.train.recording import Recording
 from linnet.train.settings import TrainSettings
 
 
@@ -48,7 +48,7 @@ class Step:
         self._settings = settings
         self._attention = hardware.attention
         self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
-        self._compute: Compute = Compiled() if hardware.compile else plain
+        self._compute: Compute = Compiled(hardware.dtype) if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
         self._work: Callable[..., tuple[Tensor, ...]] = self._whole
         if hardware.graph:
@@ -68,6 +68,7 @@ class Step:
 
     def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
         """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
+        self._compute.before_step()
         totals: list[Tensor] = []
         micro = self._settings.batch
         for start in range(0, len(first), micro):
@@ -77,6 +78,7 @@ class Step:
                 found = self._loss(*inputs, divisor=divisor, compute=self._compute)
                 shares = found if isinstance(found, tuple) else (found,)
                 shares[0].backward()
+            self._compute.after_backward()
             totals = totals or [torch.zeros((), device=first.device) for _ in shares]
             for total, share in zip(totals, shares, strict=True):
                 total += share.detach()

@@ -26,7 +26,7 @@ def pays(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
         and torch.is_grad_enabled()
         and q_BHTD.requires_grad
         and not torch.compiler.is_compiling()
-        and T == k_BKSD.shape[2]
+        and k_BKSD.shape[2] == T
         and T >= _LEAST
         and 2 * B * H * T * (T + _BLOCK) <= _MOST
     )

@@ -17,11 +17,9 @@ _LEAST = 1 << 22  # multiplications; below it a call costs more than it saves
 
 
 @functools.cache
-def onednn_is_quicker() -> bool:
-    """On this machine, for large products."""
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
-        return False
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise") or "AVX512" not in torch.backends.cpu.get_cpu_capability():
+def mkl_is_slow() -> bool:
+    """Does torch multiply by MKL, with AVX-512, on a processor that is not Intel's?"""
+    if not torch.backends.mkl.is_available() or "AVX512" not in torch.backends.cpu.get_cpu_capability():
         return False
     try:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
@@ -36,7 +34,8 @@ def pays(x_NK: Tensor, weight_MK: Tensor) -> bool:
         and x_NK.dtype == weight_MK.dtype == torch.float32
         and x_NK.numel() * weight_MK.shape[0] >= _LEAST
         and not torch.compiler.is_compiling()
-        and onednn_is_quicker()
+        and mkl_is_slow()
+        and torch.backends.mkldnn.is_available()
     )
 
 
