@@ -10,7 +10,7 @@ from typing import Any
 from linnet.errors import LinnetError, UsageError
 from linnet.recipes import from_scratch, vit_tiny
 from linnet.recipes.job import Job
-from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once
+from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
@@ -65,7 +65,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings, tokens=tokens_at_once(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
     material = read(job, preparing)
     recipe, job = _realized(material, hardware, resumed=False)
     session = start(
@@ -105,7 +105,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings, tokens=tokens_at_once(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
     material = read(job, preparing)
     _check_same(run, material, state, force)
     recipe, job = _realized(material, hardware, resumed=True)
