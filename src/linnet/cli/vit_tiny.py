@@ -141,17 +141,13 @@ def _config(flags: VitFlags, source: str) -> Any:
     from linnet.data.images import native_size
     from linnet.models import VIT_PRESETS, vit_preset
 
-    name = flags.preset
-    if name is None:
-        size = flags.image_size or native_size(source)
-        name = next((name for name, shape in VIT_PRESETS.items() if shape.image_size == size), "vit-tiny")
-        if size is not None and size != VIT_PRESETS[name].image_size:
-            name = "vit-tiny-32" if size <= 64 else "vit-tiny"  # its patches suit small images
     given = {field.name: getattr(flags, field.name) for field in fields(flags)}
     changes = {name: value for name, value in given.items() if name not in ("preset", "init_scale", "no_bias")}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if flags.preset is None and flags.image_size is None and (size := native_size(source)) is not None:
-        changes["image_size"] = size
+    name = flags.preset
+    if name is None:
+        size = changes["image_size"] = flags.image_size or native_size(source)
+        small = "vit-tiny" if size is None or size > 64 else "vit-tiny-32"  # its patches suit small images
+        name = next((name for name, shape in VIT_PRESETS.items() if shape.image_size == size), small)
     if flags.no_bias:
         changes["bias"] = False
-    return vit_preset(name, **changes)
+    return vit_preset(name, **{name: value for name, value in changes.items() if value is not None})
