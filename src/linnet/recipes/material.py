@@ -45,7 +45,9 @@ class Material(Protocol):
 
 def read(job: Job, preparing: PrepareProgress | None = None) -> Material:
     """Read the data of a job."""
-    return ImageMaterial(job, preparing) if isinstance(job.data, ImageData) else TextMaterial(job, preparing)
+    if isinstance(job.data, ImageData):
+        return ImageMaterial(job, preparing)
+    return TextMaterial(job, preparing)
 
 
 def tokens_at_once(job: Job) -> int:
@@ -106,7 +108,7 @@ class ImageMaterial:
         more = "" if skipped <= 5 else f"; and {skipped - 5} more"
         word = "1 file was" if skipped == 1 else f"{skipped} files were"
         shown = "; ".join(images.skipped[:5])
-        self.remarks = (f"{word} skipped: {shown}{more}",) if skipped else ()
+        self.remarks: tuple[str, ...] = (f"{word} skipped: {shown}{more}",) if skipped else ()
 
     @property
     def fingerprint(self) -> str:
