@@ -28,7 +28,9 @@ def ours(shape: str, **changes: Any) -> float:
     preset, batch = SHAPES[shape]
     config = vit_preset(preset, **{"num_classes": 1000 if preset == "vit-tiny" else 10, **changes})
     settings = VitSettings(batch=batch, optimizer="adamw", lr=1e-3, device=_device())
-    recipe = VitTiny(settings, choose(settings, tokens=batch * config.tokens), VitOptions(init="seed", ema=0.0))
+    weights = config.n_layers * (4 * config.d_model + 2 * config.d_ff) * config.d_model
+    hardware = choose(settings, tokens=batch * config.tokens, weights=weights)
+    recipe = VitTiny(settings, hardware, VitOptions(init="seed", ema=0.0))
     recipe.realize(config)
     recipe.build()
     images, labels = _data(batch, config.num_channels, config.image_size, config.num_classes)

@@ -40,20 +40,19 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, first_only: bool = False) -> Tensor:
         """[B, T, d_model] → the same; `first_only`: → [B, 1, d_model], what became of the first token."""
         seen_BTD = self.attention(self.ln1(x_BTD), first_only)
-        x_BTD = self.attn_out(seen_BTD, x_BTD[:, :1] if first_only else x_BTD)
+        x_BTD = (x_BTD[:, :1] if first_only else x_BTD) + seen_BTD
         h_BTF = self.ffn_up(self.ln2(x_BTD))
-        out_BTD: Tensor = self.ffn_down(F.silu(h_BTF) if self.silu else gelu(h_BTF), x_BTD)
-        return out_BTD
+        return x_BTD + self.ffn_down(F.silu(h_BTF) if self.silu else gelu(h_BTF))
 
     def attention(self, x_BTD: Tensor, first_only: bool) -> Tensor:
-        """What each token takes from all of them, before the output's product."""
+        """What each token takes from all of them."""
         q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTD).unflatten(-1, (3 * self.n_heads, -1)).chunk(3, dim=2)
         if first_only:
             q_BTHD = q_BTHD[:, :1]
         out_BHTD = F.scaled_dot_product_attention(
             q_BTHD.transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
         )
-        return out_BHTD.transpose(1, 2).flatten(2)
+        return self.attn_out(out_BHTD.transpose(1, 2).flatten(2))
 
 
 class PatchEmbedding(nn.Module):

@@ -55,10 +55,8 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(job: Job) -> int | None:
-    """Of a language model, its vocabulary not counted: that may change while the text is read. Else None."""
-    if isinstance(job.model, ViTConfig):
-        return None
+def weights_of_layers(job: Job) -> int:
+    """A vocabulary is not counted: it may change while the text is read."""
     params = layout(job.model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
