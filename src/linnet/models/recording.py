@@ -53,11 +53,11 @@ class Recording:
         return self._results
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     """Keeps each operation with the tensors it read and wrote, while it is on."""
 
     def __init__(self, calls: list[_Call]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._calls = calls
 
     def __torch_dispatch__(

@@ -12,7 +12,7 @@ from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
 from linnet.gguf.names import layout
-from linnet.models import ViTConfig
+from linnet.models import Config, ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
 from linnet.recipes.options import VitOptions
 from linnet.recipes.vit_tiny import read_images
@@ -53,11 +53,11 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(job: Job) -> int | None:
+def weights_of_layers(model: Config | ViTConfig) -> int | None:
     """Of a language model, its vocabulary not counted: that may change while the text is read. Else None."""
-    if isinstance(job.model, ViTConfig):
+    if isinstance(model, ViTConfig):
         return None
-    params = layout(job.model).params
+    params = layout(model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
 
