@@ -12,6 +12,7 @@ from cyclopts.config import Toml
 from linnet import __version__
 from linnet.board.words import plain
 from linnet.errors import LinnetError, UsageError
+from linnet.train.sharing import wait_asleep_where_shared
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
@@ -21,6 +22,14 @@ _COMMANDS = {
             "linnet train from-scratch",
             "linnet train from-scratch --corpus books/ --preset nano --steps 5000",
             "linnet train from-scratch --config run.toml --lr 3e-4",
+        ],
+    ),
+    "train vit-tiny": (
+        "Train a vision transformer to tell classes of images.",
+        [
+            "linnet train vit-tiny",
+            "linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000",
+            "linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000",
         ],
     ),
     "resume": (
@@ -56,12 +65,17 @@ _COMMANDS = {
         ],
     ),
     "eval": (
-        "How well a model predicts a text, and what it expects after a prompt.",
+        "How well a model predicts a text or tells images apart, and what it expects after a prompt.",
         [
             "linnet eval latest",
             "linnet eval llama-20260531-001@best --corpus book.txt",
             'linnet eval model.gguf --prompt "def main(" --top-k 5',
+            "linnet eval vit-20260531-001 --images photos/",
         ],
+    ),
+    "classify": (
+        "What a trained vision transformer sees in images.",
+        ["linnet classify latest cat.jpg", "linnet classify vit-20260531-001@best scans/*.png --top 5 --json"],
     ),
     "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
     "delete": (
@@ -98,6 +112,9 @@ _COMMANDS = {
     ),
 }
 
+# Commands with a file of their own where others of their group share one.
+_ELSEWHERE = {"train vit-tiny": "linnet.cli.vit_tiny:vit_tiny"}
+
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
     "train": "Train a model.",
@@ -127,7 +144,7 @@ def _app() -> App:
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
         group, _, verb = name.rpartition(" ")
-        target = f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
+        target = _ELSEWHERE.get(name) or f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
         place = groups[group] if group else app
         place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
     return app
@@ -156,6 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
         words, config = _with_config(sys.argv[1:] if arguments is None else arguments)
         app = _app()
         app.config = () if config is None else (config,)
+        wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -26,7 +26,7 @@ class Graph:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor | None, ...] = ()
         self._results: tuple[Tensor, ...] = ()
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream()
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work on these inputs, which always have the same shapes."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from linnet.recipes.job import Job as Job
     from linnet.recipes.job import TextData as TextData
     from linnet.recipes.options import VitOptions as VitOptions
+    from linnet.recipes.options import VitSettings as VitSettings
     from linnet.recipes.training import Training as Training
     from linnet.recipes.training import go_on as go_on
     from linnet.recipes.training import launch as launch
@@ -22,6 +23,7 @@ _HOMES = {
     "TextData": "linnet.recipes.job",
     "Training": "linnet.recipes.training",
     "VitOptions": "linnet.recipes.options",
+    "VitSettings": "linnet.recipes.options",
     "VitTiny": "linnet.recipes.vit_tiny",
     "go_on": "linnet.recipes.training",
     "launch": "linnet.recipes.training",

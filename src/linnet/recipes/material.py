@@ -45,7 +45,9 @@ class Material(Protocol):
 
 def read(job: Job, preparing: PrepareProgress | None = None) -> Material:
     """Read the data of a job."""
-    return ImageMaterial(job, preparing) if isinstance(job.data, ImageData) else TextMaterial(job, preparing)
+    if isinstance(job.data, ImageData):
+        return ImageMaterial(job, preparing)
+    return TextMaterial(job, preparing)
 
 
 def tokens_at_once(job: Job) -> int:
@@ -53,10 +55,8 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(model: Config | ViTConfig) -> int | None:
-    """Of a language model, its vocabulary not counted: that may change while the text is read. Else None."""
-    if isinstance(model, ViTConfig):
-        return None
+def weights_of_layers(model: Config | ViTConfig) -> int:
+    """A vocabulary is not counted: it may change while the text is read."""
     params = layout(model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
@@ -106,7 +106,7 @@ class ImageMaterial:
         more = "" if skipped <= 5 else f"; and {skipped - 5} more"
         word = "1 file was" if skipped == 1 else f"{skipped} files were"
         shown = "; ".join(images.skipped[:5])
-        self.remarks = (f"{word} skipped: {shown}{more}",) if skipped else ()
+        self.remarks: tuple[str, ...] = (f"{word} skipped: {shown}{more}",) if skipped else ()
 
     @property
     def fingerprint(self) -> str:

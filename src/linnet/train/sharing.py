@@ -1,4 +1,4 @@
-"""A machine that others use too: how torch's threads wait for each other there. No torch here; it comes too late after."""
+"""A machine that others use too: how torch's threads wait for each other there. Without torch, which comes after."""
 
 from __future__ import annotations
 
