@@ -65,7 +65,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
     material = read(job, preparing)
     recipe, job = _realized(material, hardware, resumed=False)
     session = start(
@@ -105,7 +105,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
     material = read(job, preparing)
     _check_same(run, material, state, force)
     recipe, job = _realized(material, hardware, resumed=True)
