@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
+from linnet.data import Prepared
 from linnet.errors import LinnetError
 from linnet.models import Config, LanguageModel, build
+from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
@@ -73,6 +75,14 @@ class FromScratch:
         if self._step is None:
             raise LinnetError("the recipe has no step yet; call build() after realize(config)")
         return self._step
+
+
+def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[FromScratch, Job]:
+    """The recipe of a job, built; a resumed one is the same until its checkpoint is put back."""
+    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+    recipe.realize(job.model)
+    recipe.build()
+    return recipe, job
 
 
 def _read(weights: Path) -> list[tuple[str, Tensor]]:

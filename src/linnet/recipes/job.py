@@ -11,6 +11,7 @@ from typing import Any
 from linnet.errors import LinnetError
 from linnet.gguf import RopeScaling
 from linnet.models import Config, GPT2Config, LlamaConfig
+from linnet.recipes.options import OPTIONS, Options
 from linnet.train.settings import TrainSettings
 
 # What may change between a run and its continuation without making it another run.
@@ -51,6 +52,8 @@ class Job:
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
     init_scale: float = 1.0
+    recipe: str = "from-scratch"  # a name of `training.RECIPES`
+    options: Options = None  # what only this recipe is asked for, and what it found when it was realised
 
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
@@ -60,12 +63,14 @@ class Job:
     def config_fields(self) -> dict[str, Any]:
         """Everything else as `run.json` holds it; `context` is Toy's word for it."""
         own = {"prompts": list(self.prompts), "init_scale": self.init_scale}
-        fields = {"context": self.model.ctx, **asdict(self.settings), **asdict(self.data), **own}
+        options = asdict(self.options) if self.options is not None else {}
+        fields = {"context": self.model.ctx, **asdict(self.settings), **asdict(self.data), **own, **options}
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
-    def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any]) -> Job:
+    def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any], recipe: str | None = None) -> Job:
         """Read a job back from a manifest."""
+        recipe = recipe or "from-scratch"
         try:
             kind = {"llama": LlamaConfig, "gpt2": GPT2Config}[model["arch"]]
             shape = _pick(kind, model)
@@ -77,6 +82,8 @@ class Job:
                 settings=TrainSettings(**_pick(TrainSettings, config)),
                 prompts=tuple(config.get("prompts", ())),
                 init_scale=float(config.get("init_scale", 1.0)),
+                recipe=recipe,
+                options=OPTIONS[recipe](**_pick(OPTIONS[recipe], config)) if recipe in OPTIONS else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LinnetError(f"the run's config is not one that can be resumed: {error}") from error

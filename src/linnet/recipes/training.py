@@ -10,17 +10,22 @@ from typing import Any
 
 from linnet.data import Batches, Prepared, prepare
 from linnet.errors import LinnetError, UsageError
-from linnet.recipes.from_scratch import FromScratch
+from linnet.recipes import from_scratch
 from linnet.recipes.job import Job
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
-from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
+from linnet.train.loop import Loop, Outcome, Progress, Recipe, is_of_memory
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.watch import Watch
 
 PrepareProgress = Callable[[str, int, int], None]
+Realize = Callable[[Job, Hardware, Prepared, bool], tuple[Recipe, Job]]
+
+# What can be trained. A function makes the recipe of a job, built; `True`: it goes on from a checkpoint, which the
+# caller puts back.
+RECIPES: dict[str, Realize] = {"from-scratch": from_scratch.realize}
 
 
 class Training:
@@ -64,7 +69,7 @@ def launch(
     hardware = choose(job.settings)
     prepared, job = _prepared(job, preparing)
     batches = _batches(job, prepared, hardware)
-    recipe = _realized(job, hardware)
+    recipe, job = _realized(job, hardware, prepared, resumed=False)
     session = start(
         runs_root,
         arch=job.model.arch,
@@ -95,7 +100,7 @@ def go_on(
         raise StateError(f"run {run.id} has no checkpoint with a state to resume from")
     at = found[-1]
     state = load(state_path(run.path, at))
-    job = Job.from_fields(run.manifest.model, run.manifest.config)
+    job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     if steps is not None:
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
@@ -104,7 +109,7 @@ def go_on(
     prepared, job = _prepared(job, preparing)
     _check_same(run, job, prepared, state, force)
     batches = _batches(job, prepared, hardware)
-    recipe = _realized(job, hardware)
+    recipe, job = _realized(job, hardware, prepared, resumed=True)
     recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
     session = start(run.path.parent, resume=run.path.name, from_step=at)
     if steps is not None:
@@ -140,18 +145,18 @@ def _batches(job: Job, prepared: Prepared, hardware: Hardware) -> Batches:
     return batches.to(hardware.device)
 
 
-def _realized(job: Job, hardware: Hardware) -> FromScratch:
-    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+def _realized(job: Job, hardware: Hardware, prepared: Prepared, *, resumed: bool) -> tuple[Recipe, Job]:
+    """The job's recipe, ready to step, and the job with what was found out on the way."""
+    if job.recipe not in RECIPES:
+        raise UsageError(f"there is no recipe {job.recipe!r}; choose from {', '.join(RECIPES)}")
     try:
-        recipe.realize(job.model)
-        recipe.build()
+        return RECIPES[job.recipe](job, hardware, prepared, resumed)
     except RuntimeError as problem:
         if not is_of_memory(problem):
             raise
         raise LinnetError(
             f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
         ) from None
-    return recipe
 
 
 def _training(
@@ -159,7 +164,7 @@ def _training(
     job: Job,
     prepared: Prepared,
     batches: Batches,
-    recipe: FromScratch,
+    recipe: Recipe,
     hardware: Hardware,
     progress: Progress | None,
     watch: Watch | None,

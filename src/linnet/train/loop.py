@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -28,6 +29,7 @@ from linnet.train.late import Figures, Late
 from linnet.train.sampling import write_sample
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
+from linnet.train.state import State
 from linnet.train.step import StepResult, TextBatch
 from linnet.train.watch import StepReport, Watch
 
@@ -51,6 +53,9 @@ class Recipe(Protocol):
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back, to the bit."""
 
 
 @dataclass
