@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from linnet.models.initial import build as build
     from linnet.models.initial import initialise as initialise
     from linnet.models.language_model import LanguageModel as LanguageModel
+    from linnet.models.lens import Lens as Lens
+    from linnet.models.lens import put_lens as put_lens
     from linnet.models.llama import Llama as Llama
     from linnet.models.presets import PRESETS as PRESETS
     from linnet.models.presets import preset as preset
@@ -29,6 +31,7 @@ _HOMES = {
     "GPT2Config": "linnet.models.config",
     "KVCache": "linnet.models.cache",
     "LanguageModel": "linnet.models.language_model",
+    "Lens": "linnet.models.lens",
     "Llama": "linnet.models.llama",
     "LlamaConfig": "linnet.models.config",
     "PRESETS": "linnet.models.presets",
@@ -39,6 +42,7 @@ _HOMES = {
     "load": "linnet.models.checkpoint",
     "pick_device": "linnet.models.device",
     "preset": "linnet.models.presets",
+    "put_lens": "linnet.models.lens",
 }
 
 __all__ = sorted(_HOMES)

@@ -1,0 +1,60 @@
+"""`Lens`: a donor's embedding rows seen at another width. Shapes: V vocabulary, W the donor's width, D the model's."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.errors import UsageError
+from linnet.models.draws import fill_normal
+from linnet.models.language_model import LanguageModel
+from linnet.models.layers import Embedding, Linear
+
+_ROWS = 8192  # projected at a time
+
+
+class Lens(nn.Module):
+    """Projects looked-up rows of width W onto D. Its one matrix is `lens.proj.weight` [D, W], as in Toy's files."""
+
+    def __init__(self, width: int, d_model: int, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.proj = Linear(width, d_model, device=device)
+
+    def forward(self, rows_BTW: Tensor) -> Tensor:
+        """[B, T, W] → [B, T, D]."""
+        out_BTD: Tensor = self.proj(rows_BTW)
+        return out_BTD
+
+    @torch.no_grad()
+    def match(self, table_VW: Tensor, std: float) -> None:
+        """Scale every dimension of the projected rows to the root mean square `std`; so their norms have that of D."""
+        weight_DW = self.proj.weight
+        squares_D = torch.zeros(len(weight_DW), device=weight_DW.device)
+        for start in range(0, len(table_VW), _ROWS):
+            squares_D += F.linear(table_VW[start : start + _ROWS], weight_DW).square().sum(0)
+        rms_D = (squares_D / len(table_VW)).sqrt()
+        # A direction in which the donor's rows do not differ has nothing to be scaled up.
+        scale_D = torch.where(rms_D > 1e-6 * rms_D.max(), std / rms_D.clamp(min=1e-30), 1.0)
+        weight_DW.mul_(scale_D[:, None])
+
+
+@torch.no_grad()
+def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool = False) -> Lens:
+    """Give a model an embedding of the donor's width behind a lens; both have random values until some are uploaded.
+
+    The table is not trained unless `train_table` says so; the output head must be the model's own.
+    """
+    config, device = model.config, model.device
+    if model.output is None:
+        raise UsageError(
+            f"a lens needs an output head of its own: the embedding is {width} wide and the head {config.d_model};"
+            " make the config with tied=False"
+        )
+    model.token_embd = Embedding(config.vocab, width, device)
+    lens = Lens(width, config.d_model, device)
+    fill_normal(model.token_embd.weight, 1.0, seed, "token_embd.weight")
+    fill_normal(lens.proj.weight, width**-0.5, seed, "lens.proj.weight")
+    model.token_embd.weight.requires_grad_(train_table)
+    model.lens = lens
+    return lens
