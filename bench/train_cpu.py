@@ -33,7 +33,7 @@ def rounds(shape: str, repeats: int) -> dict[str, Any]:
     config = preset(name, **{**changes, "ctx": ctx})
     settings = TrainSettings(batch=batch, device="cpu")
     model = build(config, seed=0)
-    step = Step(model, settings, choose(settings))
+    step = Step(model, settings, choose(settings, tokens=batch * ctx))
     ids = torch.randint(0, config.vocab, (batch, ctx + 1), generator=torch.Generator().manual_seed(0))
 
     class Batch:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from linnet.errors import UsageError
 from linnet.models.attention import document_mask
 from linnet.models.cache import KVCache, Span
+from linnet.models.compute import Compute, plain
 from linnet.models.config import Config
 from linnet.models.layers import Embedding, Linear
 from linnet.models.loss import head_loss
@@ -35,14 +36,23 @@ class LanguageModel(nn.Module):
         self.compute_dtype = torch.float32
         self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
 
-    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
+        compute: Compute = plain,
+    ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
 
-    def embed(self, ids_BT: Tensor) -> Tensor:
-        """[B, T, d_model]: the row of each token, through the lens where there is one."""
-        rows_BTW = self.token_embd(ids_BT)
-        return rows_BTW if self.lens is None else self.lens(rows_BTW.to(self.compute_dtype))
+    def embed(self, ids_BT: Tensor, compute: Compute = plain, place_TD: Tensor | None = None) -> Tensor:
+        """[B, T, d_model]: the row of each token, through the lens where there is one, and what its place adds."""
+        if self.lens is None:
+            x_BTD: Tensor = compute(self.token_embd, ids_BT, self.compute_dtype, place_TD)
+            return x_BTD
+        x_BTD = compute(self.lens, compute(self.token_embd, ids_BT, self.compute_dtype))
+        return x_BTD if place_TD is None else x_BTD + place_TD.to(x_BTD.dtype)
 
     def sight(
         self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None
@@ -72,14 +82,16 @@ class LanguageModel(nn.Module):
         documents_BT: Tensor | None = None,
         *,
         divisor: Tensor | None = None,
+        compute: Compute = plain,
     ) -> Tensor:
         """Mean cross entropy in nats over the targets that are not negative.
 
         `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
-        Positions go on through the row. `divisor` replaces the number of targets in the mean.
+        Positions go on through the row. `divisor` replaces the number of targets in the mean. `compute` runs the parts:
+        as they stand, or compiled.
         """
-        hidden_BTD = self.hidden(ids_BT, documents_BT)
-        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor)
+        hidden_BTD = self.hidden(ids_BT, documents_BT, compute=compute)
+        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor, compute)
 
     @property
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)

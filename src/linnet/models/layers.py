@@ -30,6 +30,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width, device=device))
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """[…] → […, width], in float32."""
-        return F.embedding(ids, self.weight)
+    def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
+        """[B, T] → [B, T, width]: the rows, plus what is to be added to them, in `dtype`."""
+        rows_BTD = F.embedding(ids_BT, self.weight)
+        return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)

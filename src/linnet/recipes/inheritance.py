@@ -173,12 +173,14 @@ class _Chosen:
         if stem == "rope_freqs":
             return array
         if stem not in self._rows:  # norms
-            return array[self._channels]
-        if array.ndim == 1:
-            return array[self._rows[stem]]
-        columns = self._columns[stem]
-        part = array[self._rows[stem]][:, columns]
-        return part * np.float32((array.shape[1] / len(columns)) ** 0.5) if rescale else part
+            return np.ascontiguousarray(array[self._channels])
+        part: Array = array[self._rows[stem]]
+        if array.ndim == 2:
+            columns = self._columns[stem]
+            part = part[:, columns]
+            if rescale:
+                part *= np.float32((array.shape[1] / len(columns)) ** 0.5)
+        return part
 
 
 def _widen(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
@@ -191,8 +193,10 @@ def _widen(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
     wanted = {field: n * getattr(theirs, field) for field in _SIZES}
     _require(donor, f"widen:{n}", {**wanted, **_fields(donor, "n_layers", "tied", *_KIND)}, config)
     head, tensors = theirs.head_size, {}
-    parts = {"attn_qkv": (theirs.n_heads * head, theirs.n_kv * head, theirs.n_kv * head)}
-    parts["ffn_gate_up"] = (theirs.d_ff, theirs.d_ff)
+    parts: dict[str, tuple[int, ...]] = {
+        "attn_qkv": (theirs.n_heads * head, theirs.n_kv * head, theirs.n_kv * head),
+        "ffn_gate_up": (theirs.d_ff, theirs.d_ff),
+    }
     for name, array in donor.parameters():
         stem, array = _stem(name), _rows(name, array, asked)
         if stem == "rope_freqs":

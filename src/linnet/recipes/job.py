@@ -26,6 +26,7 @@ _FREE = (
     "gate",
     "device",
     "compile",
+    "graph",
     "on_nan",
     "cache",
     "prompts",

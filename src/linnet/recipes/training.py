@@ -66,7 +66,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings)
+    hardware = choose(job.settings, tokens=job.settings.batch * job.model.ctx)
     prepared, job = _prepared(job, preparing)
     batches = _batches(job, prepared, hardware)
     recipe, job = _realized(job, hardware, prepared, resumed=False)
@@ -105,7 +105,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings)
+    hardware = choose(job.settings, tokens=job.settings.batch * job.model.ctx)
     prepared, job = _prepared(job, preparing)
     _check_same(run, job, prepared, state, force)
     batches = _batches(job, prepared, hardware)

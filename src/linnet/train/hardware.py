@@ -11,6 +11,7 @@ import torch
 
 from linnet.errors import UsageError
 from linnet.models import pick_device
+from linnet.models.attention import Attention
 from linnet.train.settings import TrainSettings
 
 # Dense peak of bf16 products, FLOP/s, as the makers state it.
@@ -27,6 +28,9 @@ _PEAKS = {
     "RTX 3090": 71e12,
 }
 
+# Tokens of a pass up to which a step is captured; beyond it kernels outlast their launches (docs/log.md).
+_SMALL_STEP = 16_384
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -35,6 +39,8 @@ class Hardware:
     device: torch.device
     dtype: torch.dtype
     compile: bool
+    graph: bool
+    attention: Attention
     peak_flops: float
     why: str
 
@@ -44,17 +50,29 @@ class Hardware:
         return {"cuda": "cuda", "mps": "metal"}.get(self.device.type, "cpu")
 
 
-def choose(settings: TrainSettings) -> Hardware:
-    """Follow the settings where they are plain, the machine where they say `auto`."""
+def choose(settings: TrainSettings, tokens: int) -> Hardware:
+    """Follow the settings where they are plain, the machine where they say `auto`.
+
+    `tokens` (or patches of images) pass through the model at once.
+    """
     device = pick_device(settings.device)
     dtype = _dtype(settings.dtype, device)
     compiled, reason = _compile(settings.compile, device)
+    graph, occasion = _graph(settings, device, tokens)
+    attention = _attention(device)
     peak, source = _peak(device, dtype)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = torch.get_num_threads()
     threads = f", {count} thread{'s' if count != 1 else ''}" if device.type == "cpu" else ""
-    why = f"{name}{threads}, {str(dtype).removeprefix('torch.')}, compile {'on' if compiled else 'off'} ({reason})"
-    return Hardware(device, dtype, compiled, peak, f"{why}, peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
+    if device.type == "cuda":
+        words += [f"graph {_on(graph)} ({occasion})", f"attention by {attention}"]
+    words.append(f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    return Hardware(device, dtype, compiled, graph, attention, peak, ", ".join(words))
+
+
+def _on(flag: bool) -> str:
+    return "on" if flag else "off"
 
 
 def _dtype(wanted: str, device: torch.device) -> torch.dtype:
@@ -74,6 +92,36 @@ def _compile(wanted: str, device: torch.device) -> tuple[bool, str]:
     if device.type != "cuda":
         return False, "pays on CUDA only"
     return (False, missing) if missing else (True, "pays on CUDA")
+
+
+def _graph(settings: TrainSettings, device: torch.device, tokens: int) -> tuple[bool, str]:
+    """A whole step as one CUDA graph. It pays where the host cannot hand out kernels as fast as they are done."""
+    wanted = settings.graph
+    if wanted == "off":
+        return False, "as asked"
+    obstacle = _no_graph(settings, device)
+    if wanted == "on":
+        if obstacle:
+            raise UsageError(f"--graph on: {obstacle}; use --graph off")
+        return True, "as asked"
+    if obstacle:
+        return False, obstacle
+    return (True, "small steps") if tokens <= _SMALL_STEP else (False, "steps are large")
+
+
+def _no_graph(settings: TrainSettings, device: torch.device) -> str:
+    if device.type != "cuda":
+        return f"a CUDA graph needs a CUDA device, found {device.type}"
+    if settings.optimizer != "adamw" or settings.bias_correction != "usual":
+        return "only the step of AdamW can be captured"
+    return ""
+
+
+def _attention(device: torch.device) -> Attention:
+    """Which of torch's kernels for attention comes first: on Hopper and newer cuDNN's is the quicker one."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):
+        return "cudnn"
+    return "flash"
 
 
 def _missing_compiler(device: torch.device) -> str:

@@ -52,6 +52,8 @@ class TrainSettings:
         What is computed in; weights are kept in float32. auto: bfloat16 on CUDA.
     compile
         Compile the model; auto: on CUDA.
+    graph
+        Hand a GPU whole steps as a CUDA graph; auto: where steps are small.
     eval_every
         Steps between evaluations on held-out text; ten times a run by default, 0: never.
     eval_tokens
@@ -91,6 +93,7 @@ class TrainSettings:
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
+    graph: Literal["auto", "on", "off"] = "auto"
     eval_every: int | None = None
     eval_tokens: int | None = None
     sample_every: int | None = None

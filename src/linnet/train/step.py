@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from linnet.models.attention import attention_by
+from linnet.models.compute import Compiled, Compute, plain
+from linnet.train.graph import Graph
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
 from linnet.train.settings import TrainSettings
@@ -39,40 +42,37 @@ class Step:
     """The step of one model. A batch of more than `settings.batch` sequences passes through it in parts."""
 
     def __init__(self, model: nn.Module, settings: TrainSettings, hardware: Hardware) -> None:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._settings = settings
+        self._attention = hardware.attention
+        self._loss: Callable[..., Tensor] = model.loss  # type: ignore[assignment]
+        self._compute: Compute = Compiled() if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        loss: Any = model.loss
-        self._loss: Callable[..., Tensor] = torch.compile(loss, fullgraph=True) if hardware.compile else loss
+        self._work = Graph(self._whole) if hardware.graph else self._whole
         self._divisors: dict[int, Tensor] = {}
 
     def __call__(self, batch: TextBatch, lr: float) -> StepResult:
         """Train on one batch."""
-        rows, micro = len(batch.ids_BT), self._settings.batch
-        divisor = self._divisor(batch)
-        loss = torch.zeros((), device=batch.ids_BT.device)
-        for start in range(0, rows, micro):
-            part = slice(start, start + micro)
-            documents = None if batch.documents_BT is None else batch.documents_BT[part]
-            share = self._loss(batch.ids_BT[part], batch.targets_BT[part], documents, divisor=divisor)
-            share.backward()  # type: ignore[no-untyped-call]
-            loss += share.detach()
-        norm = self._clip()
-        if self._settings.on_nan == "skip" and not torch.isfinite(norm).item():
-            self.optimizers.forget_gradients()
-        else:
-            self.optimizers.step(lr)
+        self.optimizers.set_rate(lr)
+        loss, norm = self._work(batch.ids_BT, batch.targets_BT, batch.documents_BT, self._divisor(batch))
         return StepResult(loss, norm)
+
+    def _whole(
+        self, ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None, divisor: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """All of it; what a graph captures."""
+        total = torch.zeros((), device=ids_BT.device)
+        micro = self._settings.batch
+        for start in range(0, len(ids_BT), micro):
+            part = slice(start, start + micro)
+            documents = None if documents_BT is None else documents_BT[part]
+            with attention_by(self._attention):
+                loss = self._loss(ids_BT[part], targets_BT[part], documents, divisor=divisor, compute=self._compute)
+                loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return total, self.optimizers.step()
 
     def _divisor(self, batch: TextBatch) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
         if batch.n_targets not in self._divisors:
             self._divisors[batch.n_targets] = torch.tensor(float(batch.n_targets), device=batch.ids_BT.device)
         return self._divisors[batch.n_targets]
-
-    def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        if self._settings.clip > 0:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._settings.clip, norm)
-        return norm

@@ -1,0 +1,58 @@
+"""A step as one CUDA graph: the GPU is handed the whole step at once instead of a thousand kernels one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Work = Callable[..., tuple[Tensor, ...]]
+
+_PLAIN_CALLS = 3  # compile, make the optimiser's state, let libraries choose their kernels: none of it may be captured
+
+
+class Graph:
+    """A function of tensors that does the same every time. The first calls run it plainly; later ones replay it.
+
+    What the function writes to (weights, moments) must keep its place in memory from the first capture on. Results are
+    overwritten by the next call.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: tuple[Tensor | None, ...] = ()
+        self._results: tuple[Tensor, ...] = ()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """Do the work on these inputs, which always have the same shapes."""
+        if self._calls < _PLAIN_CALLS:
+            self._calls += 1
+            return self._plainly(inputs)
+        if self._graph is None:
+            self._capture(inputs)
+        for kept, given in zip(self._inputs, inputs, strict=True):
+            if kept is not None and given is not None:
+                kept.copy_(given)
+        assert self._graph is not None
+        self._graph.replay()
+        return self._results
+
+    def _plainly(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+        """On the stream that is captured later, so that autograd's own bookkeeping belongs to it."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            results = self._work(*inputs)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return results
+
+    def _capture(self, inputs: tuple[Tensor | None, ...]) -> None:
+        self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the plain calls held: the graph has memory of its own
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            self._results = self._work(*self._inputs)
