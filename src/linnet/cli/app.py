@@ -23,6 +23,14 @@ _COMMANDS = {
             "linnet train from-scratch --config run.toml --lr 3e-4",
         ],
     ),
+    "train warm-start": (
+        "Train a llama that begins with what a donor GGUF knows.",
+        [
+            "linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6",
+            "linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/",
+            "linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4",
+        ],
+    ),
     "resume": (
         "Go on with a run from its newest checkpoint, to the bit on the CPU.",
         ["linnet resume latest", "linnet resume llama-20260531-001 --steps 20000"],
@@ -88,6 +96,13 @@ _COMMANDS = {
         "Find the GGUF files of this machine.",
         ["linnet models", "linnet models --json"],
     ),
+    "lens": (
+        "Write the principal axes of a donor's embedding as a lens file.",
+        [
+            "linnet lens smollm2.gguf --d-model 256 --out lens.gguf",
+            "linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6",
+        ],
+    ),
     "data prepare": (
         "Turn a corpus into tokens to train on, and keep them for the next time.",
         [
@@ -97,6 +112,9 @@ _COMMANDS = {
         ],
     ),
 }
+
+# Commands with a file of their own where others of their group share one.
+_ELSEWHERE = {"train warm-start": "linnet.cli.warm_start:warm_start"}
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
@@ -127,7 +145,7 @@ def _app() -> App:
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
         group, _, verb = name.rpartition(" ")
-        target = f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
+        target = _ELSEWHERE.get(name) or f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
         place = groups[group] if group else app
         place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
     return app

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from linnet.errors import UsageError
 from linnet.models.draws import fill_normal
+from linnet.models.initial import EMBEDDING_STD
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 
@@ -53,7 +54,7 @@ def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool =
         )
     model.token_embd = Embedding(config.vocab, width, device)
     lens = Lens(width, config.d_model, device)
-    fill_normal(model.token_embd.weight, 1.0, seed, "token_embd.weight")
+    fill_normal(model.token_embd.weight, EMBEDDING_STD, seed, "token_embd.weight")
     fill_normal(lens.proj.weight, width**-0.5, seed, "lens.proj.weight")
     model.token_embd.weight.requires_grad_(train_table)
     model.lens = lens

@@ -10,7 +10,7 @@ from typing import Any
 
 from linnet.data import Batches, Prepared, prepare
 from linnet.errors import LinnetError, UsageError
-from linnet.recipes import from_scratch
+from linnet.recipes import from_scratch, warm_start
 from linnet.recipes.job import Job
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
@@ -25,7 +25,7 @@ Realize = Callable[[Job, Hardware, Prepared, bool], tuple[Recipe, Job]]
 
 # What can be trained. A function makes the recipe of a job, built; `True`: it goes on from a checkpoint, which the
 # caller puts back.
-RECIPES: dict[str, Realize] = {"from-scratch": from_scratch.realize}
+RECIPES: dict[str, Realize] = {"from-scratch": from_scratch.realize, "warm-start": warm_start.realize}
 
 
 class Training:
@@ -106,11 +106,12 @@ def go_on(
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
     hardware = choose(job.settings, tokens=job.settings.batch * job.model.ctx)
-    prepared, job = _prepared(job, preparing)
+    weights = run.path / "weights" / f"step_{at}.gguf"
+    prepared, job = _prepared(job, preparing, tokenizer=weights)
     _check_same(run, job, prepared, state, force)
     batches = _batches(job, prepared, hardware)
     recipe, job = _realized(job, hardware, prepared, resumed=True)
-    recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
+    recipe.restore(weights, state)
     session = start(run.path.parent, resume=run.path.name, from_step=at)
     if steps is not None:
         session.manifest.total_steps = steps
@@ -125,12 +126,15 @@ def go_on(
     return _training(session, job, prepared, batches, recipe, hardware, progress, watch)
 
 
-def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Job]:
-    """The tokens, and the job with the vocabulary they have."""
+def _prepared(job: Job, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> tuple[Prepared, Job]:
+    """The tokens, and the job with the vocabulary they have.
+
+    `tokenizer` stands for the file the job names: a checkpoint has a copy of it, and the file may be gone.
+    """
     prepared = prepare(
         job.data.corpus,
         vocab=None if job.data.tokenizer else job.model.vocab,
-        tokenizer=Path(job.data.tokenizer) if job.data.tokenizer else None,
+        tokenizer=(tokenizer or Path(job.data.tokenizer)) if job.data.tokenizer else None,
         held_out=job.data.held_out,
         cache=job.data.cache,
         progress=preparing,
@@ -173,6 +177,8 @@ def _training(
     progress.fingerprints = {"config": job.fingerprint(), "data": prepared.fingerprint}
     if watch is not None:
         watch.on_start(hardware.why)
+        if job.options is not None and progress.step == 0:
+            watch.on_start(f"from {job.options.donor_name}: {job.options.taken}")
     loop = Loop(
         recipe,
         prepared,

@@ -7,11 +7,11 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -53,6 +53,10 @@ class Recipe(Protocol):
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Fields of `gguf.Provenance` that only this recipe knows."""
 
     def restore(self, weights: Path, state: State) -> None:
         """Put a checkpoint back, to the bit."""
@@ -274,6 +278,7 @@ class Loop:
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
+            **self._recipe.origin,
         )
         parameters, moments = self._recipe.parameters(), self._recipe.moments()
         self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)
