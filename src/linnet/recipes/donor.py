@@ -42,7 +42,8 @@ class Donor:
         self.path = Path(path)
         if not self.path.exists() and not self.path.is_symlink():
             raise DonorError("donor GGUF not found", path=path, expected="a GGUF file", found="nothing of that name")
-        self._file = GGUFFile.open(resolve_link(path))
+        link = self.path.name in ("latest", "best")  # of a run
+        self._file = GGUFFile.open(resolve_link(self.path) if link else self.path)
         try:
             self.width = self._width()
         except BaseException:

@@ -50,6 +50,7 @@ class WarmStart(FromScratch):
         hardware: Hardware,
         *,
         init: str = "pca",
+        lens: str | os.PathLike[str] | None = None,
         tokens: Literal["exact", "pieces"] | None = "pieces",
         rescale: bool = True,
         train_table: bool = False,
@@ -58,7 +59,7 @@ class WarmStart(FromScratch):
         super().__init__(settings, hardware, init_scale=init_scale)
         self.init = Init.parse(init)
         self.found: dict[str, Any] = {}  # what goes into run.json and the GGUF: fields of WarmOptions
-        self._tokens, self._rescale, self._train_table = tokens, rescale, train_table
+        self._lens_file, self._tokens, self._rescale, self._train_table = lens, tokens, rescale, train_table
         self._window: Literal["not opened", "open", "closed"] = "not opened"
         self._uploaded = False
 
@@ -167,7 +168,10 @@ class WarmStart(FromScratch):
             )
         vocab, D = self.model.config.vocab, self.model.config.d_model
         table = rows.take(donor.table(vocab if rows.same else None))
-        if self.init.kind == "pca":
+        if self._lens_file is not None:
+            self.upload_lens(_read_lens(self._lens_file, (D, donor.width)))
+            how = f"the lens {os.fspath(self._lens_file)}"
+        elif self.init.kind == "pca":
             axes = principal_axes(table, D)
             self.upload_lens(axes.proj_DW)
             self.found["explained_variance"] = axes.explained
@@ -219,6 +223,7 @@ def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> 
         job.settings,
         hardware,
         init=options.init,
+        lens=options.lens,
         tokens=options.tokens,
         rescale=options.rescale,
         train_table=options.train_table,
@@ -234,26 +239,21 @@ def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> 
     if recipe.init.kind != "scratch":
         vocabulary = prepared.vocabulary
         recipe.realize_warm(options.donor, vocabulary.metadata if vocabulary is not None else None)
-    if options.lens is not None:
-        _use_lens(recipe, options.lens)
     recipe.build()
     return recipe, replace(job, options=replace(options, **recipe.found))
 
 
-def _use_lens(recipe: WarmStart, path: str) -> None:
-    """A lens file in place of one's own axes."""
-    lens = read_lens(path)
-    wanted = (recipe.model.config.d_model, recipe.model.token_embd.weight.shape[1])
-    if lens.proj.shape != wanted:
+def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray[np.float32]:
+    proj_DW = read_lens(path).proj
+    if proj_DW.shape != wanted:
         raise DonorError(
             "the lens is of another shape",
             path=path,
             place="tensor 'lens.proj.weight'",
             expected=f"{list(wanted)}, [d_model, donor width]",
-            found=str(list(lens.proj.shape)),
+            found=str(list(proj_DW.shape)),
         )
-    recipe.upload_lens(lens.proj)
-    recipe.found["explained_variance"] = None
+    return proj_DW
 
 
 def _check_shape(what: str, found: tuple[int, ...], wanted: torch.Size, words: str) -> None:
