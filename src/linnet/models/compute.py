@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch import nn
+
+# What is cheap is made again in the backward pass rather than kept: norms, activations, sums. By default the compiler
+# keeps whatever a product reads there.
+_RECOMPUTE = {
+    "ban_recompute_used_far_apart": False,
+    "ban_recompute_long_fusible_chains": False,
+    "ban_recompute_materialized_backward": False,
+}
 
 Compute = Callable[..., Any]
 
@@ -32,6 +41,8 @@ class Compiled:
             kind, function, arguments = type(part), type(part).forward, (part, *arguments)
         else:
             kind, function = part, part
-        if kind not in self._compiled:
-            self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
-        return self._compiled[kind](*arguments)
+        if kind in self._compiled:
+            return self._compiled[kind](*arguments)
+        self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
+        with torch._functorch.config.patch(_RECOMPUTE):
+            return self._compiled[kind](*arguments)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
 from linnet.models.config import GPT2Config
+from linnet.models.gate import gelu
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 from linnet.models.norms import LayerNorm
@@ -33,7 +33,7 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """[B, T, d_model] → the same."""
         x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), mask_TS, span)
-        return x_BTD + self.ffn_down(F.gelu(self.ffn_up(self.ffn_norm(x_BTD)), approximate="tanh"))
+        return x_BTD + self.ffn_down(gelu(self.ffn_up(self.ffn_norm(x_BTD))))
 
     def attention(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""

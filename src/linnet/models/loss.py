@@ -7,7 +7,7 @@ Shapes: N tokens, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -70,10 +70,11 @@ class _HeadLoss(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
         grad_head = torch.zeros_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
         total = torch.zeros((), device=hidden_ND.device)
+        slope_of = _slope_for(hidden_ND, compute)
         for rows in _chunks(hidden_ND):
             hidden, targets = hidden_ND[rows], targets_N[rows]
             weights = ((targets >= 0) * scale)[:, None]  # 0 for ignored rows
-            losses, grad_logits = compute(slope, F.linear(hidden, head), targets, vocab)
+            losses, grad_logits = slope_of(F.linear(hidden, head), targets, vocab)
             total = total + losses @ weights[:, 0]
             # d loss / d logits = slope · weight; the weight goes to the narrow side of each product.
             if grad_hidden is not None:
@@ -97,27 +98,25 @@ class _HeadLoss(torch.autograd.Function):
 
 
 def slope(logits_NV: Tensor, targets_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
-    """[N]: −log p of each target; [N, V]: its derivative by the logits, p − one-hot, which replaces them.
+    """[N]: −log p of each target; [N, V]: its derivative by the logits, p − one-hot.
 
     Columns from `vocab` on are padding. A negative target counts as 0: the caller gives its row no weight.
     """
     targets_N1 = targets_N.clamp(min=0)[:, None]
-    if not torch.compiler.is_compiling():
-        log_p = F.log_softmax(logits_NV[:, :vocab], -1, dtype=torch.float32)
-        losses_N = -log_p.gather(1, targets_N1)[:, 0]
-        minus_one = log_p.new_full((), -1.0).expand(targets_N1.shape)
-        grad = log_p.exp_().scatter_add_(1, targets_N1, minus_one).to(logits_NV.dtype)
-        return losses_N, F.pad(grad, (0, logits_NV.shape[1] - vocab))
-    # For the compiler: two passes over the logits, the second one in their place.
-    columns_V = torch.arange(logits_NV.shape[1], device=logits_NV.device)
-    x_NV = logits_NV.float()
-    if vocab < logits_NV.shape[1]:
-        x_NV = torch.where(columns_V < vocab, x_NV, -torch.inf)
-    total_N1 = torch.logsumexp(x_NV, -1, keepdim=True)
-    losses_N = (total_N1 - logits_NV.gather(1, targets_N1).float())[:, 0]
-    p_NV = torch.exp(x_NV - total_N1)
-    logits_NV.copy_(torch.where(columns_V == targets_N1, p_NV - 1, p_NV))
-    return losses_N, logits_NV
+    log_p = F.log_softmax(logits_NV[:, :vocab], -1, dtype=torch.float32)
+    losses_N = -log_p.gather(1, targets_N1)[:, 0]
+    minus_one = log_p.new_full((), -1.0).expand(targets_N1.shape)
+    grad = log_p.exp_().scatter_add_(1, targets_N1, minus_one).to(logits_NV.dtype)
+    return losses_N, F.pad(grad, (0, logits_NV.shape[1] - vocab))
+
+
+def _slope_for(hidden_ND: Tensor, compute: Compute) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """Where models are compiled for CUDA there is a kernel for it; everywhere else torch does it."""
+    if compute is plain or not hidden_ND.is_cuda:
+        return slope
+    from linnet.models.cuda.slope import slope as kernel
+
+    return kernel
 
 
 def _padded(head_VD: Tensor) -> Tensor:

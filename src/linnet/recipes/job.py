@@ -10,7 +10,7 @@ from typing import Any
 
 from linnet.errors import LinnetError
 from linnet.gguf import RopeScaling
-from linnet.models import Config, GPT2Config, LlamaConfig
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig
 from linnet.recipes.options import OPTIONS, Options
 from linnet.train.settings import TrainSettings
 
@@ -30,6 +30,7 @@ _FREE = (
     "on_nan",
     "cache",
     "prompts",
+    "eval_images",
 )
 
 
@@ -45,11 +46,22 @@ class TextData:
 
 
 @dataclass(frozen=True)
+class ImageData:
+    """Where the images come from; classes, channels and brightness are found out when they are read."""
+
+    images: str = "digits"
+    held_out: float = 0.2  # where the data has no test set of its own
+    channels: int | None = None  # 1: grey, 3: colour; None: as the images are
+    num_classes: int | None = None  # refuse labels from this one on
+    strict: bool = False  # a file that is no image is an error
+
+
+@dataclass(frozen=True)
 class Job:
     """Model, data and settings of a run."""
 
-    model: Config
-    data: TextData
+    model: Config | ViTConfig
+    data: TextData | ImageData
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
     init_scale: float = 1.0
@@ -62,10 +74,12 @@ class Job:
         return {name: value for name, value in fields.items() if value is not None}
 
     def config_fields(self) -> dict[str, Any]:
-        """Everything else as `run.json` holds it; `context` is Toy's word for it."""
-        own = {"prompts": list(self.prompts), "init_scale": self.init_scale}
+        """Everything else as `run.json` holds it; `context` is Toy's word, and images have none."""
+        own: dict[str, Any] = {"init_scale": self.init_scale}
+        if not isinstance(self.model, ViTConfig):
+            own = {"context": self.model.ctx, "prompts": list(self.prompts), **own}
         options = asdict(self.options) if self.options is not None else {}
-        fields = {"context": self.model.ctx, **asdict(self.settings), **asdict(self.data), **own, **options}
+        fields = {**asdict(self.settings), **asdict(self.data), **own, **options}
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
@@ -73,13 +87,17 @@ class Job:
         """Read a job back from a manifest."""
         recipe = recipe or "from-scratch"
         try:
-            kind = {"llama": LlamaConfig, "gpt2": GPT2Config}[model["arch"]]
+            kind: Any = {"llama": LlamaConfig, "gpt2": GPT2Config, "vit": ViTConfig}[model["arch"]]
             shape = _pick(kind, model)
             if shape.get("rope_scaling"):
                 shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
+            for name in ("image_mean", "image_std", "labels"):
+                if name in shape:
+                    shape[name] = tuple(shape[name])
+            source: Any = ImageData if kind is ViTConfig else TextData
             return cls(
                 model=kind(**shape),
-                data=TextData(**_pick(TextData, config)),
+                data=source(**_pick(source, config)),
                 settings=TrainSettings(**_pick(TrainSettings, config)),
                 prompts=tuple(config.get("prompts", ())),
                 init_scale=float(config.get("init_scale", 1.0)),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from linnet.data.augmentation import Augmentation
+from linnet.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -13,9 +16,8 @@ class WarmOptions:
     donor: str  # a GGUF of the llama family
     init: str = "pca"  # a mode of `inheritance.MODES`
     lens: str | None = None  # a lens file to use instead of one's own
-    tokens: Literal["exact", "pieces"] | None = (
-        "pieces"  # rows of tokens the donor does not have: new, or from its pieces
-    )
+    # Tokens that the donor does not have: new, or from its pieces of them; None: there may be none.
+    tokens: Literal["exact", "pieces"] | None = "pieces"
     rescale: bool = True
     train_table: bool = False
     donor_d_in: int | None = None
@@ -26,5 +28,24 @@ class WarmOptions:
     taken: str | None = None  # what was taken from where, in a line
 
 
-Options: TypeAlias = WarmOptions | None
-OPTIONS: dict[str, type[WarmOptions]] = {"warm-start": WarmOptions}
+@dataclass(frozen=True)
+class VitOptions(Augmentation):
+    """How a vision transformer begins, what is averaged, and how its images are varied."""
+
+    init: Literal["seed", "mimetic", "select"] = "mimetic"
+    donor: str | None = None  # select: a larger vision transformer
+    ema: float = 0.99  # the running average of the weights keeps this much of itself at a step; 0: no average
+    eval_images: int | None = None  # held-out images scored each time
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.ema < 1:
+            raise UsageError(f"--ema must be from 0 to below 1, found {self.ema:g}")
+        if self.eval_images is not None and self.eval_images < 1:
+            raise UsageError(f"--eval-images must be 1 or more, found {self.eval_images}")
+        if (self.init == "select") != (self.donor is not None):
+            raise UsageError("--init select takes its weights from a larger model, --donor FILE.gguf: give both")
+
+
+Options: TypeAlias = WarmOptions | VitOptions | None
+OPTIONS: dict[str, type[Any]] = {"warm-start": WarmOptions, "vit-tiny": VitOptions}

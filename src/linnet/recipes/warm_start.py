@@ -13,7 +13,7 @@ import torch
 from linnet.data import Prepared
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
-from linnet.models import Config, Llama, LlamaConfig, put_lens
+from linnet.models import Config, Llama, LlamaConfig, ViTConfig, put_lens
 from linnet.models.initial import EMBEDDING_STD
 from linnet.recipes.donor import Donor, DonorError, check_rows
 from linnet.recipes.from_scratch import FromScratch
@@ -218,7 +218,7 @@ class WarmStart(FromScratch):
 def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[WarmStart, Job]:
     """The recipe of a job, built. Going on needs neither donor nor lens: the state holds what came of them."""
     options = job.options
-    assert isinstance(options, WarmOptions)
+    assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
     recipe = WarmStart(
         job.settings,
         hardware,

@@ -24,6 +24,12 @@ class Evaluation:
     bits_per_byte: float | None
     tokens: int
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """Each figure by its name."""
+        found = {"loss": self.loss, "ppl": self.ppl}
+        return found if self.bits_per_byte is None else found | {"bits_per_byte": self.bits_per_byte}
+
 
 @torch.no_grad()
 def evaluate(

@@ -29,30 +29,31 @@ class Graph:
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work on these inputs, which always have the same shapes."""
-        if self._calls < _PLAIN_CALLS:
-            self._calls += 1
-            return self._plainly(inputs)
-        if self._graph is None:
-            self._capture(inputs)
+        if not self._calls:
+            self._inputs = tuple(None if given is None else given.contiguous().clone() for given in inputs)
         for kept, given in zip(self._inputs, inputs, strict=True):
             if kept is not None and given is not None:
                 kept.copy_(given)
-        assert self._graph is not None
+        self._calls += 1
+        if self._calls <= _PLAIN_CALLS:
+            return self._plainly()
+        if self._graph is None:
+            self._graph = self._capture()
         self._graph.replay()
         return self._results
 
-    def _plainly(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    def _plainly(self) -> tuple[Tensor, ...]:
         """On the stream that is captured later, so that autograd's own bookkeeping belongs to it."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            results = self._work(*inputs)
+            results = self._work(*self._inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         return results
 
-    def _capture(self, inputs: tuple[Tensor | None, ...]) -> None:
-        self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
+    def _capture(self) -> torch.cuda.CUDAGraph:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what the plain calls held: the graph has memory of its own
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=self._stream):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):
             self._results = self._work(*self._inputs)
+        return graph

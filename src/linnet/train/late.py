@@ -22,6 +22,7 @@ class Figures:
     seconds: float
     loss: float
     grad_norm: float
+    accuracy: float | None = None
 
 
 class Late:
@@ -33,24 +34,24 @@ class Late:
 
     def add(self, step: int, lr: float, seconds: float, result: StepResult) -> None:
         """Queue the figures of a step."""
-        pair = torch.stack([result.loss.float(), result.grad_norm.float()])
+        told = [result.loss, result.grad_norm] + ([] if result.accuracy is None else [result.accuracy])
+        figures = torch.stack([figure.float() for figure in told])
         event = None
         if self._cuda:
-            pair = pair.to("cpu", non_blocking=True)
+            figures = figures.to("cpu", non_blocking=True)
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record()
-        self._waiting.append((step, lr, seconds, pair, event))
+        self._waiting.append((step, lr, seconds, figures, event))
 
     def ready(self, wait: bool = False) -> list[Figures]:
         """The figures that have come; all of them with `wait`."""
         found = []
         while self._waiting:
-            step, lr, seconds, pair, event = self._waiting[0]
+            step, lr, seconds, figures, event = self._waiting[0]
             if event is not None and not event.query():  # type: ignore[no-untyped-call]
                 if not wait and len(self._waiting) < _MOST:
                     break
                 event.synchronize()
             self._waiting.popleft()
-            loss, norm = pair.tolist()
-            found.append(Figures(step, lr, seconds, loss, norm))
+            found.append(Figures(step, lr, seconds, *figures.tolist()))
         return found

@@ -17,36 +17,29 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.data import Batches, Prepared
 from linnet.errors import LinnetError
-from linnet.models import LanguageModel
 from linnet.runs import Session
 from linnet.train.checkpointer import Checkpointer
-from linnet.train.evaluation import Evaluation, evaluate
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
-from linnet.train.sampling import write_sample
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
-from linnet.train.step import StepResult, TextBatch
+from linnet.train.task import Held, Task
 from linnet.train.watch import StepReport, Watch
 
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
 
 
 class Recipe(Protocol):
-    """What the loop drives: a model that is realised and built, and its step."""
+    """What the loop keeps: a model that is realised and built, and its optimiser."""
 
     name: str
 
     @property
-    def model(self) -> LanguageModel:
-        """The model being trained."""
-
-    def step(self, batch: TextBatch, lr: float) -> StepResult:
-        """One training step."""
+    def config(self) -> Any:
+        """The model's shape, as `gguf.write` takes it."""
 
     def parameters(self) -> dict[str, Tensor]:
         """What a checkpoint holds, by the names of `gguf.names`."""
@@ -67,9 +60,9 @@ class Progress:
     """Where the loop stands; kept with every checkpoint."""
 
     step: int = 0
-    tokens: int = 0
+    seen: int = 0  # tokens or images trained on
     loss: float = math.nan
-    validation: Evaluation | None = None
+    validation: Held | None = None
     first_loss: float | None = None
     best_validation: float | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
@@ -92,30 +85,25 @@ class Loop:
     def __init__(
         self,
         recipe: Recipe,
-        prepared: Prepared,
-        batches: Batches,
+        task: Task,
         settings: TrainSettings,
         hardware: Hardware,
         run: Session,
         *,
-        prompts: tuple[str, ...] = (),
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self._recipe, self._prepared, self._settings = recipe, prepared, settings
-        self._hardware, self._run, self._ctx = hardware, run, batches.ctx
-        self._prompts = prompts
+        self._recipe, self._task, self._settings = recipe, task, settings
+        self._hardware, self._run = hardware, run
+        self.unit = task.unit
         self._watch = watch or Watch()
         self.progress = progress or Progress()
-        self._batches = batches
-        self._tokens_a_step = batches.batch * batches.ctx
-        self._flops = recipe.model.flops_per_token(batches.ctx) * self._tokens_a_step
         self._late = Late(hardware.device)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = Checkpointer(
             run,
-            recipe.model.config,
-            prepared.tokenizer_keys,
+            recipe.config,
+            task.tokenizer,
             keep=settings.keep,
             file_type=settings.file_type,
             best=self.progress.best_validation,
@@ -134,7 +122,7 @@ class Loop:
         except RuntimeError as problem:
             if not is_of_memory(problem):
                 raise
-            error = _out_of_memory(problem, self._settings, self._ctx)
+            error = _out_of_memory(problem, self._task.to_lower)
         finally:
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
@@ -149,7 +137,7 @@ class Loop:
         before = time.perf_counter()
         for step in range(self.progress.step + 1, last + 1):
             lr = learning_rate(settings, step - 1)
-            result = self._recipe.step(self._batches.at(step - 1), lr)
+            result = self._task.step(step - 1, lr)
             now = time.perf_counter()
             self._late.add(step, lr, now - before, result)
             before = now
@@ -162,7 +150,7 @@ class Loop:
                 return "aborted", problem
             if self._stop_reason:
                 return "interrupted", None
-            if evaluated and settings.eval_every != 0 and len(self._prepared.held_out) > 1:
+            if evaluated and settings.eval_every != 0:
                 self._evaluate(step)
             if settings.due(step, settings.sample_every, 10) or (step == last and settings.sample_every != 0):
                 self._sample(step)
@@ -174,21 +162,24 @@ class Loop:
 
     def _take_in(self, found: list[Figures]) -> str | None:
         """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""
+        task = self._task
         for figures in found:
             self.progress.step = figures.step
-            self.progress.tokens += self._tokens_a_step
+            self.progress.seen += task.per_step
             self.progress.loss = figures.loss
-            rate = self._tokens_a_step / figures.seconds
-            mfu = self._flops / figures.seconds / self._hardware.peak_flops
+            accuracy = {} if figures.accuracy is None else {"accuracy": figures.accuracy}
             self._run.log(
                 figures.step,
-                loss=figures.loss,
-                lr=figures.lr,
-                grad_norm=figures.grad_norm,
-                tokens=self._tokens_a_step,
-                wall_us=round(figures.seconds * 1e6),
-                tokens_per_s=rate,
-                mfu=mfu,
+                {
+                    "loss": figures.loss,
+                    **accuracy,
+                    "lr": figures.lr,
+                    "grad_norm": figures.grad_norm,
+                    task.unit: task.per_step,
+                    "wall_us": round(figures.seconds * 1e6),
+                    f"{task.unit}_per_s": task.per_step / figures.seconds,
+                    "mfu": task.flops / figures.seconds / self._hardware.peak_flops,
+                },
             )
             self._smooth_rate(figures.seconds)
             left = (self._settings.steps - figures.step) * self._rate
@@ -199,10 +190,12 @@ class Loop:
                     figures.loss,
                     figures.lr,
                     figures.grad_norm,
-                    self._tokens_a_step,
-                    self._tokens_a_step / self._rate,
-                    self._flops / self._rate / self._hardware.peak_flops,
+                    task.unit,
+                    task.per_step,
+                    task.per_step / self._rate,
+                    task.flops / self._rate / self._hardware.peak_flops,
                     left,
+                    figures.accuracy,
                 )
             )
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
@@ -229,33 +222,17 @@ class Loop:
         return None
 
     def _evaluate(self, step: int) -> None:
-        model = self._recipe.model
-        found = evaluate(
-            model,
-            self._prepared.held_out,
-            ctx=self._ctx,
-            device=self._hardware.device,
-            most=self._settings.tokens_to_score(self._tokens_a_step),
-            bytes_per_token=self._prepared.bytes_per_token,
-        )
+        found = self._task.evaluate()
+        if found is None:
+            return
         self.progress.validation = found
         if math.isfinite(found.loss):
             self.progress.best_validation = min(found.loss, self.progress.best_validation or math.inf)
-        self._run.eval(
-            step,
-            "validation",
-            loss=found.loss,
-            ppl=found.ppl,
-            samples=found.tokens,
-            extra={"bits_per_byte": found.bits_per_byte},
-        )
+        self._task.report(self._run, step, found, step == self._settings.steps)
         self._watch.on_evaluation(step, found)
 
     def _sample(self, step: int) -> None:
-        tokenizer = self._prepared.tokenizer
-        for prompt in self._prompts if tokenizer is not None else ():
-            assert tokenizer is not None
-            text = write_sample(self._recipe.model, tokenizer, prompt, self._settings.sample_tokens)
+        for prompt, text in self._task.samples():
             self._run.sample(step, prompt, text)
             self._watch.on_sample(step, prompt, text)
 
@@ -264,21 +241,21 @@ class Loop:
         loss = progress.validation.loss if progress.validation is not None else None
         facts = {
             "step": progress.step,
-            "tokens": progress.tokens,
+            "seen": progress.seen,
             "first_loss": progress.first_loss,
             "best_validation": progress.best_validation,
             "fingerprints": progress.fingerprints,
         }
+        more: dict[str, Any] = {f"{self._task.unit}_seen": progress.seen, **self._recipe.origin}
         origin = gguf.Provenance(
             recipe=self._recipe.name,
             seed=self._settings.seed,
-            tokens_seen=progress.tokens,
             train_loss=progress.loss,
             validation_loss=loss,
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
-            **self._recipe.origin,
+            **more,
         )
         parameters, moments = self._recipe.parameters(), self._recipe.moments()
         self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)
@@ -290,10 +267,7 @@ class Loop:
             return None
         found: dict[str, float] = {"loss": self.progress.loss}
         if self.progress.validation is not None:
-            held = self.progress.validation
-            found |= {"validation/loss": held.loss, "validation/ppl": held.ppl}
-            if held.bits_per_byte is not None:
-                found["validation/bits_per_byte"] = held.bits_per_byte
+            found |= {f"validation/{name}": value for name, value in self.progress.validation.figures.items()}
         if self._gate.metric not in found:
             raise LinnetError(f"--gate: there is no metric {self._gate.metric!r}; choose from {', '.join(found)}")
         return self._gate.verdict(found[self._gate.metric])
@@ -336,6 +310,6 @@ def is_of_memory(problem: RuntimeError) -> bool:
     return isinstance(problem, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(problem)
 
 
-def _out_of_memory(problem: RuntimeError, settings: TrainSettings, ctx: int) -> str:
+def _out_of_memory(problem: RuntimeError, to_lower: str) -> str:
     first = str(problem).splitlines()[0][:160]
-    return f"out of memory: lower --batch (now {settings.batch}) or --ctx (now {ctx}); {first}"
+    return f"out of memory: lower {to_lower}; {first}"

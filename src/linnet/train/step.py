@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,62 +17,65 @@ from linnet.train.optimizer import Optimizers
 from linnet.train.settings import TrainSettings
 
 
-class TextBatch(Protocol):
-    """Sequences and what follows each of their tokens."""
+class Batch(Protocol):
+    """What a model's loss takes, a row a sample, and how many targets the rows have together."""
 
     @property
-    def ids_BT(self) -> Tensor: ...  # noqa: D102, N802
-    @property
-    def targets_BT(self) -> Tensor: ...  # noqa: D102, N802
-    @property
-    def documents_BT(self) -> Tensor | None: ...  # noqa: D102, N802
+    def inputs(self) -> tuple[Tensor | None, ...]: ...  # noqa: D102
     @property
     def n_targets(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and norm of the gradient of a step, still on the device."""
+    """Loss and norm of the gradient of a step, and the accuracy where the loss tells one; still on the device."""
 
     loss: Tensor
     grad_norm: Tensor
+    accuracy: Tensor | None = None
 
 
 class Step:
-    """The step of one model. A batch of more than `settings.batch` sequences passes through it in parts."""
+    """The step of one model. A batch of more than `settings.batch` rows passes through it in parts.
+
+    The model's `loss` takes the batch's inputs and a divisor, and gives a mean; or that and a mean accuracy.
+    """
 
     def __init__(self, model: nn.Module, settings: TrainSettings, hardware: Hardware) -> None:
         self._settings = settings
         self._attention = hardware.attention
-        self._loss: Callable[..., Tensor] = model.loss  # type: ignore[assignment]
+        self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
         self._compute: Compute = Compiled() if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
         self._work = Graph(self._whole) if hardware.graph else self._whole
         self._divisors: dict[int, Tensor] = {}
 
-    def __call__(self, batch: TextBatch, lr: float) -> StepResult:
+    def __call__(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch."""
         self.optimizers.set_rate(lr)
-        loss, norm = self._work(batch.ids_BT, batch.targets_BT, batch.documents_BT, self._divisor(batch))
-        return StepResult(loss, norm)
+        first, *more = batch.inputs
+        assert first is not None
+        return StepResult(*self._work(self._divisor(batch.n_targets, first.device), first, *more))
 
-    def _whole(
-        self, ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None, divisor: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """All of it; what a graph captures."""
-        total = torch.zeros((), device=ids_BT.device)
+    def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
+        """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
+        totals: list[Tensor] = []
         micro = self._settings.batch
-        for start in range(0, len(ids_BT), micro):
+        for start in range(0, len(first), micro):
             part = slice(start, start + micro)
-            documents = None if documents_BT is None else documents_BT[part]
+            inputs = (None if each is None else each[part] for each in (first, *more))
             with attention_by(self._attention):
-                loss = self._loss(ids_BT[part], targets_BT[part], documents, divisor=divisor, compute=self._compute)
-                loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-        return total, self.optimizers.step()
+                found = self._loss(*inputs, divisor=divisor, compute=self._compute)
+                shares = found if isinstance(found, tuple) else (found,)
+                shares[0].backward()
+            totals = totals or [torch.zeros((), device=first.device) for _ in shares]
+            for total, share in zip(totals, shares, strict=True):
+                total += share.detach()
+        loss, *accuracy = totals
+        return loss, self.optimizers.step(), *accuracy
 
-    def _divisor(self, batch: TextBatch) -> Tensor:
+    def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
-        if batch.n_targets not in self._divisors:
-            self._divisors[batch.n_targets] = torch.tensor(float(batch.n_targets), device=batch.ids_BT.device)
-        return self._divisors[batch.n_targets]
+        if n_targets not in self._divisors:
+            self._divisors[n_targets] = torch.tensor(float(n_targets), device=device)
+        return self._divisors[n_targets]
