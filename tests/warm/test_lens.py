@@ -69,8 +69,10 @@ def test_what_the_model_sees_is_as_large_as_a_fresh_embedding(trained: Path, ini
     recipe.build()
     seen = folded(recipe.model)
     fresh = build(recipe.model.config, seed=1).token_embd.weight.detach()
+    assert torch.allclose(seen.mean(0), torch.zeros(64), atol=1e-5)
     assert torch.allclose(seen.square().mean(0).sqrt(), torch.full((64,), EMBEDDING_STD), rtol=1e-3)
     assert float(seen.norm(dim=1).square().mean()) == pytest.approx(float(fresh.norm(dim=1).square().mean()), rel=0.02)
+    assert torch.allclose(recipe.model.head_VD, seen, atol=1e-6)
 
 
 def test_without_rescale_it_is_the_donors(trained: Path) -> None:

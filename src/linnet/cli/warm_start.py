@@ -37,7 +37,7 @@ class DonorFlags:
     tokens
         With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces, or anew.
     rescale
-        Make what is taken as large as new numbers would be; --no-rescale leaves it as it is in the donor.
+        Give embedding rows the mean and spread of new ones; --no-rescale leaves them as they are in the donor.
     train_table
         Train the table behind the lens too.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
@@ -27,18 +26,6 @@ class Lens(nn.Module):
         out_BTD: Tensor = self.proj(rows_BTW)
         return out_BTD
 
-    @torch.no_grad()
-    def match(self, table_VW: Tensor, std: float) -> None:
-        """Scale every dimension of the projected rows to the root mean square `std`; so their norms have that of D."""
-        weight_DW = self.proj.weight
-        squares_D = torch.zeros(len(weight_DW), device=weight_DW.device)
-        for start in range(0, len(table_VW), _ROWS):
-            squares_D += F.linear(table_VW[start : start + _ROWS], weight_DW).square().sum(0)
-        rms_D = (squares_D / len(table_VW)).sqrt()
-        # A direction in which the donor's rows do not differ has nothing to be scaled up.
-        scale_D = torch.where(rms_D > 1e-6 * rms_D.max(), std / rms_D.clamp(min=1e-30), 1.0)
-        weight_DW.mul_(scale_D[:, None])
-
 
 @torch.no_grad()
 def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool = False) -> Lens:
@@ -59,3 +46,23 @@ def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool =
     model.token_embd.weight.requires_grad_(train_table)
     model.lens = lens
     return lens
+
+
+@torch.no_grad()
+def fit_lens(model: LanguageModel) -> None:
+    """Make what is seen through the lens as large as a fresh embedding, and let the head begin as the same rows.
+
+    Rows are centred (what all of a donor's rows share can be two thirds of their length), and each dimension gets
+    the spread of a new embedding; so have the rows its norm. docs/warm-start.md has what it is worth.
+    """
+    lens, table_VW = model.lens, model.token_embd.weight
+    assert lens is not None and model.output is not None
+    table_VW.sub_(table_VW.mean(0))
+    seen_VD = model.output.weight
+    for start in range(0, len(table_VW), _ROWS):
+        seen_VD[start : start + _ROWS] = lens(table_VW[start : start + _ROWS])
+    spread_D = seen_VD.square().mean(0).sqrt()
+    # A direction in which the donor's rows do not differ has nothing to be scaled up.
+    scale_D = torch.where(spread_D > 1e-6 * spread_D.max(), EMBEDDING_STD / spread_D.clamp(min=1e-30), 1.0)
+    lens.proj.weight.mul_(scale_D[:, None])
+    seen_VD.mul_(scale_D)

@@ -15,6 +15,7 @@ import numpy as np
 
 from linnet.errors import UsageError
 from linnet.models import LlamaConfig
+from linnet.models.initial import EMBEDDING_STD
 from linnet.recipes.donor import Donor, DonorError
 from linnet.recipes.token_rows import TokenRows
 
@@ -91,6 +92,9 @@ def _embed(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
     """The rows of an embedding of the same width."""
     _require(donor, "embed", {"d_model": donor.width}, config, "another width goes with pca, warm or select")
     table = asked.rows.take(donor.table(len(asked.rows.counts) if asked.rows.same else None))
+    if asked.rescale:
+        table = table - table.mean(0)
+        table *= EMBEDDING_STD / table.std(0)
     return Taken({_EMBEDDING: table}, f"embedding copied ({asked.rows.words}); the rest is new")
 
 
@@ -137,7 +141,7 @@ def _select(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
         layer = _layer(name)
         if layer is None or layer in layers:
             ours = name if layer is None else name.replace(f".{layer}.", f".{layers[layer]}.", 1)
-            tensors[ours] = chosen.cut(_stem(name), _rows(name, array, asked), asked.rescale)
+            tensors[ours] = chosen.cut(_stem(name), _rows(name, array, asked))
     _fit_head(tensors, config)
     words = (
         f"layers {', '.join(map(str, layers))} of {theirs.n_layers}, {config.d_model} of {theirs.d_model} channels, "
@@ -166,21 +170,16 @@ class _Chosen:
         }  # fmt: skip
         self._channels = channels
 
-    def cut(self, stem: str, array: Array, rescale: bool) -> Array:
-        """The chosen part of a parameter; with fewer inputs its numbers grow, so that sums keep their size."""
+    def cut(self, stem: str, array: Array) -> Array:
+        """The chosen part of a parameter, as it is: made larger for its fewer inputs it learns worse (docs/log.md)."""
         if stem in ("token_embd", "output"):
-            return np.ascontiguousarray(array[:, self._channels])
+            return array[:, self._channels]
         if stem == "rope_freqs":
             return array
         if stem not in self._rows:  # norms
-            return np.ascontiguousarray(array[self._channels])
+            return array[self._channels]
         part: Array = array[self._rows[stem]]
-        if array.ndim == 2:
-            columns = self._columns[stem]
-            part = part[:, columns]
-            if rescale:
-                part *= np.float32((array.shape[1] / len(columns)) ** 0.5)
-        return part
+        return part[:, self._columns[stem]] if array.ndim == 2 else part
 
 
 def _widen(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:

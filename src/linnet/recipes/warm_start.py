@@ -14,7 +14,7 @@ from linnet.data import Prepared
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
 from linnet.models import Config, Llama, LlamaConfig, ViTConfig, put_lens
-from linnet.models.initial import EMBEDDING_STD
+from linnet.models.lens import fit_lens
 from linnet.recipes.donor import Donor, DonorError, check_rows
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.inheritance import Asked, Init, Taken, take
@@ -135,10 +135,10 @@ class WarmStart(FromScratch):
         lens.proj.weight.data.copy_(torch.from_numpy(np.ascontiguousarray(proj_DW, np.float32)))
 
     def build(self) -> None:
-        """Close the window: fit the lens to the size of a fresh embedding, make optimiser and step."""
+        """Close the window: fit what is seen through a lens to the model, make optimiser and step."""
         self._require_window("build()")
         if self.model.lens is not None and self._uploaded and self._rescale:
-            self.model.lens.match(self.model.token_embd.weight, EMBEDDING_STD)
+            fit_lens(self.model)
         super().build()
         self._window = "closed"
 
@@ -180,7 +180,7 @@ class WarmStart(FromScratch):
             how = "a random projection"
         self.upload_donor(table)
         frozen = "trained" if self._train_table else "frozen"
-        return f"embedding {donor.width} wide, {frozen}, seen through {how} ({rows.words}); layers and head are new"
+        return f"embedding {donor.width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
 
     def _take_over(self, donor: Donor, rows: TokenRows) -> str:
         config = self.model.config
