@@ -35,6 +35,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "pca": {"init": "pca"},
     "pca, table trained": {"init": "pca", "train_table": True},
     "select": {"init": "select"},
+    "select, even": {"init": "select", "layers": "even"},
 }
 EVALUATIONS = 24
 
@@ -187,6 +188,7 @@ _LOOKS = {  # colour and dashes: neither carries the meaning alone, and each lin
     "pca": ("#2563eb", ""),
     "pca, table trained": ("#7c3aed", "7 3 2 3"),
     "select": ("#059669", ""),
+    "select, even": ("#0d9488", "7 3"),
 }
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 400, 56, 150, 24, 46
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +108,16 @@ def test_inherit_has_the_first_layers(trained: Path) -> None:
         assert torch.equal(parameter, donor.get_parameter(name)), name
 
 
-def test_select_takes_the_same_channels_everywhere_and_heads_whole(trained: Path) -> None:
-    recipe = warmed(trained, "select", d_model=48, n_layers=3, n_heads=4, n_kv=2, d_ff=96)
+@pytest.mark.parametrize(("which", "layers"), [("first", [0, 1, 2]), ("even", [0, 2, 5])])
+def test_select_takes_the_same_channels_everywhere_and_heads_whole(
+    trained: Path, which: str, layers: list[int]
+) -> None:
+    shape = {"d_model": 48, "n_layers": 3, "n_heads": 4, "n_kv": 2, "d_ff": 96}
+    recipe = warmed(trained, "select", options={"layers": which}, **shape)
     model, donor = recipe.model, load(trained)
     channels = np.round(np.linspace(0, 95, 48)).astype(int)
     assert torch.equal(model.token_embd.weight, donor.token_embd.weight[:, channels])
-    layers = [int(n) for n in re.findall(r"\d+", recipe.found["taken"].split(" of ")[0])]
-    assert len(layers) == 3
+    assert recipe.found["taken"].startswith(f"layers {', '.join(map(str, layers))} of 6, 48 of 96 channels")
     # Of three queries that share a key, the first and the last: heads 0 and 2, 3 and 5, of 16 channels each.
     queries = np.concatenate([np.arange(16) + 16 * head for head in (0, 2, 3, 5)])
     rows = np.concatenate((queries, 96 + np.arange(64)))

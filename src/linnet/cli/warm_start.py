@@ -36,6 +36,8 @@ class DonorFlags:
         A lens file (linnet lens) for pca or warm to begin with.
     tokens
         With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces, or anew.
+    layers
+        Which layers select takes: the first ones, or evenly spread ones.
     rescale
         Give embedding rows the mean and spread of new ones; --no-rescale leaves them as they are in the donor.
     train_table
@@ -46,6 +48,7 @@ class DonorFlags:
     init: str = "pca"
     lens: Path | None = None
     tokens: Literal["pieces", "exact"] = "pieces"
+    layers: Literal["first", "even"] = "first"
     rescale: Annotated[bool, Parameter(negative="--no-rescale")] = True
     train_table: bool = False
 
@@ -129,6 +132,7 @@ def warm_start(
         init=str(init),
         lens=str(donor.lens) if donor.lens else None,
         tokens=donor.tokens,
+        layers=donor.layers,
         rescale=donor.rescale,
         train_table=donor.train_table,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -67,11 +67,12 @@ class Init:
 
 @dataclass(frozen=True)
 class Asked:
-    """What goes with a mode: its number, whose rows the vocabulary has, whether to fit sizes, and the seed."""
+    """What goes with a mode: its number, whose rows the vocabulary has, and how to take them."""
 
     number: int
     rows: TokenRows
-    rescale: bool
+    layers: Literal["first", "even"]  # of `select`
+    rescale: bool  # of `embed`: give its rows the mean and spread of new ones
     seed: int
 
 
@@ -123,7 +124,7 @@ def _inherit(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
 
 
 def _select(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
-    """Evenly chosen layers, heads and channels; one choice of channels for the whole residual stream."""
+    """Some layers, and evenly chosen heads and channels; one choice of channels for the whole residual stream."""
     theirs = donor.config
     _require(donor, "select", _fields(donor, *_KIND), config)
     for field in (*_SIZES, "n_layers"):
@@ -134,7 +135,8 @@ def _select(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
         expected = f"{config.n_heads // config.n_kv} or more, as n_heads {config.n_heads} and n_kv {config.n_kv} say"
         found = f"{theirs.n_heads // theirs.n_kv}; choose a larger n_kv"
         raise _error(donor, "select keeps heads with their keys, and too few share one", expected, found)
-    layers = {old: new for new, old in enumerate(_spread(theirs.n_layers, config.n_layers))}
+    spread = _spread(theirs.n_layers, config.n_layers) if asked.layers == "even" else range(config.n_layers)
+    layers = {int(old): new for new, old in enumerate(spread)}
     chosen = _Chosen(theirs, config)
     tensors = {}
     for name, array in donor.parameters():

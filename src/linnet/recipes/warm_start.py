@@ -52,6 +52,7 @@ class WarmStart(FromScratch):
         init: str = "pca",
         lens: str | os.PathLike[str] | None = None,
         tokens: Literal["exact", "pieces"] | None = "pieces",
+        layers: Literal["first", "even"] = "first",
         rescale: bool = True,
         train_table: bool = False,
         init_scale: float = 1.0,
@@ -59,7 +60,8 @@ class WarmStart(FromScratch):
         super().__init__(settings, hardware, init_scale=init_scale)
         self.init = Init.parse(init)
         self.found: dict[str, Any] = {}  # what goes into run.json and the GGUF: fields of WarmOptions
-        self._lens_file, self._tokens, self._rescale, self._train_table = lens, tokens, rescale, train_table
+        self._lens_file, self._tokens, self._layers = lens, tokens, layers
+        self._rescale, self._train_table = rescale, train_table
         self._window: Literal["not opened", "open", "closed"] = "not opened"
         self._uploaded = False
 
@@ -186,7 +188,7 @@ class WarmStart(FromScratch):
         config = self.model.config
         if not isinstance(config, LlamaConfig):
             raise UsageError(f"init {self.init} makes a llama of a llama, found a {config.arch}; choose pca or warm")
-        asked = Asked(self.init.number, rows, self._rescale, self._settings.seed)
+        asked = Asked(self.init.number, rows, self._layers, self._rescale, self._settings.seed)
         taken = take(self.init, donor, config, asked)
         self._put(taken)
         return taken.words
@@ -225,6 +227,7 @@ def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> 
         init=options.init,
         lens=options.lens,
         tokens=options.tokens,
+        layers=options.layers,
         rescale=options.rescale,
         train_table=options.train_table,
         init_scale=job.init_scale,
