@@ -3,6 +3,7 @@
 python examples/warm_vs_scratch.py                                  # an hour on two cores
 python examples/warm_vs_scratch.py --device cuda --budget 2400000   # a few minutes on a GPU
 python examples/warm_vs_scratch.py --report warm_vs_scratch         # table and picture again, without training
+python examples/warm_vs_scratch.py --report warm_vs_scratch --docs  # and put them into docs/warm-start.md
 
 The learning rate is the one that suits scratch best: it is chosen first, with scratch alone, and used for all.
 """
@@ -38,6 +39,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "select, even": {"init": "select", "layers": "even"},
 }
 EVALUATIONS = 24
+DOCS = Path(__file__).parents[1] / "docs"
+MARKS = ("<!-- table: begin -->", "<!-- table: end -->")
 
 
 def main() -> None:
@@ -49,11 +52,18 @@ def main() -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     results = json.loads((out / "results.json").read_text())
-    table = _table(results)
+    table, picture = f"{_words(results)}\n\n{_table(results)}", _picture(results)
     (out / "table.md").write_text(table)
-    (out / "curves.svg").write_text(_picture(results))
+    (out / "curves.svg").write_text(picture)
     print(table)
     print(f"{out}/results.json, {out}/table.md, {out}/curves.svg")
+    if flags.docs:
+        page = DOCS / "warm-start.md"
+        before, _, rest = page.read_text().partition(MARKS[0])
+        after = rest.partition(MARKS[1])[2]
+        page.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+        (DOCS / "warm-start.svg").write_text(picture)
+        (DOCS / "warm-start.json").write_text((out / "results.json").read_text())
 
 
 def _flags() -> argparse.Namespace:
@@ -73,6 +83,7 @@ def _flags() -> argparse.Namespace:
     parser.add_argument("--cache", help="where prepared corpora are kept")
     parser.add_argument("--out", type=Path, default=Path("warm_vs_scratch"))
     parser.add_argument("--report", type=Path, metavar="DIR", help="no training: read DIR/results.json")
+    parser.add_argument("--docs", action="store_true", help="put table, picture and results into docs/")
     return parser.parse_args()
 
 
@@ -159,6 +170,20 @@ def _ratios(results: dict[str, Any], arm: str) -> list[float | None]:
         tokens = reached(run, scratch["loss"][-1])
         found.append(None if tokens is None else tokens / scratch["tokens"][-1])
     return found
+
+
+def _words(results: dict[str, Any]) -> str:
+    """What was trained, in a sentence."""
+    model, scratch = results["model"], results["arms"]["scratch"]
+    tried = ", ".join(f"{lr}: {loss:.3f}" for lr, loss in results["lr_tried"].items())
+    seeds = {1: "one seed"}.get(len(scratch), f"{len(scratch)} seeds")
+    return (
+        f"{model['n_layers']} layers, {model['d_model']} wide, {model['n_heads']} heads ({model['n_kv']} of keys), "
+        f"a vocabulary of {model['vocab']:,}; donor {results['donor']}, corpus `{results['corpus']}`; "
+        f"{results['steps']:,} steps of {results['batch']} × {results['ctx']} tokens, "
+        f"{scratch[0]['tokens'][-1] / 1e6:.2f}M in all, {seeds}; AdamW, cosine, lr {results['lr']:g}"
+        + (f" (held-out loss of scratch by lr: {tried})." if tried else ".")
+    )
 
 
 def _table(results: dict[str, Any]) -> str:
