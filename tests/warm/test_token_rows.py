@@ -53,7 +53,8 @@ def test_the_rest_is_made_of_the_donors_pieces() -> None:
     taken = rows.take(table)
     assert np.array_equal(taken[1], table[11])
     assert np.allclose(taken[3], table[[6, 10]].mean(0))
-    assert np.allclose(taken[6], table.mean(0))
+    assert np.abs(taken[6] - table.mean(0)).max() < 4 * table.std()  # drawn, as large as the others
+    assert np.array_equal(taken, rows.take(table))
     assert rows.coverage == 7 / 8
     assert rows.words == ("4 of 8 rows are tokens of the donor's (50.0%), 3 from the mean of their pieces, 1 new")
 

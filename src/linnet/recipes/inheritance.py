@@ -92,7 +92,7 @@ def take(init: Init, donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
 def _embed(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
     """The rows of an embedding of the same width."""
     _require(donor, "embed", {"d_model": donor.width}, config, "another width goes with pca, warm or select")
-    table = asked.rows.take(donor.table(len(asked.rows.counts) if asked.rows.same else None))
+    table = asked.rows.take(donor.table(len(asked.rows.counts) if asked.rows.same else None), asked.seed)
     if asked.rescale:
         table = table - table.mean(0)
         table *= EMBEDDING_STD / table.std(0)
@@ -246,7 +246,7 @@ def _whole(heads: Index, size: int) -> Index:
 
 
 def _rows(name: str, array: Array, asked: Asked) -> Array:
-    return asked.rows.take(array) if name in (_EMBEDDING, _OUTPUT) else array
+    return asked.rows.take(array, asked.seed) if name in (_EMBEDDING, _OUTPUT) else array
 
 
 def _fit_head(tensors: dict[str, Array], config: LlamaConfig) -> None:

@@ -60,13 +60,15 @@ class TokenRows:
         )
         return f"{exact:,} of {len(counts):,} rows are tokens of the donor's ({exact / len(counts):.1%}){rest}"
 
-    def take(self, table_VW: NDArray[np.float32], new_NW: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """The new table, out of the donor's; `new_NW` has a row for each token without one (the mean, if None)."""
+    def take(self, table_VW: NDArray[np.float32], seed: int = 0) -> NDArray[np.float32]:
+        """The new table, out of the donor's; rows without a source are drawn with the mean and spread of the others."""
         counts = self.counts
         if self.same:
             return table_VW[: len(counts)]
         out = np.empty((len(counts), table_VW.shape[1]), np.float32)
-        out[counts == 0] = table_VW.mean(0) if new_NW is None else new_NW
+        new = np.flatnonzero(counts == 0)
+        drawn = np.random.default_rng(seed).standard_normal((len(new), table_VW.shape[1]), np.float32)
+        out[new] = drawn * table_VW.std(0) + table_VW.mean(0)
         found = np.flatnonzero(counts)
         if len(found):
             sums = np.add.reduceat(table_VW[self.of], self.first[found], axis=0)

@@ -169,7 +169,7 @@ class WarmStart(FromScratch):
                 found=str(donor.width),
             )
         vocab, D = self.model.config.vocab, self.model.config.d_model
-        table = rows.take(donor.table(vocab if rows.same else None))
+        table = rows.take(donor.table(vocab if rows.same else None), self._settings.seed)
         if self._lens_file is not None:
             self.upload_lens(_read_lens(self._lens_file, (D, donor.width)))
             how = f"the lens {os.fspath(self._lens_file)}"
