@@ -85,7 +85,7 @@ def test_full_is_the_donor(trained: Path) -> None:
 def test_full_from_smollm2_has_its_perplexity_in_llama_cpp(smollm2: Path, tmp_path: Path) -> None:
     recipe = warmed(smollm2, "full")
     file = write(recipe, smollm2, tmp_path)
-    ids = text_ids(smollm2)[:20]
+    ids = text_ids(smollm2)[:16]
     places = np.arange(8, len(ids))
     targets = [ids[place] for place in places]
     ours = torch.log_softmax(torch.from_numpy(logits(recipe.model, torch.tensor([ids]))[0]), -1).numpy()
@@ -173,7 +173,7 @@ def test_the_first_checkpoint_of_every_mode_runs_in_llama_cpp(trained: Path, tmp
         ),
         ("full", {"n_layers": 5}, "full needs the model's n_layers to fit the donor's; expected 6, found 5"),
         ("full", {"rope_base": 1e4}, "full needs the model's rope_base to fit the donor's; expected 50000.0, found 1"),
-        ("inherit:9", {}, "inherit:9 takes more layers than there are; expected 9, found 6"),
+        ("inherit:9", {}, "inherit:9 takes more layers than there are; expected 9 or more, found 6"),
         ("inherit:2", {"d_model": 192, "n_heads": 12}, "inherit:2 needs the model's d_model to fit the donor's"),
         ("widen:2", {"n_layers": 3}, "widen:2 needs the model's n_layers to fit the donor's; expected 6, found 3"),
         ("select", {"n_layers": 7}, "select chooses from what is there, and the donor's n_layers is smaller; exp"),

@@ -110,7 +110,9 @@ def _inherit(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
     """The first layers, with embedding and head."""
     layers = asked.number
     if layers > donor.config.n_layers:
-        raise _error(donor, f"inherit:{layers} takes more layers than there are", layers, donor.config.n_layers)
+        raise _error(
+            donor, f"inherit:{layers} takes more layers than there are", f"{layers} or more", donor.config.n_layers
+        )
     _require(donor, f"inherit:{layers}", {**_fields(donor, *_SIZES, *_KIND), "n_layers": layers}, config)
     tensors = {}
     for name, array in donor.parameters():
