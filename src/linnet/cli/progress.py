@@ -72,6 +72,11 @@ class PlainLines(Watch):
         """One line."""
         self._say(f"checkpoint {step}: {folder}/weights/step_{step}.gguf")
 
+    def on_profile(self, lines: list[str]) -> None:
+        """As they are."""
+        for line in lines:
+            self._say(line)
+
     def _say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
@@ -119,6 +124,11 @@ class LiveLine(Watch):
         """Above the line, cut to two lines."""
         shown = words.shorten(" ".join(words.plain(text).replace("␊", "⏎ ").split()), 150)
         self._above(f"{paint(f'{step:>6,}', 'dim')}  {paint(words.plain(prompt), 'bold')}{shown}")
+
+    def on_profile(self, lines: list[str]) -> None:
+        """Above the line."""
+        for line in lines:
+            self._above(line)
 
     def on_end(self) -> None:
         """Leave the last line standing."""

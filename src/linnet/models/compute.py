@@ -13,6 +13,8 @@ import torch
 import torch._functorch.config
 from torch import nn
 
+from linnet.models.working import WorkingCopies
+
 # What is cheap is made again in the backward pass rather than kept: norms, activations, sums. By default the compiler
 # keeps whatever a product reads there.
 _RECOMPUTE = {
@@ -21,24 +23,35 @@ _RECOMPUTE = {
     "ban_recompute_materialized_backward": False,
 }
 
-Compute = Callable[..., Any]
 
-
-def plain(part: Callable[..., Any], *arguments: Any) -> Any:
-    """The part as it stands."""
-    return part(*arguments)
-
-
-class Compiled:
-    """Each kind of module, and each function, compiled when it is first met."""
-
-    def __init__(self) -> None:
-        self._compiled: dict[object, Callable[..., Any]] = {}
+class Compute:
+    """The parts as they stand."""
 
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
-        """The part, compiled. `part` is a module, or a function of a module's own."""
+        """What the part makes of the arguments; `part` is a module, or a function of a module's own."""
+        return part(*arguments)
+
+    def before_step(self) -> None:
+        """The weights have changed."""
+
+    def after_backward(self) -> None:
+        """Gradients have come."""
+
+
+plain = Compute()
+
+
+class Compiled(Compute):
+    """Each kind of module, and each function, compiled when it is first met. Products read weights in `dtype`."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        self._compiled: dict[object, Callable[..., Any]] = {}
+        self._copies = WorkingCopies(dtype)
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        """The same, compiled."""
         if isinstance(part, nn.Module):
-            kind, function, arguments = type(part), type(part).forward, (part, *arguments)
+            kind, function, arguments = type(part), type(part).forward, (self._copies.twin(part), *arguments)
         else:
             kind, function = part, part
         if kind in self._compiled:
@@ -46,3 +59,11 @@ class Compiled:
         self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
         with torch._functorch.config.patch(_RECOMPUTE):
             return self._compiled[kind](*arguments)
+
+    def before_step(self) -> None:
+        """Cast all weights anew."""
+        self._copies.refresh()
+
+    def after_backward(self) -> None:
+        """Give the gradients to the weights that are trained."""
+        self._copies.collect()

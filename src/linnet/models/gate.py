@@ -19,15 +19,14 @@ def gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-def gated_product(gate_up: Tensor, down: Linear, plus: Tensor) -> Tensor:
-    """[…, 2F] → […, d_model]: plus + down(swiglu(gate_up))."""
+def gated_product(gate_up: Tensor, down: Linear) -> Tensor:
+    """[…, 2F] → […, d_model]: down(swiglu(gate_up))."""
     if torch.compiler.is_compiling() and gate_up.is_cuda and down.bias is None:
         from linnet.models.cuda.gate import GatedProduct
 
-        weight = down.weight.to(gate_up.dtype)
-        product: Tensor = GatedProduct.apply(gate_up.flatten(0, -2), weight, plus.flatten(0, -2))
-        return product.view_as(plus)
-    out: Tensor = down(swiglu(gate_up), plus=plus)
+        product: Tensor = GatedProduct.apply(gate_up.flatten(0, -2), down.weight.to(gate_up.dtype))
+        return product.view(*gate_up.shape[:-1], -1)
+    out: Tensor = down(swiglu(gate_up))
     return out
 
 

@@ -18,13 +18,9 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(out, into, device=device))
         self.bias = nn.Parameter(torch.empty(out, device=device)) if bias else None
 
-    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
-        """[…, into] → […, out], added to `plus` where that is given."""
-        weight = self.weight.to(x.dtype)
-        if plus is not None and self.bias is None and x.is_cuda:  # there the product itself adds it
-            return torch.addmm(plus.flatten(0, -2), x.flatten(0, -2), weight.T).view_as(plus)
-        y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
-        return y if plus is None else plus + y
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, into] → […, out]."""
+        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
 
 class Embedding(nn.Module):

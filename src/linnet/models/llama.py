@@ -33,18 +33,18 @@ class Block(nn.Module):
 
     def forward(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """[B, T, d_model] → the same."""
-        x_BTD = self.attn_output(self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span), plus=x_BTD)
-        return gated_product(self.ffn_gate_up(self.ffn_norm(x_BTD)), self.ffn_down, plus=x_BTD)
+        x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span)
+        return x_BTD + gated_product(self.ffn_gate_up(self.ffn_norm(x_BTD)), self.ffn_down)
 
     def attention(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
-        """What each token takes from those it sees, head by head."""
+        """What each token takes from those it sees."""
         q_BTHD, k_BTKD, v_BTKD = split_heads(self.attn_qkv(x_BTD), table_TP2, self.n_heads, self.n_kv)
         if span is None:
             k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
         else:
             k_BKSD, v_BKSD = span.put(self.layer, k_BTKD, v_BTKD)
         out_BHTD = attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS)
-        return out_BHTD.transpose(1, 2).flatten(2)
+        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
 
 
 class RopeFreqs(nn.Module):

@@ -27,6 +27,7 @@ _FREE = (
     "device",
     "compile",
     "graph",
+    "profile",
     "on_nan",
     "cache",
     "prompts",

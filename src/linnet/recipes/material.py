@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
 from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
+from linnet.gguf.names import layout
 from linnet.models import ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
 from linnet.recipes.options import VitOptions
@@ -54,6 +56,14 @@ def read(job: Job, preparing: PrepareProgress | None = None, tokenizer: Path | N
 def tokens_at_once(job: Job) -> int:
     """Tokens, or patches of images, that pass through the model together."""
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
+
+
+def weights_of_layers(job: Job) -> int | None:
+    """Of a language model, its vocabulary not counted: that may change while the text is read. Else None."""
+    if isinstance(job.model, ViTConfig):
+        return None
+    params = layout(job.model).params
+    return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
 
 class TextMaterial:

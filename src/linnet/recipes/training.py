@@ -10,7 +10,7 @@ from typing import Any
 from linnet.errors import LinnetError, UsageError
 from linnet.recipes import from_scratch, vit_tiny, warm_start
 from linnet.recipes.job import Job
-from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once
+from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
 from linnet.recipes.options import WarmOptions
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
@@ -70,7 +70,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings, tokens=tokens_at_once(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
     material = read(job, preparing)
     recipe, job = _realized(material, hardware, resumed=False)
     session = start(
@@ -110,7 +110,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings, tokens=tokens_at_once(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
     weights = run.path / "weights" / f"step_{at}.gguf"
     material = read(job, preparing, tokenizer=weights)
     _check_same(run, material, state, force)

@@ -54,6 +54,7 @@ class Graph:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what the plain calls held: the graph has memory of its own
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self._stream):
+        # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
             self._results = self._work(*self._inputs)
         return graph

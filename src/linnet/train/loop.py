@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import signal
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,12 +25,14 @@ from linnet.train.checkpointer import Checkpointer
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
+from linnet.train.profile import Profile
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
 from linnet.train.task import Held, Task
 from linnet.train.watch import StepReport, Watch
 
+_TIMED = 25  # steps whose median is the speed that is shown
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
 
 
@@ -110,7 +114,11 @@ class Loop:
         )
         self._stop_reason: str | None = None
         self._saved_at = self.progress.step
-        self._rate, self._timed = 0.0, 0  # seconds a step, smoothed, over how many
+        self._profile: Profile | None = None
+        if settings.profile:
+            n_params = sum(tensor.numel() for tensor in recipe.parameters().values())
+            self._profile = Profile(run, task, hardware, self._watch, done=self.progress.step, n_params=n_params)
+        self._seconds: deque[float] = deque(maxlen=_TIMED)
 
     def run(self) -> Outcome:
         """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands."""
@@ -134,31 +142,42 @@ class Loop:
 
     def _train(self) -> tuple[str, str | None]:
         settings, last = self._settings, self._settings.steps
-        before = time.perf_counter()
+        self._late.begin()
         for step in range(self.progress.step + 1, last + 1):
             lr = learning_rate(settings, step - 1)
             result = self._task.step(step - 1, lr)
-            now = time.perf_counter()
-            self._late.add(step, lr, now - before, result)
-            before = now
+            self._late.add(step, lr, result)
+            if self._profile is not None:
+                self._profile.after(step)
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
-            evaluated = settings.due(step, settings.eval_every, 10) or step == last
+            scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)
             saving = settings.due(step, settings.checkpoint_every, 5) or step == last
-            waited = self._late.ready(wait=True) if evaluated or saving or self._stop_reason else []
-            if problem := self._take_in(waited):
+            sampling = settings.sample_every != 0 and (settings.due(step, settings.sample_every, 10) or step == last)
+            if not (scoring or saving or sampling or self._stop_reason):
+                continue
+            if problem := self._take_in(self._late.ready(wait=True)):
                 return "aborted", problem
             if self._stop_reason:
                 return "interrupted", None
-            if evaluated and settings.eval_every != 0:
-                self._evaluate(step)
-            if settings.due(step, settings.sample_every, 10) or (step == last and settings.sample_every != 0):
-                self._sample(step)
-            if saving and (settings.checkpoint_every != 0 or step == last):
-                self._save()
-            if evaluated or saving:
-                before = time.perf_counter()  # the pause is not the next step's
+            with self._pause():
+                if scoring:
+                    self._evaluate(step)
+                if sampling:
+                    self._sample(step)
+                if saving:
+                    self._save()
         return "completed", None
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        """What is done here is no step's time."""
+        if self._profile is not None:
+            self._profile.pause()
+        yield
+        self._late.begin()
+        if self._profile is not None:
+            self._profile.go_on()
 
     def _take_in(self, found: list[Figures]) -> str | None:
         """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""
@@ -181,8 +200,8 @@ class Loop:
                     "mfu": task.flops / figures.seconds / self._hardware.peak_flops,
                 },
             )
-            self._smooth_rate(figures.seconds)
-            left = (self._settings.steps - figures.step) * self._rate
+            self._seconds.append(figures.seconds)
+            usual = statistics.median(self._seconds)  # a step in which something is compiled tells nothing
             self._watch.on_step(
                 StepReport(
                     figures.step,
@@ -192,21 +211,15 @@ class Loop:
                     figures.grad_norm,
                     task.unit,
                     task.per_step,
-                    task.per_step / self._rate,
-                    task.flops / self._rate / self._hardware.peak_flops,
-                    left,
+                    task.per_step / usual,
+                    task.flops / usual / self._hardware.peak_flops,
+                    (self._settings.steps - figures.step) * usual,
                     figures.accuracy,
                 )
             )
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
                 return problem
         return None
-
-    def _smooth_rate(self, seconds: float) -> None:
-        """A mean that favours the latest steps. The first step, in which things are compiled, tells nothing."""
-        self._timed += 1
-        weight = 1.0 if self._timed <= 2 else max(0.05, 1 / (self._timed - 1))
-        self._rate += weight * (seconds - self._rate)
 
     def _cannot_go_on(self, figures: Figures) -> str | None:
         if self.progress.first_loss is None:

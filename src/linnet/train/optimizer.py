@@ -65,7 +65,8 @@ class Optimizers:
     @property
     def capturable(self) -> bool:
         """Is a step the same work every time, with no number that the host must know? Then a graph can hold it."""
-        return self._rate.is_cuda and all(isinstance(part, torch.optim.AdamW) for part in self._parts)
+        kind = next(iter(self._named.values())).device.type
+        return kind in ("cpu", "cuda") and all(isinstance(part, torch.optim.AdamW) for part in self._parts)
 
     def _step_on_device(self, norm: Tensor) -> None:
         """AdamW's own kernel clips and skips, which also saves a pass over the gradients."""

@@ -53,7 +53,7 @@ class TrainSettings:
     compile
         Compile the model; auto: on CUDA.
     graph
-        Hand a GPU whole steps as a CUDA graph; auto: where steps are small.
+        Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are small.
     eval_every
         Steps between evaluations on held-out text; ten times a run by default, 0: never.
     eval_tokens
@@ -68,6 +68,8 @@ class TrainSettings:
         Checkpoints kept besides the best one; 0: all.
     file_type
         How checkpoints store matrices.
+    profile
+        Look closely at ten steps: a trace into artifacts/, and where their time went.
     on_nan
         A loss or gradient that is not finite stops the run, is skipped, or ignored.
     gate
@@ -101,6 +103,7 @@ class TrainSettings:
     checkpoint_every: int | None = None
     keep: int = 3
     file_type: Literal["f32", "f16", "bf16", "q8_0"] = "f32"
+    profile: bool = False
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from linnet.models.compute import Compiled, Compute, plain
 from linnet.train.graph import Graph
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
+from linnet.train.recording import Recording
 from linnet.train.settings import TrainSettings
 
 
@@ -45,9 +47,12 @@ class Step:
         self._settings = settings
         self._attention = hardware.attention
         self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
-        self._compute: Compute = Compiled() if hardware.compile else plain
+        self._compute: Compute = Compiled(hardware.dtype) if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        self._work = Graph(self._whole) if hardware.graph else self._whole
+        self._work: Callable[..., tuple[Tensor, ...]] = self._whole
+        if hardware.graph:
+            self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
+        self._threads = hardware.threads
         self._divisors: dict[int, Tensor] = {}
 
     def __call__(self, batch: Batch, lr: float) -> StepResult:
@@ -55,10 +60,12 @@ class Step:
         self.optimizers.set_rate(lr)
         first, *more = batch.inputs
         assert first is not None
-        return StepResult(*self._work(self._divisor(batch.n_targets, first.device), first, *more))
+        with _threads(self._threads):
+            return StepResult(*self._work(self._divisor(batch.n_targets, first.device), first, *more))
 
     def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
         """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
+        self._compute.before_step()
         totals: list[Tensor] = []
         micro = self._settings.batch
         for start in range(0, len(first), micro):
@@ -68,6 +75,7 @@ class Step:
                 found = self._loss(*inputs, divisor=divisor, compute=self._compute)
                 shares = found if isinstance(found, tuple) else (found,)
                 shares[0].backward()
+            self._compute.after_backward()
             totals = totals or [torch.zeros((), device=first.device) for _ in shares]
             for total, share in zip(totals, shares, strict=True):
                 total += share.detach()
@@ -79,3 +87,14 @@ class Step:
         if n_targets not in self._divisors:
             self._divisors[n_targets] = torch.tensor(float(n_targets), device=device)
         return self._divisors[n_targets]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many of the CPU's threads for a while; the change itself costs nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -43,5 +43,8 @@ class Watch:
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """A checkpoint was taken; it is being written."""
 
+    def on_profile(self, lines: list[str]) -> None:
+        """Where the time of some steps went."""
+
     def on_end(self) -> None:
         """The loop is over."""

@@ -15,20 +15,20 @@ _BLOCK = 1024
 
 
 class GatedProduct(torch.autograd.Function):
-    """plus + swiglu(gate_up) Wᵀ. The activation is not kept."""
+    """swiglu(gate_up) Wᵀ. The activation is not kept."""
 
     @staticmethod
-    def forward(ctx: Any, gate_up_N2F: Tensor, weight_DF: Tensor, plus_ND: Tensor) -> Tensor:
+    def forward(ctx: Any, gate_up_N2F: Tensor, weight_DF: Tensor) -> Tensor:  # noqa: D102
         ctx.save_for_backward(gate_up_N2F, weight_DF)
         gate, up = gate_up_N2F.chunk(2, -1)
-        return torch.addmm(plus_ND, F.silu(gate) * up, weight_DF.T)
+        return (F.silu(gate) * up) @ weight_DF.T
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         gate_up_N2F, weight_DF = ctx.saved_tensors
         (grad_ND,) = gradients
         slopes_N2F, again_NF = swiglu_slopes(gate_up_N2F, grad_ND @ weight_DF)
-        return slopes_N2F, grad_ND.T @ again_NF, grad_ND
+        return slopes_N2F, grad_ND.T @ again_NF
 
 
 @triton_op("linnet::swiglu_slopes", mutates_args={})
@@ -42,7 +42,7 @@ def swiglu_slopes(gate_up_N2F: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor]
 
 
 @triton.jit
-def _swiglu_slopes(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _swiglu_slopes(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width

@@ -19,7 +19,7 @@ class TurnedHeads(torch.autograd.Function):
     """q, k and v of a fused projection [B, T, H + 2K, D]; q and k turned."""
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: D102
         ctx: Any, qkv_BTGD: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(table_TP2)
@@ -27,7 +27,7 @@ class TurnedHeads(torch.autograd.Function):
         return q, k, v
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: D102
         (table_TP2,) = ctx.saved_tensors
         return turn_back(*gradients, table_TP2), None, None, None
 
@@ -35,7 +35,6 @@ class TurnedHeads(torch.autograd.Function):
 @triton_op("linnet::turn", mutates_args={})
 def turn(qkv_BTGD: Tensor, table_TP2: Tensor, n_turned: int) -> Tensor:
     """The heads of a fused projection [B, T, G, D], the first `n_turned` of them turned by their positions."""
-    B, T, G, D = qkv_BTGD.shape
     out_BTGD = torch.empty_like(qkv_BTGD, memory_format=torch.contiguous_format)
     q, k, v = qkv_BTGD, qkv_BTGD, qkv_BTGD[:, :, n_turned:]
     _launch(q, k, v, out_BTGD, table_TP2, n_turned, 0, 1.0)
@@ -52,9 +51,7 @@ def turn_back(grad_q_BTHD: Tensor, grad_k_BTKD: Tensor, grad_v_BTKD: Tensor, tab
     return out_BTGD
 
 
-def _launch(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float
-) -> None:
+def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float) -> None:
     B, T, G, D = out.shape
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     block = triton.next_power_of_2(G * D)
@@ -64,7 +61,7 @@ def _launch(
 
 
 @triton.jit
-def _turned(  # type: ignore[no-untyped-def]
+def _turned(
     q, k, v, out, table,
     q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h,
     T, n_q, n_k, direction,
