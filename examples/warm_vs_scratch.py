@@ -22,16 +22,23 @@ from typing import Any
 
 import linnet
 from linnet.models import LlamaConfig
-from linnet.recipes import Job, TextData, WarmOptions, launch
+from linnet.models.initial import EMBEDDING_STD
+from linnet.models.lens import SEEN_STD
+from linnet.recipes import Job, TextData, WarmOptions, WarmStart, launch, warm_start
 from linnet.recipes.donor import Donor
 from linnet.recipes.inheritance import Init
 from linnet.recipes.shape import shape_from
+from linnet.recipes.training import RECIPES
 from linnet.train import TrainSettings
+from linnet.train.hardware import Hardware
 
-# The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied".
+# The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied". Rows seen
+# through a lens are as large as the layers' outputs, new ones are not: "scratch, unit" is scratch with such rows, to
+# tell what the donor is worth from what the size is.
 ARMS: dict[str, dict[str, Any]] = {
     "scratch": {"init": "scratch"},
     "scratch, tied": {"init": "scratch", "tied": True},
+    "scratch, unit": {"init": "scratch", "recipe": "scratch-unit"},
     "warm": {"init": "warm"},
     "pca": {"init": "pca"},
     "pca, table trained": {"init": "pca", "train_table": True},
@@ -111,8 +118,9 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
     def run(arm: str, seed: int, lr: float) -> dict[str, Any]:
         how = dict(ARMS[arm])
         model: LlamaConfig = replace(shape, tied=how.pop("tied", False))
+        recipe = how.pop("recipe", "warm-start")
         options = WarmOptions(donor=str(donor), **how)
-        job = Job(model, data, replace(settings, seed=seed, lr=lr), recipe="warm-start", options=options)
+        job = Job(model, data, replace(settings, seed=seed, lr=lr), recipe=recipe, options=options)
         training = launch(job, runs_root=runs, name=f"{arm}, seed {seed}, lr {lr:g}", experiment="warm_vs_scratch")
         outcome = training.finish()
         held = linnet.open(training.run_dir).metrics()["validation/loss"]
@@ -142,6 +150,16 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         "lr_tried": {f"{each['lr']:g}": each["loss"][-1] for each in tried},
         "arms": arms,
     }
+
+
+def _unit_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
+    """A recipe of this script's own: from scratch, with embedding rows as large as a lens's."""
+    recipe, job = warm_start.realize(job, hardware, prepared, resumed)
+    recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
+    return recipe, job
+
+
+RECIPES["scratch-unit"] = _unit_rows
 
 
 def _smollm2() -> Path:
@@ -209,6 +227,7 @@ def _table(results: dict[str, Any]) -> str:
 _LOOKS = {  # colour and dashes: neither carries the meaning alone, and each line has its name at its end
     "scratch": ("#6b7280", ""),
     "scratch, tied": ("#9ca3af", "2 3"),
+    "scratch, unit": ("#dc2626", "2 3"),
     "warm": ("#b45309", "7 3"),
     "pca": ("#2563eb", ""),
     "pca, table trained": ("#7c3aed", "7 3 2 3"),

@@ -1,4 +1,4 @@
-"""The lens: principal axes held against numpy's, sizes as of a fresh embedding, folded at every checkpoint."""
+"""The lens: principal axes held against numpy's, rows of a fitting size, folded at every checkpoint."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from linnet import gguf
 from linnet.models import LlamaConfig, build, put_lens
 from linnet.models.initial import EMBEDDING_STD
+from linnet.models.lens import SEEN_STD
 from linnet.recipes.donor import Donor
 from linnet.recipes.pca import principal_axes
 from tests.train.conftest import Said
@@ -64,15 +65,21 @@ def test_smollm2s_table_is_read_in_a_second(smollm2: Path) -> None:
 
 
 @pytest.mark.parametrize("init", ["pca", "warm"])
-def test_what_the_model_sees_is_as_large_as_a_fresh_embedding(trained: Path, init: str) -> None:
+def test_the_rows_that_are_seen_are_centred_and_every_dimension_has_the_same_spread(trained: Path, init: str) -> None:
     recipe = warmed(trained, init, d_model=64, n_layers=1)
     recipe.build()
     seen = folded(recipe.model)
-    fresh = build(recipe.model.config, seed=1).token_embd.weight.detach()
-    assert torch.allclose(seen.mean(0), torch.zeros(64), atol=1e-5)
-    assert torch.allclose(seen.square().mean(0).sqrt(), torch.full((64,), EMBEDDING_STD), rtol=1e-3)
-    assert float(seen.norm(dim=1).square().mean()) == pytest.approx(float(fresh.norm(dim=1).square().mean()), rel=0.02)
-    assert torch.allclose(recipe.model.head_VD, seen, atol=1e-6)
+    assert torch.allclose(seen.mean(0), torch.zeros(64), atol=1e-3)
+    assert torch.allclose(seen.square().mean(0).sqrt(), torch.full((64,), SEEN_STD), rtol=1e-3)
+    assert float(seen.norm(dim=1).square().mean()) == pytest.approx(64 * SEEN_STD**2, rel=1e-3)
+
+
+def test_the_head_begins_as_those_rows_with_the_size_of_a_fresh_head(trained: Path) -> None:
+    recipe = warmed(trained, "pca", d_model=64, n_layers=1)
+    recipe.build()
+    head, fresh = recipe.model.head_VD.detach(), build(recipe.model.config, seed=1).head_VD.detach()
+    assert torch.allclose(head * (SEEN_STD / EMBEDDING_STD), folded(recipe.model), atol=1e-3)
+    assert float(head.std()) == pytest.approx(float(fresh.std()), rel=0.02)
 
 
 def test_without_rescale_it_is_the_donors(trained: Path) -> None:
@@ -106,7 +113,7 @@ def test_a_checkpoint_holds_the_folded_embedding_and_no_lens(trained: Path, tmp_
         assert "lens.proj.weight" not in file.tensors
         written = file.tensors["token_embd.weight"].read()
     assert written.shape == (512, 64)
-    assert np.allclose(written, folded(recipe.model).numpy(), atol={"f32": 1e-7, "bf16": 4e-4, "q8_0": 1e-3}[kind])
+    assert np.allclose(written, folded(recipe.model).numpy(), atol={"f32": 1e-5, "bf16": 2e-2, "q8_0": 4e-2}[kind])
 
 
 def test_the_command_writes_toys_lens_file_and_a_run_uses_it(

@@ -39,7 +39,7 @@ class DonorFlags:
     layers
         Which layers select takes: the first ones, or evenly spread ones.
     rescale
-        Give embedding rows the mean and spread of new ones; --no-rescale leaves them as they are in the donor.
+        Centre embedding rows and give every dimension one spread; --no-rescale leaves them as they are in the donor.
     train_table
         Train the table behind the lens too.
     """

@@ -11,6 +11,7 @@ from linnet.models.initial import EMBEDDING_STD
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 
+SEEN_STD = 1.0  # of each dimension of the rows seen through a fitted lens
 _ROWS = 8192  # projected at a time
 
 
@@ -50,10 +51,10 @@ def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool =
 
 @torch.no_grad()
 def fit_lens(model: LanguageModel) -> None:
-    """Make what is seen through the lens as large as a fresh embedding, and let the head begin as the same rows.
+    """Centre the table, give each dimension that is seen through the lens the same spread, and let the head begin so.
 
-    Rows are centred (what all of a donor's rows share can be two thirds of their length), and each dimension gets
-    the spread of a new embedding; so have the rows its norm. docs/warm-start.md has what it is worth.
+    What all of a donor's rows share can be two thirds of their length. The spread is one: beside layers whose outputs
+    are that large, rows of the size of a fresh embedding (0.02) are lost, and learn worse than none (docs/log.md).
     """
     lens, table_VW = model.lens, model.token_embd.weight
     assert lens is not None and model.output is not None
@@ -63,6 +64,6 @@ def fit_lens(model: LanguageModel) -> None:
         seen_VD[start : start + _ROWS] = lens(table_VW[start : start + _ROWS])
     spread_D = seen_VD.square().mean(0).sqrt()
     # A direction in which the donor's rows do not differ has nothing to be scaled up.
-    scale_D = torch.where(spread_D > 1e-6 * spread_D.max(), EMBEDDING_STD / spread_D.clamp(min=1e-30), 1.0)
+    scale_D = torch.where(spread_D > 1e-6 * spread_D.max(), SEEN_STD / spread_D.clamp(min=1e-30), 1.0)
     lens.proj.weight.mul_(scale_D[:, None])
-    seen_VD.mul_(scale_D)
+    seen_VD.mul_(scale_D * (EMBEDDING_STD / SEEN_STD))

@@ -16,6 +16,7 @@ import numpy as np
 from linnet.errors import UsageError
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
+from linnet.models.lens import SEEN_STD
 from linnet.recipes.donor import Donor, DonorError
 from linnet.recipes.token_rows import TokenRows
 
@@ -95,7 +96,7 @@ def _embed(donor: Donor, config: LlamaConfig, asked: Asked) -> Taken:
     table = asked.rows.take(donor.table(len(asked.rows.counts) if asked.rows.same else None), asked.seed)
     if asked.rescale:
         table = table - table.mean(0)
-        table *= EMBEDDING_STD / table.std(0)
+        table *= (EMBEDDING_STD if config.tied else SEEN_STD) / table.std(0)  # a tied head has the size of a head
     return Taken({_EMBEDDING: table}, f"embedding copied ({asked.rows.words}); the rest is new")
 
 
