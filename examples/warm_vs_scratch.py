@@ -181,13 +181,20 @@ def reached(run: dict[str, Any], loss: float) -> float | None:
     return None
 
 
-def _ratios(results: dict[str, Any], arm: str) -> list[float | None]:
-    """Seed by seed: the share of scratch's tokens after which the arm had scratch's final loss."""
+def _share(results: dict[str, Any], arm: str, base: str) -> str:
+    """Seed by seed: the share of the tokens after which an arm had the loss that `base` had at its end."""
+    if base not in results["arms"]:
+        return "–"
     found = []
-    for run, scratch in zip(results["arms"][arm], results["arms"]["scratch"], strict=True):
-        tokens = reached(run, scratch["loss"][-1])
-        found.append(None if tokens is None else tokens / scratch["tokens"][-1])
-    return found
+    for run, other in zip(results["arms"][arm], results["arms"][base], strict=True):
+        tokens = reached(run, other["loss"][-1])
+        found.append(None if tokens is None else tokens / other["tokens"][-1])
+    known = [share for share in found if share is not None]
+    if not known:
+        return "never"
+    if len(known) < len(found):
+        return f"{mean(known):.2f} ({len(known)} of {len(found)} seeds)"
+    return f"{mean(known):.2f} ({min(known):.2f} to {max(known):.2f})"
 
 
 def _words(results: dict[str, Any]) -> str:
@@ -206,21 +213,13 @@ def _words(results: dict[str, Any]) -> str:
 
 def _table(results: dict[str, Any]) -> str:
     lines = [
-        "| init | held-out loss at the end, by seed | mean | − scratch | tokens to scratch's final loss, as a share |",
+        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `scratch, unit`'s end |",
         "|---|---|---:|---:|---:|",
     ]
-    base = mean(run["loss"][-1] for run in results["arms"]["scratch"])
     for arm, runs in results["arms"].items():
         finals = [run["loss"][-1] for run in runs]
-        ratios = _ratios(results, arm)
-        known = [ratio for ratio in ratios if ratio is not None]
-        share = "never" if not known else f"{mean(known):.2f}"
-        if known and len(known) < len(ratios):
-            share += f" ({len(known)} of {len(ratios)} seeds)"
-        elif len(known) > 1:
-            share += f" ({min(known):.2f} to {max(known):.2f})"
-        shown = " ".join(f"{loss:.3f}" for loss in finals)
-        lines.append(f"| `{arm}` | {shown} | {mean(finals):.3f} | {mean(finals) - base:+.3f} | {share} |")
+        shares = " | ".join(_share(results, arm, base) for base in ("scratch", "scratch, unit"))
+        lines.append(f"| `{arm}` | {' '.join(f'{loss:.3f}' for loss in finals)} | {mean(finals):.3f} | {shares} |")
     return "\n".join(lines) + "\n"
 
 
