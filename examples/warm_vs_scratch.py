@@ -33,12 +33,12 @@ from linnet.train import TrainSettings
 from linnet.train.hardware import Hardware
 
 # The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied". Rows seen
-# through a lens are as large as the layers' outputs, new ones are not: "scratch, unit" is scratch with such rows, to
+# through a lens are larger than the layers' outputs, new ones far smaller: "scratch, large rows" is scratch with such rows, to
 # tell what the donor is worth from what the size is.
 ARMS: dict[str, dict[str, Any]] = {
     "scratch": {"init": "scratch"},
     "scratch, tied": {"init": "scratch", "tied": True},
-    "scratch, unit": {"init": "scratch", "recipe": "scratch-unit"},
+    "scratch, large rows": {"init": "scratch", "recipe": "scratch-large-rows"},
     "warm": {"init": "warm"},
     "pca": {"init": "pca"},
     "pca, table trained": {"init": "pca", "train_table": True},
@@ -152,14 +152,14 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _unit_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
+def _large_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
     """A recipe of this script's own: from scratch, with embedding rows as large as a lens's."""
     recipe, job = warm_start.realize(job, hardware, prepared, resumed)
     recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
     return recipe, job
 
 
-RECIPES["scratch-unit"] = _unit_rows
+RECIPES["scratch-large-rows"] = _large_rows
 
 
 def _smollm2() -> Path:
@@ -213,12 +213,12 @@ def _words(results: dict[str, Any]) -> str:
 
 def _table(results: dict[str, Any]) -> str:
     lines = [
-        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `scratch, unit`'s end |",
+        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `scratch, large rows`'s end |",
         "|---|---|---:|---:|---:|",
     ]
     for arm, runs in results["arms"].items():
         finals = [run["loss"][-1] for run in runs]
-        shares = " | ".join(_share(results, arm, base) for base in ("scratch", "scratch, unit"))
+        shares = " | ".join(_share(results, arm, base) for base in ("scratch", "scratch, large rows"))
         lines.append(f"| `{arm}` | {' '.join(f'{loss:.3f}' for loss in finals)} | {mean(finals):.3f} | {shares} |")
     return "\n".join(lines) + "\n"
 
@@ -226,7 +226,7 @@ def _table(results: dict[str, Any]) -> str:
 _LOOKS = {  # colour and dashes: neither carries the meaning alone, and each line has its name at its end
     "scratch": ("#6b7280", ""),
     "scratch, tied": ("#9ca3af", "2 3"),
-    "scratch, unit": ("#dc2626", "2 3"),
+    "scratch, large rows": ("#dc2626", "2 3"),
     "warm": ("#b45309", "7 3"),
     "pca": ("#2563eb", ""),
     "pca, table trained": ("#7c3aed", "7 3 2 3"),

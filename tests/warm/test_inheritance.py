@@ -149,11 +149,11 @@ def test_embed_copies_the_rows_and_nothing_else(trained: Path) -> None:
     assert recipe.found["taken"].startswith("embedding copied (all 512 rows")
 
 
-@pytest.mark.parametrize(("tied", "size"), [(True, 0.02), (False, 1.0)])
+@pytest.mark.parametrize(("tied", "size"), [(True, 0.02), (False, 3.0)])
 def test_rows_that_embed_copies_are_as_large_as_their_use_wants(trained: Path, tied: bool, size: float) -> None:
     rows = warmed(trained, "embed", n_layers=2, tied=tied).model.token_embd.weight.detach()
     assert torch.allclose(rows.std(0, correction=0), torch.full((96,), size), rtol=1e-3)
-    assert torch.allclose(rows.mean(0), torch.zeros(96), atol=1e-5)
+    assert torch.allclose(rows.mean(0), torch.zeros(96), atol=1e-4)
 
 
 @pytest.mark.parametrize("init", ["embed", "select", "inherit:3", "full", "pca", "warm"])

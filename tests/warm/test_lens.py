@@ -69,7 +69,7 @@ def test_the_rows_that_are_seen_are_centred_and_every_dimension_has_the_same_spr
     recipe = warmed(trained, init, d_model=64, n_layers=1)
     recipe.build()
     seen = folded(recipe.model)
-    assert torch.allclose(seen.mean(0), torch.zeros(64), atol=1e-3)
+    assert torch.allclose(seen.mean(0), torch.zeros(64), atol=3e-3)
     assert torch.allclose(seen.square().mean(0).sqrt(), torch.full((64,), SEEN_STD), rtol=1e-3)
     assert float(seen.norm(dim=1).square().mean()) == pytest.approx(64 * SEEN_STD**2, rel=1e-3)
 
@@ -78,7 +78,7 @@ def test_the_head_begins_as_those_rows_with_the_size_of_a_fresh_head(trained: Pa
     recipe = warmed(trained, "pca", d_model=64, n_layers=1)
     recipe.build()
     head, fresh = recipe.model.head_VD.detach(), build(recipe.model.config, seed=1).head_VD.detach()
-    assert torch.allclose(head * (SEEN_STD / EMBEDDING_STD), folded(recipe.model), atol=1e-3)
+    assert torch.allclose(head * (SEEN_STD / EMBEDDING_STD), folded(recipe.model), atol=3e-3)
     assert float(head.std()) == pytest.approx(float(fresh.std()), rel=0.02)
 
 
@@ -113,7 +113,7 @@ def test_a_checkpoint_holds_the_folded_embedding_and_no_lens(trained: Path, tmp_
         assert "lens.proj.weight" not in file.tensors
         written = file.tensors["token_embd.weight"].read()
     assert written.shape == (512, 64)
-    assert np.allclose(written, folded(recipe.model).numpy(), atol={"f32": 1e-5, "bf16": 2e-2, "q8_0": 4e-2}[kind])
+    assert np.allclose(written, folded(recipe.model).numpy(), atol={"f32": 1e-4, "bf16": 5e-2, "q8_0": 0.1}[kind])
 
 
 def test_the_command_writes_toys_lens_file_and_a_run_uses_it(

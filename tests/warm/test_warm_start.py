@@ -101,7 +101,7 @@ def test_the_unfolded_pair_is_in_the_state(said: Said, trained: Path, corpus: Pa
     }
     with gguf.GGUFFile.open("runs/a/weights/step_2.gguf") as file:
         written = torch.from_numpy(file.tensors["token_embd.weight"].read())
-    assert torch.allclose(kept["token_embd.weight"] @ kept["lens.proj.weight"].T, written, atol=1e-5)
+    assert torch.allclose(kept["token_embd.weight"] @ kept["lens.proj.weight"].T, written, atol=1e-4)
 
 
 def test_full_begins_where_the_donor_stopped(said: Said, trained: Path, corpus: Path) -> None:

@@ -11,7 +11,7 @@ from linnet.models.initial import EMBEDDING_STD
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 
-SEEN_STD = 1.0  # of each dimension of the rows seen through a fitted lens
+SEEN_STD = 3.0  # of each dimension of the rows seen through a fitted lens
 _ROWS = 8192  # projected at a time
 
 
@@ -53,8 +53,8 @@ def put_lens(model: LanguageModel, width: int, *, seed: int, train_table: bool =
 def fit_lens(model: LanguageModel) -> None:
     """Centre the table, give each dimension that is seen through the lens the same spread, and let the head begin so.
 
-    What all of a donor's rows share can be two thirds of their length. The spread is one: beside layers whose outputs
-    are that large, rows of the size of a fresh embedding (0.02) are lost, and learn worse than none (docs/log.md).
+    What all of a donor's rows share can be two thirds of their length. The spread is a large one: beside the outputs of
+    the layers, rows of the size of a fresh embedding (0.02) are lost, and learn worse than none (docs/log.md).
     """
     lens, table_VW = model.lens, model.token_embd.weight
     assert lens is not None and model.output is not None
