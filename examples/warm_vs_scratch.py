@@ -33,8 +33,8 @@ from linnet.train import TrainSettings
 from linnet.train.hardware import Hardware
 
 # The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied". Rows seen
-# through a lens are larger than the layers' outputs, new ones far smaller: "scratch, large rows" is scratch with such rows, to
-# tell what the donor is worth from what the size is.
+# through a lens are larger than the layers' outputs, new ones far smaller: "scratch, large rows" is scratch with such
+# rows, to tell what the donor is worth from what the size is.
 ARMS: dict[str, dict[str, Any]] = {
     "scratch": {"init": "scratch"},
     "scratch, tied": {"init": "scratch", "tied": True},
@@ -213,7 +213,7 @@ def _words(results: dict[str, Any]) -> str:
 
 def _table(results: dict[str, Any]) -> str:
     lines = [
-        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `scratch, large rows`'s end |",
+        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `large rows`'s end |",
         "|---|---|---:|---:|---:|",
     ]
     for arm, runs in results["arms"].items():

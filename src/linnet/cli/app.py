@@ -31,6 +31,14 @@ _COMMANDS = {
             "linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4",
         ],
     ),
+    "train vit-tiny": (
+        "Train a vision transformer to tell classes of images.",
+        [
+            "linnet train vit-tiny",
+            "linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000",
+            "linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000",
+        ],
+    ),
     "resume": (
         "Go on with a run from its newest checkpoint, to the bit on the CPU.",
         ["linnet resume latest", "linnet resume llama-20260531-001 --steps 20000"],
@@ -64,12 +72,17 @@ _COMMANDS = {
         ],
     ),
     "eval": (
-        "How well a model predicts a text, and what it expects after a prompt.",
+        "How well a model predicts a text or tells images apart, and what it expects after a prompt.",
         [
             "linnet eval latest",
             "linnet eval llama-20260531-001@best --corpus book.txt",
             'linnet eval model.gguf --prompt "def main(" --top-k 5',
+            "linnet eval vit-20260531-001 --images photos/",
         ],
+    ),
+    "classify": (
+        "What a trained vision transformer sees in images.",
+        ["linnet classify latest cat.jpg", "linnet classify vit-20260531-001@best scans/*.png --top 5 --json"],
     ),
     "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
     "delete": (
@@ -114,7 +127,10 @@ _COMMANDS = {
 }
 
 # Commands with a file of their own where others of their group share one.
-_ELSEWHERE = {"train warm-start": "linnet.cli.warm_start:warm_start"}
+_ELSEWHERE = {
+    "train warm-start": "linnet.cli.warm_start:warm_start",
+    "train vit-tiny": "linnet.cli.vit_tiny:vit_tiny",
+}
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {

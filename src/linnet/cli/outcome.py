@@ -31,10 +31,14 @@ def tell(training: Training, outcome: Outcome) -> None:
     print(f"  folder  {training.run_dir}")
     model = _model(training)
     if model is not None:
-        print(f"  model   {model} ({words.size(model.stat().st_size)}), a GGUF for llama.cpp, Ollama and LM Studio")
+        what = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
+        print(f"  model   {model} ({words.size(model.stat().st_size)}), {what}")
+    if training.unit == "images" and progress.validation is not None:
+        print(f"  wrong   {training.run_dir / 'artifacts'}: what was taken for what, as pictures")
     print(f"\n  linnet show {training.run_id}")
     if model is not None:
-        print(f'  linnet generate {training.run_id} --prompt "…"')
+        use = 'generate {} --prompt "…"' if training.unit == "tokens" else "classify {} IMAGE…"
+        print(f"  linnet {use.format(training.run_id)}")
     if outcome.reason != "completed":
         print(f"  linnet resume {training.run_id}")
 

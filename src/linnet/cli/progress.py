@@ -33,8 +33,8 @@ def preparing(stage: str, done: int, total: int) -> None:
     print(f"\r\x1b[K{paint('preparing', 'dim')} {stage} {share}", end=end, flush=True)
 
 
-def _accuracy(report: StepReport, word: str) -> str:
-    return "" if report.accuracy is None else f"{word}{report.accuracy:.1%}  "
+def _accuracy(report: StepReport, word: str, after: str = " ") -> str:
+    return "" if report.accuracy is None else f"{word}{report.accuracy:.1%}{after}"
 
 
 def _main_figure(held: Held) -> str:
@@ -109,7 +109,7 @@ class LiveLine(Watch):
         held = "" if self._held is None else f"held-out {_main_figure(self._held)}  "
         text = (
             f"{bar} {report.step:,}/{report.steps:,}  loss {paint(words.number(report.loss), 'bold')}  "
-            f"{_accuracy(report, 'accuracy ')}{held}lr {report.lr:.2g}  "
+            f"{_accuracy(report, 'accuracy ', '  ')}{held}lr {report.lr:.2g}  "
             f"{words.number(round(report.per_s))} {_SHORT[report.unit]}/s  MFU {report.mfu:.0%}  "
             f"{words.duration(report.seconds_left)} left  {paint(sparkline(self._losses, _CURVE), 'cyan')}"
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGITS = "digits"
+_MOST_CLASSES = 65_536
 FOLDER_SIZE = 224  # pixels a side that files of all sizes are brought to, when nothing else is asked for
 Progress = Callable[[str, int, int], None]
 
@@ -67,8 +68,8 @@ class Images:
         means, stds = [], []
         for channel in range(self.channels):
             counts = np.zeros(256, np.int64)
-            for image_HW in self.train.images_NCHW[:, channel]:
-                counts += np.bincount(image_HW.ravel(), minlength=256)
+            for start in range(0, len(self.train), 1024):
+                counts += np.bincount(self.train.images_NCHW[start : start + 1024, channel].ravel(), minlength=256)
             share = counts / counts.sum()
             level = np.arange(256) / 255
             mean = float((share * level).sum())
@@ -243,9 +244,8 @@ def _check_labels(source: str, sets: list[ImageSet], names: tuple[str, ...], num
     if len(there) < 2:
         found = names[int(there[0])] if len(there) else "none"
         raise DataError(f"{source}: a classifier needs two classes at least, found one: {found}")
-    if len(names) <= 4096:  # a class without an image can be a slip in the labels, or meant
-        return
-    raise DataError(f"{source}: label {len(names) - 1} would make {len(names):,} classes: are these labels?")
+    if len(names) > _MOST_CLASSES:
+        raise DataError(f"{source}: label {len(names) - 1} would make {len(names):,} classes: are these labels?")
 
 
 def _split(whole: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:

@@ -31,7 +31,7 @@ def read_picture(path: Path, size: int, channels: int | None = None) -> NDArray[
             picture = ImageOps.exif_transpose(file)
             picture = _plain(picture, channels)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        said = " ".join(str(error).replace(str(path), "the file").split()).replace("'the file'", "the file")
+        said = error.strerror if isinstance(error, OSError) and error.strerror else _without(path, str(error))
         raise DataError(f"{path}: not an image that can be read: {said or type(error).__name__}") from None
     width, height = picture.size
     scale = size / min(width, height)
@@ -39,8 +39,12 @@ def read_picture(path: Path, size: int, channels: int | None = None) -> NDArray[
         wide, high = max(size, round(width * scale)), max(size, round(height * scale))
         picture = picture.resize((wide, high), Image.Resampling.BILINEAR)
     left, top = (picture.width - size) // 2, (picture.height - size) // 2
-    pixels = np.asarray(picture.crop((left, top, left + size, top + size)))
+    pixels = np.array(picture.crop((left, top, left + size, top + size)))
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
+
+
+def _without(path: Path, said: str) -> str:
+    return said.replace(repr(str(path)), "the file").replace(str(path), "the file")
 
 
 def pillow() -> None:

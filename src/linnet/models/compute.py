@@ -50,10 +50,10 @@ class Compiled(Compute):
 
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
         """The same, compiled."""
+        kind: object = part
+        function = part
         if isinstance(part, nn.Module):
             kind, function, arguments = type(part), type(part).forward, (self._copies.twin(part), *arguments)
-        else:
-            kind, function = part, part
         if kind in self._compiled:
             return self._compiled[kind](*arguments)
         self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)

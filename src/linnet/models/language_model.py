@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,6 +30,7 @@ class LanguageModel(nn.Module):
 
     token_embd: Embedding
     output: Linear | None
+    head_ready: Callable[[Tensor], Tensor] | None = None  # the head's weight for decoding (ready.py)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -73,6 +75,8 @@ class LanguageModel(nn.Module):
 
     def logits(self, hidden_BTD: Tensor) -> Tensor:
         """The output head, in float32."""
+        if self.head_ready is not None:
+            return self.head_ready(hidden_BTD).float()
         return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype)).float()
 
     def loss(

@@ -5,13 +5,19 @@ Nothing here draws random numbers: `initial.py` fills every parameter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.models.cpu.products import Product, pays
+
 
 class Linear(nn.Module):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
+
+    ready: Callable[[Tensor], Tensor] | None = None  # a form of the weight for decoding, while there is one (ready.py)
 
     def __init__(self, into: int, out: int, *, bias: bool = False, device: torch.device | str | None = None) -> None:
         super().__init__()
@@ -20,7 +26,13 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[…, into] → […, out]."""
-        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+        if self.ready is not None:
+            return self.ready(x)
+        weight = self.weight.to(x.dtype)
+        if self.bias is None and pays(x, weight):
+            y: Tensor = Product.apply(x, weight)
+            return y
+        return F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
 
 
 class Embedding(nn.Module):

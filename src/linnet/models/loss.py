@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.models.compute import Compute, plain
+from linnet.models.cpu.head import losses_and_gradients
 
 # Rows at a time. On a CPU a chunk of logits should stay in the cache; on a GPU products must stay large. A model
 # that is only described (`meta`) has them all at once.
-_ROWS = {"cpu": 256, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
+_ROWS = {"cpu": 128, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
 
 
 def head_loss(
@@ -65,6 +66,11 @@ class _HeadLoss(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor, compute: Compute
     ) -> Tensor:
+        if hidden_ND.device.type == "cpu" and hidden_ND.dtype == torch.float32:
+            total, by_hidden, by_head = losses_and_gradients(hidden_ND, head_VD, targets_N, scale, _chunks(hidden_ND))
+            wanted = ctx.needs_input_grad
+            ctx.save_for_backward(by_hidden if wanted[0] else None, by_head if wanted[1] else None)
+            return total
         vocab = head_VD.shape[0]
         head = _padded(head_VD.to(hidden_ND.dtype))
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from linnet.errors import UsageError
 from linnet.models.compute import Compute, plain
+from linnet.models.gate import gelu
 from linnet.models.layers import Linear
 from linnet.models.norms import LayerNorm, RMSNorm
 from linnet.models.vit_config import ViTConfig
@@ -41,7 +42,7 @@ class Block(nn.Module):
         seen_BTD = self.attention(self.ln1(x_BTD), first_only)
         x_BTD = (x_BTD[:, :1] if first_only else x_BTD) + seen_BTD
         h_BTF = self.ffn_up(self.ln2(x_BTD))
-        return x_BTD + self.ffn_down(F.silu(h_BTF) if self.silu else F.gelu(h_BTF, approximate="tanh"))
+        return x_BTD + self.ffn_down(F.silu(h_BTF) if self.silu else gelu(h_BTF))
 
     def attention(self, x_BTD: Tensor, first_only: bool) -> Tensor:
         """What each token takes from all of them."""

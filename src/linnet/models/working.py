@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from linnet.models.layers import Linear
 
@@ -21,8 +21,8 @@ class WorkingCopies:
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
         self._twins: dict[nn.Module, nn.Module] = {}
-        self._own: list[nn.Parameter] = []
-        self._working: list[nn.Parameter] = []
+        self._own: list[Tensor] = []
+        self._working: list[Tensor] = []
 
     def twin(self, module: nn.Module) -> nn.Module:
         """The module's twin; the module itself where there is nothing to cast."""
@@ -39,18 +39,12 @@ class WorkingCopies:
     @torch.no_grad()
     def collect(self) -> None:
         """Move the gradients to the parameters that are trained."""
-        pairs = [(own, work) for own, work in zip(self._own, self._working, strict=True) if work.grad is not None]
-        if not pairs:
-            return
-        exact = [torch.empty_like(own) for own, _ in pairs]
-        torch._foreach_copy_(exact, [work.grad for _, work in pairs])
-        before = [own.grad for own, _ in pairs]
-        if all(gradient is None for gradient in before):
-            for (own, _), gradient in zip(pairs, exact, strict=True):
-                own.grad = gradient
-        else:
-            torch._foreach_add_(before, exact)
-        for _, work in pairs:
+        pairs = zip(self._own, self._working, strict=True)
+        reached = [(own, work, work.grad) for own, work in pairs if work.grad is not None]
+        exact = [torch.empty_like(own) for own, _, _ in reached]
+        torch._foreach_copy_(exact, [gradient for _, _, gradient in reached])
+        for (own, work, _), gradient in zip(reached, exact, strict=True):
+            own.grad = gradient if own.grad is None else own.grad.add_(gradient)
             work.grad = None
 
     def _made(self, module: nn.Module) -> nn.Module:

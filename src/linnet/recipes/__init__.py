@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from linnet.recipes.job import Job as Job
     from linnet.recipes.job import TextData as TextData
     from linnet.recipes.options import VitOptions as VitOptions
+    from linnet.recipes.options import VitSettings as VitSettings
     from linnet.recipes.options import WarmOptions as WarmOptions
     from linnet.recipes.training import Training as Training
     from linnet.recipes.training import go_on as go_on
@@ -24,6 +25,7 @@ _HOMES = {
     "TextData": "linnet.recipes.job",
     "Training": "linnet.recipes.training",
     "VitOptions": "linnet.recipes.options",
+    "VitSettings": "linnet.recipes.options",
     "VitTiny": "linnet.recipes.vit_tiny",
     "WarmOptions": "linnet.recipes.options",
     "WarmStart": "linnet.recipes.warm_start",

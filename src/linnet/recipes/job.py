@@ -34,6 +34,8 @@ _FREE = (
     "eval_images",
 )
 
+_LABELS = 32  # names of classes that `run.json` lists
+
 
 @dataclass(frozen=True)
 class TextData:
@@ -72,6 +74,8 @@ class Job:
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
         fields = {"arch": self.model.arch, **asdict(self.model)}
+        if len(fields.get("labels", ())) > _LABELS:  # every checkpoint has them
+            del fields["labels"]
         return {name: value for name, value in fields.items() if value is not None}
 
     def config_fields(self) -> dict[str, Any]:

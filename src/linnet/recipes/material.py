@@ -58,10 +58,8 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(job: Job) -> int | None:
-    """Of a language model, its vocabulary not counted: that may change while the text is read. Else None."""
-    if isinstance(job.model, ViTConfig):
-        return None
+def weights_of_layers(job: Job) -> int:
+    """A vocabulary is not counted: it may change while the text is read."""
     params = layout(job.model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
@@ -111,7 +109,7 @@ class ImageMaterial:
         more = "" if skipped <= 5 else f"; and {skipped - 5} more"
         word = "1 file was" if skipped == 1 else f"{skipped} files were"
         shown = "; ".join(images.skipped[:5])
-        self.remarks = (f"{word} skipped: {shown}{more}",) if skipped else ()
+        self.remarks: tuple[str, ...] = (f"{word} skipped: {shown}{more}",) if skipped else ()
 
     @property
     def fingerprint(self) -> str:

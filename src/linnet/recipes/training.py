@@ -168,7 +168,7 @@ def _training(
 def _check_same(run: Run, material: Material, state: State, force: bool) -> None:
     """Refuse to go on with other data or settings than the run began with."""
     before = state.facts.get("fingerprints", {})
-    now = {"config": material.job.fingerprint(), "data": material.fingerprint}
+    now = {"data": material.fingerprint, "config": material.job.fingerprint()}
     words = {"config": "config in run.json", "data": material.what}
     for name, mark in now.items():
         if before.get(name) != mark and not force:

@@ -51,6 +51,8 @@ class VitTiny:
         self._options = options or VitOptions()
         self._trained: ViT | None = None
         self._average: ViT | None = None
+        self._averages: list[Tensor] = []
+        self._weights: list[Tensor] = []
         self._step: Step | None = None
         self._steps = 0  # how many the average has seen
 
@@ -78,6 +80,9 @@ class VitTiny:
             self._average.set_compute_dtype(self._hardware.dtype)
             self._average.requires_grad_(False)
             self._average.load_state_dict(model.state_dict())
+            pairs = zip(self._average.parameters(), model.parameters(), strict=True)
+            trained = [(average, weight) for average, weight in pairs if weight.requires_grad]
+            self._averages, self._weights = [pair[0] for pair in trained], [pair[1] for pair in trained]
 
     def build(self) -> None:
         """Make optimiser and step."""
@@ -101,9 +106,7 @@ class VitTiny:
         """Move the average towards the weights: quickly at first, when they are still far from where they will be."""
         if self._average is not None:
             weight = 1 - min(self._options.ema, (1 + self._steps) / (10 + self._steps))
-            pairs = zip(self._average.parameters(), self._realized.parameters(), strict=True)
-            averages, weights = zip(*((a, w) for a, w in pairs if w.requires_grad), strict=True)
-            torch._foreach_lerp_(averages, weights, weight)
+            torch._foreach_lerp_(self._averages, self._weights, weight)
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights of a checkpoint by the names of `gguf.names`: the average, where there is one."""

@@ -90,4 +90,4 @@ class _Waiting:
             assert isinstance(self.ended, float)
             return self.ended - self.began
         assert not isinstance(self.ended, float)
-        return float(self.began.elapsed_time(self.ended)) / 1000  # type: ignore[no-untyped-call]
+        return float(self.began.elapsed_time(self.ended)) / 1000

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from linnet.models.attention import attention_by
 from linnet.models.compute import Compiled, Compute, plain
-from linnet.train.graph import Graph
+from linnet.models.graph import Graph
+from linnet.models.recording import Recording
+from linnet.train.allocator import keep_freed_memory
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
-from linnet.train.recording import Recording
 from linnet.train.settings import TrainSettings
 
 
@@ -53,6 +54,8 @@ class Step:
         if hardware.graph:
             self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
         self._threads = hardware.threads
+        if hardware.device.type == "cpu":
+            keep_freed_memory()
         self._divisors: dict[int, Tensor] = {}
 
     def __call__(self, batch: Batch, lr: float) -> StepResult:

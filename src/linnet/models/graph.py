@@ -19,13 +19,14 @@ class Graph:
     overwritten by the next call.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, plain_calls: int = _PLAIN_CALLS) -> None:
         self._work = work
+        self._plain_calls = plain_calls
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor | None, ...] = ()
         self._results: tuple[Tensor, ...] = ()
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream()
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work on these inputs, which always have the same shapes."""
@@ -35,7 +36,7 @@ class Graph:
             if kept is not None and given is not None:
                 kept.copy_(given)
         self._calls += 1
-        if self._calls <= _PLAIN_CALLS:
+        if self._calls <= self._plain_calls:
             return self._plainly()
         if self._graph is None:
             self._graph = self._capture()

@@ -17,19 +17,18 @@ from torch.utils._pytree import tree_leaves
 Work = Callable[..., tuple[Tensor, ...]]
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
-_PLAIN_CALLS = 1  # makes the optimiser's state, which must be there before
-
 
 class Recording:
-    """A function of tensors that does the same every time. The first call runs it plainly, the second is recorded.
+    """A function of tensors that does the same every time. The first calls run it plainly, the next one is recorded.
 
     Later calls repeat the recorded operations: the same kernels on the same numbers, so the results are the same to
     the bit. What the function writes to (weights, moments) must keep its place in memory. Results are overwritten by
     the next call. Every intermediate result keeps its memory too, so this is for small work.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, plain_calls: int = 1) -> None:
         self._work = work
+        self._plain_calls = plain_calls  # in the first an optimiser makes its state, which must be there before
         self._calls = 0
         self._recorded: list[_Call] = []
         self._inputs: tuple[Tensor | None, ...] = ()
@@ -38,7 +37,7 @@ class Recording:
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work on these inputs, which always have the same shapes."""
         self._calls += 1
-        if self._calls <= _PLAIN_CALLS:
+        if self._calls <= self._plain_calls:
             return self._work(*inputs)
         if not self._recorded:
             self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
@@ -54,11 +53,11 @@ class Recording:
         return self._results
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     """Keeps each operation with the tensors it read and wrote, while it is on."""
 
     def __init__(self, calls: list[_Call]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._calls = calls
 
     def __torch_dispatch__(
