@@ -93,7 +93,8 @@ class Checkpointer:
     def _write(self, snapshot: Snapshot) -> None:
         _bring_to_host(snapshot.parameters, snapshot.moments)
         exact = self._type == "f32"
-        kept = state.State(snapshot.facts, snapshot.moments, {} if exact else snapshot.parameters)
+        parameters = gguf.unfolded(snapshot.parameters) if exact else snapshot.parameters
+        kept = state.State(snapshot.facts, snapshot.moments, parameters)
         state.save(state.state_path(self._run.run_dir, snapshot.step), kept)
         path = gguf.write_step(
             self._config,
