@@ -37,7 +37,8 @@ class Host:
         self.cores: list[float] = []
         self._past: dict[str, deque[float]] = {}
         self._probe: SystemProbe | None = None
-        self._pid: int | None = None
+        self._pid: int | None = None  # the run's process, where it is known
+        self._told_pid: object = None
         self._read_at = -_EVERY
 
     def read(self, watch: Watch) -> bool:
@@ -46,9 +47,10 @@ class Host:
         if not is_here(watch) or now - self._read_at < _EVERY:
             return False
         pid = watch.glance.manifest.provenance.get("pid")
-        if self._probe is None or pid != self._pid:
-            self._past, self._pid = {}, pid if isinstance(pid, int) else None
-            self._probe = _probe(watch, self._pid)
+        if self._probe is None or pid != self._told_pid:
+            self._past, self._told_pid = {}, pid
+            self._pid = pid if isinstance(pid, int) and 0 < pid < 2**31 and psutil.pid_exists(pid) else None
+            self._probe = SystemProbe(watch.run.path, self._pid)
             psutil.cpu_percent(percpu=True)
             self._read_at = now
             return False
@@ -58,6 +60,8 @@ class Host:
         except psutil.Error:  # the process has ended meanwhile
             self._probe = None
             return False
+        if self._pid is None:
+            del figures["process"]  # it would be the board's own
         self.cores = [float(share) for share in psutil.cpu_percent(percpu=True)]
         for name, value in rows(to_event({"kind": "system", **figures})):
             self._past.setdefault(name, deque(maxlen=HISTORY)).append(value)
@@ -88,10 +92,3 @@ def logged(watch: Watch, name: str) -> list[float]:
 def describe(manifest: Manifest) -> str:
     """The machine a run trains on, in a word."""
     return str(manifest.provenance.get("host") or manifest.provenance.get("hostname") or "")
-
-
-def _probe(watch: Watch, pid: int | None) -> SystemProbe:
-    try:
-        return SystemProbe(watch.run.path, pid)
-    except psutil.Error:
-        return SystemProbe(watch.run.path)

@@ -66,6 +66,7 @@ class Journal:
         self._reader = LineReader(run.events_path)
         self._lock = threading.Lock()
         self._generation = 0
+        self.caught_up = False
         self._clear()
 
     def _clear(self) -> None:
@@ -111,6 +112,7 @@ class Journal:
             changed = True
             if time.monotonic() >= until:
                 break
+        self.caught_up = not block
         return self._notice_replacement() or changed
 
     def close(self) -> None:

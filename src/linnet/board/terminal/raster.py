@@ -193,9 +193,7 @@ def _reduce(trace: Trace, columns: int, x_range: Range) -> _Columns | None:
     return found if np.isfinite(found.low).any() else None
 
 
-def _fill_gaps(
-    found: _Columns, at: NDArray[np.int64], last: Floats, first: Floats, breaks: NDArray[np.bool_]
-) -> None:
+def _fill_gaps(found: _Columns, at: NDArray[np.int64], last: Floats, first: Floats, breaks: NDArray[np.bool_]) -> None:
     """Empty columns between two that are not: points of the straight line between them, unless it is broken there."""
     if len(at) < 2:
         return

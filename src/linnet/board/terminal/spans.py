@@ -52,7 +52,7 @@ def fit(line: Line, width: int, style: str = "") -> Line:
     for text, look in line:
         wide = cells(text)
         if used + wide > width:
-            text = cut(text, width - used)
+            text = cut(text, width - used) if not text.isspace() else text[: width - used]
             wide = cells(text)
             if text:
                 fitted.append((text, look))

@@ -52,6 +52,11 @@ class Watch:
             changed |= self._look_closely()
         return changed
 
+    @property
+    def caught_up(self) -> bool:
+        """Everything that was in the folder at the last look has been read; of one that is gone there is no more."""
+        return self.gone or (self.history.caught_up and self.journal.caught_up)
+
     def look_closely(self, wanted: bool) -> None:
         """Ask for every row of the run (or say that they are not needed any more)."""
         self._want_close_up = wanted
