@@ -48,6 +48,7 @@ class BoardApp(App[None]):
             if key not in ("tab", "shift+tab")
         ),
     ]
+    AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = True
 
     class Fresh(Message):

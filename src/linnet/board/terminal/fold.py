@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from linnet.board.terminal.curve import Curve, Floats, Stats
 from linnet.runs.series import Table
 
-MOST_BUCKETS = 16_384
+MOST_BUCKETS = 8_192
 _LEAST_BUCKETS = 1_024
 _CELLS = 1 << 20  # numbers of one kind in a table; tables of very many metrics get fewer buckets
 
@@ -28,12 +28,20 @@ class Fold:
         self._tables: dict[tuple[str, ...], _Folded] = {}
 
     def take(self, tables: Sequence[Table]) -> None:
-        """Fold in the rows of tables."""
+        """Fold in the rows of tables that hand theirs over each time."""
         for table in tables:
-            if table.rows:
-                if table.names not in self._tables:
-                    self._tables[table.names] = _Folded(table.names)
-                self._tables[table.names].take(table)
+            self._take(table, 0)
+
+    def follow(self, tables: Sequence[Table]) -> None:
+        """Fold in what tables that keep their rows have got since the last time."""
+        for table in tables:
+            self._take(table, self._tables[table.names].rows if table.names in self._tables else 0)
+
+    def _take(self, table: Table, begin: int) -> None:
+        if table.rows > begin:
+            if table.names not in self._tables:
+                self._tables[table.names] = _Folded(table.names)
+            self._tables[table.names].take(table, begin)
 
     def names(self) -> list[str]:
         """Every metric, in order of appearance."""
@@ -96,12 +104,12 @@ class _Tally:
 
 
 class _Folded:
-    """One table. `stride`: rows that a bucket stands for; the last bucket may not be full yet."""
+    """One table. `stride`: rows that a bucket stands for; the last may not be full yet. `rows`: of all buckets."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self.stride = 1
-        self._rows = 0
+        self.rows = 0
         self._most = int(np.clip(_CELLS // len(names), _LEAST_BUCKETS, MOST_BUCKETS))
         self._tallies = [_Tally() for _ in names]
         metrics, room = len(names), 64
@@ -113,7 +121,7 @@ class _Folded:
 
     @property
     def _buckets(self) -> int:
-        return -(-self._rows // self.stride)
+        return -(-self.rows // self.stride)
 
     def tally(self, name: str) -> _Tally:
         return self._tallies[self.names.index(name)]
@@ -133,25 +141,25 @@ class _Folded:
             "count": self._count[at, :used].astype(np.float64),
         }
 
-    def take(self, table: Table) -> None:
-        """Add a table's rows, as many at a time as the buckets left can hold."""
-        line, step = table.column("line"), table.column("step")
-        values = [table.column(f"={name}") for name in self.names]
+    def take(self, table: Table, begin: int) -> None:
+        """Add a table's rows from `begin` on, as many at a time as the buckets left can hold."""
+        line, step = table.column("line")[begin:], table.column("step")[begin:]
+        values = [table.column(f"={name}")[begin:] for name in self.names]
         for tally, column in zip(self._tallies, values, strict=True):
             tally.take(line, step, column)
-        own = [line, step, table.column("t"), table.column("epoch")]
-        begin = 0
-        while begin < table.rows:
-            if self._rows >= self._most * self.stride:
+        own = [line, step, table.column("t")[begin:], table.column("epoch")[begin:]]
+        at = 0
+        while at < len(line):
+            if self.rows >= self._most * self.stride:
                 self._halve()
-            end = min(table.rows, begin + self._most * self.stride - self._rows)
-            self._add([c[begin:end] for c in own], np.stack([c[begin:end] for c in values]))
-            begin = end
+            end = min(len(line), at + self._most * self.stride - self.rows)
+            self._add([c[at:end] for c in own], np.stack([c[at:end] for c in values]))
+            at = end
 
     def _add(self, own: list[NDArray[np.float64]], values_MR: Floats) -> None:
         count = values_MR.shape[1]
-        first = self._rows // self.stride
-        into = self._rows % self.stride  # rows that the first of these buckets holds already
+        first = self.rows // self.stride
+        into = self.rows % self.stride  # rows that the first of these buckets holds already
         starts = np.concatenate([[0], np.arange(self.stride - into, count, self.stride)]) if into else None
         starts = np.arange(0, count, self.stride) if starts is None else starts
         finite = np.isfinite(values_MR)
@@ -172,7 +180,7 @@ class _Folded:
         for mine, theirs in zip(self._parts(), (low, high, total, filled), strict=True):
             mine[:, first + new : last] = theirs[:, new:]
         self._own[:, first + new : last] = np.stack([column[starts[new:]] for column in own])
-        self._rows += count
+        self.rows += count
 
     def _halve(self) -> None:
         """Each two buckets become one."""

@@ -10,7 +10,7 @@ from linnet.board.terminal.fold import Fold
 from linnet.runs import Metrics, Run
 from linnet.runs.metric_names import has_direction, lower_is_better
 
-EXACT_CELLS = 1 << 20  # numbers up to which every row is held; beyond, they are folded into buckets
+EXACT_CELLS = 1 << 18  # numbers up to which every row is held; beyond, they are folded into buckets
 _WHOLE_CELLS = 24 << 20  # and up to which a run is first read whole, so that its cache can be kept
 _CURVES = 256  # curves held ready; a run may have thousands of metrics, of which a screen shows some
 
@@ -28,6 +28,8 @@ class History:
         self._lock = threading.Lock()
         self._metrics = self._open()
         self._fold: Fold | None = None
+        self._drained = False  # the rows are held in buckets only
+        self._resumes = 0
         self._generation = 0
         self._curves: dict[str, Curve] = {}
         self._names: list[str] = self._metrics.names()
@@ -56,10 +58,10 @@ class History:
             if not new or time.monotonic() >= until:
                 break
         self.caught_up = not new
-        if self.caught_up and self._fold is None:
-            self._metrics.keep()
-            if self._cells() > self._exact_cells:
-                self._begin_fold()
+        if self.caught_up and not self._drained:
+            self._metrics.keep()  # only this thread changes the rows, so the lock can wait
+            with self._lock:
+                self._settle_cached()
         return changed
 
     def names(self) -> list[str]:
@@ -107,31 +109,41 @@ class History:
         return Metrics(run.events_path, goals=run.manifest.goals, origin=run.origin, read=False)
 
     def _settle(self) -> None:
-        """What was just read is brought to where curves are made from; called with the lock held."""
+        """Bring what was just read to where curves are made from; called with the lock held."""
         self._version += 1
         self._curves.clear()
-        anew = self._metrics.generation != self._generation
-        self._generation = self._metrics.generation
-        if self._fold is not None:
-            if anew:
-                self._fold = Fold()
-            if self._metrics.resumes:  # steps that were folded already are void now: begin again, from the cache
-                self._fold, self._metrics, self._generation = None, self._open(), 0
-                self._names = self._metrics.names()
-                return
+        if self._metrics.generation != self._generation:  # the stream is another one: nothing read before stands
+            self._generation = self._metrics.generation
+            self._fold, self._resumes = (Fold() if self._drained else None), 0
+        if self._metrics.resumes != self._resumes:  # steps that were folded already are void
+            self._resumes = self._metrics.resumes
+            self._fold = None
+            if self._drained:  # the rows are gone: begin again, from the cache
+                self._metrics, self._drained = self._open(), False
+                self._generation = self._resumes = 0
+        if self._drained:
+            assert self._fold is not None
             self._fold.take(self._metrics.drain())
-        elif self._cells() > _WHOLE_CELLS:
-            self._fold = Fold()
-            self._fold.take(self._metrics.drain())
-        self._names = self._metrics.names() if self._fold is None else self._fold.names()
+        elif self._cells() > self._exact_cells:
+            self._fold = self._fold or Fold()
+            self._fold.follow(self._metrics.tables())
+            if self._cells() > _WHOLE_CELLS:
+                self._drain()
+        self._names = self._fold.names() if self._drained and self._fold else self._metrics.names()
 
-    def _begin_fold(self) -> None:
-        fold = Fold()
-        fold.take(self._metrics.tables())  # only this thread changes tables, so the lock can wait
-        with self._lock:
-            self._metrics.drain()
-            self._fold = fold
+    def _settle_cached(self) -> None:
+        """Once everything is read: long runs go on in buckets. (What a cache held was never read block by block.)"""
+        if self._cells() > self._exact_cells:
+            self._fold = self._fold or Fold()
+            self._fold.follow(self._metrics.tables())
             self._curves.clear()
+            self._names = self._metrics.names()
+            self._drain()
+
+    def _drain(self) -> None:
+        """From here on the rows are held in buckets only."""
+        self._metrics.drain()
+        self._drained, self._resumes = True, 0
 
     def _cells(self) -> int:
         return sum(table.rows * (4 + len(table.names)) for table in self._metrics.tables())
@@ -142,8 +154,3 @@ class History:
             return self._fold.curve(name, lower_is_better(name, goals), has_direction(name, goals))
         series = self._metrics.get(name)
         return None if series is None else Curve.of(series)
-
-
-def close_up(run: Run) -> Metrics:
-    """Every row of a run again, for looking at a stretch of it; quick where the cache is there."""
-    return run.metrics()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from linnet.board.terminal.curve import SMOOTHING
 from linnet.board.terminal.spans import Line, Span, cells, cut, ends, fit, foreign, length
 from linnet.board.terminal.state import VIEWS, Board
 from linnet.board.terminal.watch import Watch
@@ -123,7 +124,21 @@ def tabs(board: Board, width: int) -> Line:
         at = HOT[view]
         text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
         line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
-    return fit(line, width, "tabs")
+    modes = _modes(board) if board.view == "metrics" and board.detail is None else []
+    return ends(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")
+
+
+def _modes(board: Board) -> Line:
+    """How the charts are drawn, where that is not the usual way."""
+    name, alpha = SMOOTHING[board.smoothing]
+    words = [
+        f"by {board.axis}" if board.axis != "step" else "",
+        f"smoothing {name} {alpha}" if board.smoothing else "",
+        "log scale" if board.log_scale else "",
+        "clipped" if board.clip else "",
+    ]
+    said = " · ".join(word for word in words if word)
+    return [(f"{said} ", "dim")] if said else []
 
 
 def tab_at(board: Board, width: int, x: int) -> str | None:

@@ -174,7 +174,7 @@ def _bar(gauge: Gauge, width: int) -> Line:
     style = "bar.high" if share > 0.8 else "bar.warn" if share > 0.5 else "bar.ok"
     filled = round(share * width)
     inner = min(filled, round(gauge.part[-1] / most * width)) if gauge.part else 0
-    return [("█" * (filled - inner), style), ("▓" * inner, "bar.system"), ("░" * (width - filled), "bar.empty")]
+    return [("━" * (filled - inner), style), ("━" * inner, "bar.system"), ("─" * (width - filled), "bar.empty")]
 
 
 def _graph(gauge: Gauge, width: int) -> str:
