@@ -60,7 +60,8 @@ def board(
 
     from linnet.board.terminal.state import Board
 
-    state = Board(store, [each.path for each in found], view or ("metrics" if found else "runs"))
+    listing = not found and runs is not None
+    state = Board(store, [each.path for each in found], view or ("runs" if listing else "metrics"))
     if key is not None:
         state.open_metric(key)
     if once:

@@ -24,6 +24,7 @@ from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import header, screen
 
 _SHORTEST = 0.1  # seconds between two frames
+_WHILE_READING = 0.4  # the same while a long run is being read for the first time, which drawing would slow down
 _CLOCK = 1.0  # seconds after which the time in the header is drawn again
 _ASKED = {"filter": "filter the runs: words, status:live, tag:…", "note": "a note on this run"}
 
@@ -93,7 +94,8 @@ class BoardApp(App[None]):
     @on(Fresh)
     def _fresh(self) -> None:
         """Draw soon, but not more often than eyes can use."""
-        wait = self._drawn + _SHORTEST - time.monotonic()
+        ready = all(watch.history.caught_up for watch in self.board.watches)
+        wait = self._drawn + (_SHORTEST if ready else _WHILE_READING) - time.monotonic()
         if wait <= 0:
             self.draw()
         elif not self._waiting:

@@ -126,7 +126,8 @@ def _waiting(board: Board, width: int, height: int) -> list[Line]:
     if board.opening is not None or (watch is not None and not watch.history.caught_up):
         text = "reading …"
     elif watch is None:
-        text = "no run is open; r lists the runs"
+        text = f"no runs in {foreign(board.store.root)} yet; the first one opens by itself"
+        text = text if board.fleet.looked and not board.fleet.rows else "reading …"
     else:
         text = "no metrics yet; they appear here as soon as the run logs some"
     empty: list[Line] = [fit([], width) for _ in range(height)]

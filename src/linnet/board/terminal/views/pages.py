@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from linnet.board.terminal.watch import Watch
 from linnet.board.words import duration, moment, number, size
 from linnet.runs import Manifest
 from linnet.runs.folder import WEIGHTS
+from linnet.runs.place import open_regular
 
 _SAMPLE_LINES = 24  # of one sample
 _VALUE_LINES = 6  # of one setting
@@ -84,8 +86,12 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
 
 
 def _link(path: Path) -> str:
+    """The file that `latest` or `best` stands for: by a link, or, where there are none, by a small text."""
     try:
-        return path.readlink().name if path.is_symlink() else path.read_text()[:255].strip()
+        if path.is_symlink():
+            return path.readlink().name
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read(255).decode().strip()
     except (OSError, ValueError):
         return ""
 

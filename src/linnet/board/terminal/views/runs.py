@@ -62,7 +62,9 @@ def column_at(board: Board, width: int, height: int, x: int) -> str | None:
 
 def _summary(board: Board, rows: list[Row], width: int) -> Line:
     live = sum(1 for row in board.fleet.rows if row.glance.status == "live")
-    line: Line = [(f" {len(rows)} of {len(board.fleet.rows)} runs" if board.table.filter else f" {len(rows)} runs", "")]
+    runs = "run" if len(rows) == 1 and not board.table.filter else "runs"
+    count = f"{len(rows)} of {len(board.fleet.rows)}" if board.table.filter else f"{len(rows)}"
+    line: Line = [(f" {count} {runs} ", "")]
     if live:
         line += [("  ", ""), (f"{live} live", "status.live")]
     if board.table.marks:
