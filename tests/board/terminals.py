@@ -32,10 +32,9 @@ class PtyTerminal:
         size = struct.pack("HHHH", height, width, 0, 0)
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            for name in ("COLUMNS", "LINES"):  # they would be believed before the terminal
-                os.environ.pop(name, None)
-            os.environ.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", **environment})
-            os.execv(COMMAND[0], [*COMMAND, *arguments])
+            # Not `execv`: readline, which pytest loads, puts COLUMNS where only C sees it, and it would be believed.
+            known = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+            os.execve(COMMAND[0], [*COMMAND, *arguments], {**os.environ, **known, **environment})
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())

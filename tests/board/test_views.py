@@ -348,7 +348,7 @@ def test_one_frame_is_printed_for_pipes(trained: Path, capsys: pytest.CaptureFix
     assert len(out.splitlines()) == 30
     assert max(map(len, out.splitlines())) <= 100
     assert main(["board", "--runs", str(trained.parent), "--once"]) == 0
-    assert "1 run " in capsys.readouterr().out
+    assert " 1 run\n" in capsys.readouterr().out
     assert main(["board", "--once", "--key", "loss"]) == 0
     assert "smoothing off" in capsys.readouterr().out
 
