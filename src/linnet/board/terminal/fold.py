@@ -114,6 +114,7 @@ class _Folded:
         self._tallies = [_Tally() for _ in names]
         metrics, room = len(names), 64
         self._own = np.empty((4, room))  # line, step, t, epoch of a bucket's first row
+        self._last = np.empty(4)  # the same of the last row of all
         self._low = np.empty((metrics, room))
         self._high = np.empty((metrics, room))
         self._total = np.empty((metrics, room))
@@ -129,7 +130,8 @@ class _Folded:
     def columns(self, name: str) -> dict[str, Floats]:
         """Copies, since buckets change in place."""
         at, used = self.names.index(name), self._buckets
-        line, step, t, epoch = self._own[:, :used].copy()
+        line, step, t, epoch = own = self._own[:, :used].copy()
+        own[1:, -1] = self._last[1:]  # a curve ends where the run is
         return {
             "line": line,
             "step": step,
@@ -148,6 +150,7 @@ class _Folded:
         for tally, column in zip(self._tallies, values, strict=True):
             tally.take(line, step, column)
         own = [line, step, table.column("t")[begin:], table.column("epoch")[begin:]]
+        self._last[:] = [column[-1] for column in own]
         at = 0
         while at < len(line):
             if self.rows >= self._most * self.stride:
