@@ -149,7 +149,7 @@ class BoardApp(App[None]):
             self.draw()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: every key that does something, by what it does; every metric, by name."""
+        """The command palette: every key that does something, by what it does."""
         for title, keys in SECTIONS:
             for key in keys:
                 if key.action and key.action not in ("chart", "up", "left"):

@@ -31,8 +31,13 @@ class Reader(threading.Thread):
         """Read, tell, wait."""
         while not self._stopping.is_set():
             began = time.monotonic()
-            if self.read_once():
+            try:
+                if self.read_once():
+                    self._tell()
+            except Exception as error:  # one run that cannot be read must not stop the board for all
+                self._board.message = f"reading failed: {type(error).__name__}: {error}"
                 self._tell()
+                self._stopping.wait(1.0)
             self._wake.wait(max(0.005, EVERY - (time.monotonic() - began)) if self.idle() else 0.005)
             self._wake.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -27,6 +28,7 @@ class Watch:
         self.journal = Journal(run)
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
+        self._close_lock = threading.Lock()
         self._want_close_up = False
         self._looked = -_LOOK_SECONDS
         self._status = ""
@@ -61,14 +63,16 @@ class Watch:
         """Ask for every row of the run (or say that they are not needed any more)."""
         self._want_close_up = wanted
         if not wanted:
-            self.close_up = None
+            with self._close_lock:
+                self.close_up = None
 
     def curve(self, name: str, close: bool = False) -> Curve | None:
         """A metric; with `close`, every row of it, as soon as they are there."""
-        if close and (metrics := self.close_up) is not None:
-            series = metrics.get(name)
-            if series is not None:
-                return Curve.of(series)
+        if close:
+            with self._close_lock:
+                series = None if self.close_up is None else self.close_up.get(name)
+                if series is not None:
+                    return Curve.of(series)
         return self.history.curve(name)
 
     def main(self) -> Curve | None:
@@ -145,7 +149,8 @@ class Watch:
             return False
         if self.close_up is None:
             found = self.run.metrics()
-            if self._want_close_up:
-                self.close_up = found
+            with self._close_lock:
+                self.close_up = found if self._want_close_up else None
             return True
-        return self.close_up.refresh()
+        with self._close_lock:
+            return self.close_up is not None and self.close_up.refresh()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from linnet.board.braille import sparkline
-from linnet.board.terminal.host import describe, is_here, logged
+from linnet.board.terminal.host import HISTORY, describe, is_here, logged
 from linnet.board.terminal.spans import Line, cells, fit, foreign, put
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.watch import Watch
@@ -42,7 +42,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     for gauge in gauges(board, watch):
         lines.append(_line(gauge, title, bar, text, graph, width))
     if board.host.cores and is_here(watch):
-        lines += [fit([], width), *_cores(board.host.cores, width)]
+        lines += [fit([], width), fit([(" cores", "group")], width), *_cores(board.host.cores, width)]
     if len(lines) == 2:
         lines.append(fit([(" this run has logged no figures of its machine", "dim")], width))
     offset = min(board.scroll.get("system", 0), max(0, len(lines) - height))
@@ -74,11 +74,11 @@ def panel(board: Board, width: int, height: int) -> list[Line]:
 
 
 def gauges(board: Board, watch: Watch) -> list[Gauge]:
-    """Every figure there is of the machine: live from this one when the run trains here, else as it logged them."""
+    """Every figure there is of the machine: as the run logged them and, when it trains here, live from this one."""
     here = is_here(watch) and bool(board.host.past("sys/cpu/percent"))
 
     def past(name: str) -> list[float]:
-        return (here and board.host.past(name)) or logged(watch, name)
+        return (logged(watch, name) + (board.host.past(name) if here else []))[-HISTORY:]
 
     found = [*_processor(past), *_memory(past), *_flows(past)]
     names = watch.history.names()
