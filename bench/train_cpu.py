@@ -33,11 +33,11 @@ def rounds(shape: str, repeats: int) -> dict[str, Any]:
     config = preset(name, **{**changes, "ctx": ctx})
     settings = TrainSettings(batch=batch, device="cpu")
     model = build(config, seed=0)
-    step = Step(model, settings, choose(settings))
+    step = Step(model, settings, choose(settings, tokens=batch * ctx))
     ids = torch.randint(0, config.vocab, (batch, ctx + 1), generator=torch.Generator().manual_seed(0))
 
     class Batch:
-        ids_BT, targets_BT, documents_BT, n_targets = ids[:, :-1], ids[:, 1:], None, batch * ctx
+        inputs, n_targets = (ids[:, :-1], ids[:, 1:], None), batch * ctx
 
     peer = LlamaForCausalLM(
         LlamaConfig(

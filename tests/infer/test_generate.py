@@ -13,7 +13,10 @@ from linnet.gguf import GGUFFile, read_params, write
 from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tokenizer import donor_keys
 from linnet.infer import Sampling, generate
+from linnet.infer.decoder import Decoder
 from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
+from linnet.models.layers import Linear
+from linnet.models.ready import Stripes
 from tests.gguf.llama_client import ask
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=160, tied=False)
@@ -151,3 +154,48 @@ def test_smollm2_goes_on_as_llama_cpp_does(smollm2: Path, tmp_path: Path) -> Non
     for prompt, theirs in zip(prompts, answer.greedy, strict=True):
         ours = list(generate(model, prompt, count))
         assert ours[: len(theirs)] == theirs and len(theirs) >= count - 1
+
+
+@BOTH
+def test_a_decoder_gives_the_logits_of_the_plain_model_token_after_token(config: Config) -> None:
+    """Plainly, while it is recorded, and when the recording is played; also where the cache shows more of itself."""
+    model = restless(config)
+    ids_T = torch.randint(0, 97, (140,), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected_TV = model(ids_T[None])[0]
+        decoder = Decoder(model, 140)
+        found = [decoder.read(ids_T[None, :5])] + [decoder.next(token)[0].clone() for token in ids_T[5:]]
+    for place, logits_V in enumerate(found, start=4):
+        assert torch.allclose(logits_V, expected_TV[place], atol=1e-3), place
+
+
+@BOTH
+def test_bf16_weights_are_cast_once_and_give_the_same_logits(config: Config) -> None:
+    model = restless(config)
+    model.set_compute_dtype(torch.bfloat16)
+    ids_T = torch.tensor(PROMPT)
+    with torch.inference_mode():
+        expected_V = model(ids_T[None])[0, -1]
+        decoder = Decoder(model, 32)
+        decoder.read(ids_T[None, :-1])
+        found_V = decoder.next(ids_T[-1])[0]
+    assert torch.allclose(found_V, expected_V, atol=0.05 * expected_V.abs().max().item())
+
+
+def test_generating_leaves_the_model_as_it_was() -> None:
+    model = restless(LLAMA)
+    before = list(generate(model, PROMPT, 20))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    after = list(generate(model, PROMPT, 20))
+    assert after == uncached(model, PROMPT, 20) != before
+    assert all(module.ready is None for module in model.modules() if isinstance(module, Linear))
+
+
+@pytest.mark.parametrize(("rows", "bias"), [(64, False), (97, True), (5, False)])
+def test_a_matrix_in_stripes_is_the_same_matrix(rows: int, bias: bool) -> None:
+    dice = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(rows, 48, generator=dice), torch.randn(1, 1, 48, generator=dice)
+    added = torch.randn(rows, generator=dice) if bias else None
+    assert torch.allclose(Stripes(weight, added)(x), torch.nn.functional.linear(x, weight, added), atol=1e-5)

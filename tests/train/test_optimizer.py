@@ -33,7 +33,8 @@ def train(model: LanguageModel, optimizers: Optimizers, step: int) -> None:
     dice = torch.Generator().manual_seed(step)
     for parameter in model.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=dice)
-    optimizers.step(1e-2 / (step + 1))
+    optimizers.set_rate(1e-2 / (step + 1))
+    optimizers.step()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +46,8 @@ def test_only_matrices_decay(kind: str) -> None:
     optimizers = Optimizers(model.named_parameters(), KINDS[kind])
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # so that nothing but the decay moves it
-    optimizers.step(0.5)
+    optimizers.set_rate(0.5)
+    optimizers.step()
     for name, parameter in model.named_parameters():
         expected = 1 - 0.5 * 0.1 if parameter.ndim >= 2 else 1.0
         assert torch.allclose(parameter, torch.tensor(expected)), name
@@ -59,7 +61,8 @@ def test_the_seeds_adamw_follows_the_seeds_formula() -> None:
     w, m, v = [1.0, -2.0], [0.0, 0.0], [0.0, 0.0]
     for gradient, lr in (([0.5, -0.1], 0.01), ([-0.2, 0.4], 0.02), ([0.3, 0.3], 0.005)):
         weight.grad = torch.tensor([gradient], dtype=torch.float64)
-        optimizers.step(lr)
+        optimizers.set_rate(lr)
+        optimizers.step()
         for i, g in enumerate(gradient):
             m[i] = 0.9 * m[i] + (1 - 0.9) * g
             v[i] = 0.95 * v[i] + (1 - 0.95) * g * g
@@ -71,7 +74,8 @@ def test_the_usual_adamw_corrects_its_bias() -> None:
     weight = nn.Parameter(torch.tensor([[1.0]]))
     optimizers = Optimizers([("blocks.0.w", weight)], TrainSettings(weight_decay=0.0))
     weight.grad = torch.tensor([[0.25]])
-    optimizers.step(0.1)
+    optimizers.set_rate(0.1)
+    optimizers.step()
     assert weight.item() == pytest.approx(0.9)  # the first step has the full length, whatever the gradient
 
 

@@ -23,6 +23,14 @@ _COMMANDS = {
             "linnet train from-scratch --config run.toml --lr 3e-4",
         ],
     ),
+    "train vit-tiny": (
+        "Train a vision transformer to tell classes of images.",
+        [
+            "linnet train vit-tiny",
+            "linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000",
+            "linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000",
+        ],
+    ),
     "resume": (
         "Go on with a run from its newest checkpoint, to the bit on the CPU.",
         ["linnet resume latest", "linnet resume llama-20260531-001 --steps 20000"],
@@ -65,12 +73,17 @@ _COMMANDS = {
         ],
     ),
     "eval": (
-        "How well a model predicts a text, and what it expects after a prompt.",
+        "How well a model predicts a text or tells images apart, and what it expects after a prompt.",
         [
             "linnet eval latest",
             "linnet eval llama-20260531-001@best --corpus book.txt",
             'linnet eval model.gguf --prompt "def main(" --top-k 5',
+            "linnet eval vit-20260531-001 --images photos/",
         ],
+    ),
+    "classify": (
+        "What a trained vision transformer sees in images.",
+        ["linnet classify latest cat.jpg", "linnet classify vit-20260531-001@best scans/*.png --top 5 --json"],
     ),
     "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
     "delete": (
@@ -107,6 +120,9 @@ _COMMANDS = {
     ),
 }
 
+# Commands with a file of their own where others of their group share one.
+_ELSEWHERE = {"train vit-tiny": "linnet.cli.vit_tiny:vit_tiny"}
+
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
     "train": "Train a model.",
@@ -136,7 +152,7 @@ def _app() -> App:
     for name, (text, examples) in _COMMANDS.items():
         shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
         group, _, verb = name.rpartition(" ")
-        target = f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
+        target = _ELSEWHERE.get(name) or f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
         place = groups[group] if group else app
         place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
     return app

@@ -29,6 +29,7 @@ def eval(
     /,
     *,
     corpus: str | None = None,
+    images: str | None = None,
     held_out: bool = False,
     all: bool = False,
     ctx: int | None = None,
@@ -43,10 +44,14 @@ def eval(
 ) -> int:
     """How well a model predicts a text: loss, perplexity and bits per byte; and what it expects after a prompt.
 
+    Of a vision transformer: how many images it tells right, in all and of each class.
+
     Parameters
     ----------
     corpus
         A file, a folder, a pattern, or `python`; a RUN's own corpus when not given.
+    images
+        Of a vision transformer: a folder, an IDX or .npz file, or `digits`; a RUN's own images when not given.
     held_out
         Score only the documents kept from training; so it is for a RUN's own corpus anyway.
     all
@@ -75,6 +80,17 @@ def eval(
     chosen = pick_device(device)
     path = find_model(model, runs)
     run = _run_of(path)
+    with GGUFFile.open(path) as file:
+        seeing = file.architecture == "vit"
+    if seeing:
+        from linnet.cli.eval_images import eval_images
+
+        text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt}
+        for flag in (flag for flag, value in text.items() if value is not None):
+            raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
+        return eval_images(path, run, images, all, chosen, json)
+    if images is not None:
+        raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
     own = run.manifest.config if run is not None else {}
     wanted = corpus or own.get("corpus")
     if wanted is None and prompt is None:

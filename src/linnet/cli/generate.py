@@ -66,6 +66,8 @@ def generate(
     chosen = pick_device(device)
     path = find_model(model, runs)
     with GGUFFile.open(path) as file:
+        if file.architecture == "vit":
+            raise UsageError(f"{path} writes nothing; look at images with: linnet classify {model} IMAGE…")
         tokenizer = rebuild_tokenizer(file.metadata)
         ids = _prompt_ids(tokenizer, file, prompt)
         loaded = load(file, chosen)

@@ -22,11 +22,8 @@ def tell(training: Training, outcome: Outcome) -> None:
         print(f"  {paint(words.plain(outcome.error), 'red')}")
     facts = [f"loss {words.number(progress.loss)}"]
     if progress.validation is not None:
-        held = progress.validation
-        facts.append(f"held-out {words.number(held.loss)} (ppl {words.number(held.ppl)})")
-        if held.bits_per_byte is not None:
-            facts.append(f"{words.number(held.bits_per_byte)} bits per byte")
-    facts.append(f"{words.number(progress.tokens)} tokens in {words.duration(outcome.seconds)}")
+        facts += _held_out(progress.validation.figures)
+    facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}")
     print(f"  {' · '.join(facts)}")
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
@@ -34,10 +31,14 @@ def tell(training: Training, outcome: Outcome) -> None:
     print(f"  folder  {training.run_dir}")
     model = _model(training)
     if model is not None:
-        print(f"  model   {model} ({words.size(model.stat().st_size)}), a GGUF for llama.cpp, Ollama and LM Studio")
+        what = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
+        print(f"  model   {model} ({words.size(model.stat().st_size)}), {what}")
+    if training.unit == "images" and progress.validation is not None:
+        print(f"  wrong   {training.run_dir / 'artifacts'}: what was taken for what, as pictures")
     print(f"\n  linnet show {training.run_id}")
     if model is not None:
-        print(f'  linnet generate {training.run_id} --prompt "…"')
+        use = 'generate {} --prompt "…"' if training.unit == "tokens" else "classify {} IMAGE…"
+        print(f"  linnet {use.format(training.run_id)}")
     if outcome.reason != "completed":
         print(f"  linnet resume {training.run_id}")
 
@@ -45,7 +46,7 @@ def tell(training: Training, outcome: Outcome) -> None:
 def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
     """The same for other programs."""
     progress = outcome.progress
-    held = progress.validation
+    held = progress.validation.figures if progress.validation else {}
     model = _model(training)
     return {
         "run_id": training.run_id,
@@ -54,14 +55,25 @@ def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
         "error": outcome.error,
         "steps": progress.step,
         "final_loss": progress.loss,
-        "validation_loss": held.loss if held else None,
-        "validation_ppl": held.ppl if held else None,
-        "bits_per_byte": held.bits_per_byte if held else None,
-        "tokens": progress.tokens,
+        "validation_loss": held.get("loss"),
+        "validation_ppl": held.get("ppl"),
+        "validation_accuracy": held.get("accuracy"),
+        "bits_per_byte": held.get("bits_per_byte"),
+        training.unit: progress.seen,
         "seconds": outcome.seconds,
         "model": str(model) if model is not None else None,
         "quality_gate": outcome.gate,
     }
+
+
+def _held_out(figures: dict[str, float]) -> list[str]:
+    """What the last evaluation found, in words."""
+    if "accuracy" in figures:
+        return [f"held-out {figures['accuracy']:.2%} right (loss {words.number(figures['loss'])})"]
+    facts = [f"held-out {words.number(figures['loss'])} (ppl {words.number(figures['ppl'])})"]
+    if "bits_per_byte" in figures:
+        facts.append(f"{words.number(figures['bits_per_byte'])} bits per byte")
+    return facts
 
 
 def _model(training: Training) -> Path | None:

@@ -10,11 +10,12 @@ from typing import Any
 from linnet.board import words
 from linnet.board.braille import sparkline
 from linnet.cli.terminal import paint
-from linnet.train.evaluation import Evaluation
+from linnet.train.task import Held
 from linnet.train.watch import StepReport, Watch
 
 _CURVE = 24  # characters of the little curve
 _REDRAW = 0.1  # seconds
+_SHORT = {"tokens": "tok", "images": "img"}
 
 
 def watch_for(stream: Any = None) -> Watch:
@@ -32,6 +33,15 @@ def preparing(stage: str, done: int, total: int) -> None:
     print(f"\r\x1b[K{paint('preparing', 'dim')} {stage} {share}", end=end, flush=True)
 
 
+def _accuracy(report: StepReport, word: str, after: str = " ") -> str:
+    return "" if report.accuracy is None else f"{word}{report.accuracy:.1%}{after}"
+
+
+def _main_figure(held: Held) -> str:
+    accuracy = held.figures.get("accuracy")
+    return words.number(held.loss) if accuracy is None else f"{accuracy:.2%}"
+
+
 class PlainLines(Watch):
     """One line a step, as Toy's trainers print them."""
 
@@ -45,14 +55,14 @@ class PlainLines(Watch):
     def on_step(self, report: StepReport) -> None:
         """One line."""
         self._say(
-            f"step {report.step}: loss={report.loss:.6f} lr={report.lr:.3g} tok/s={report.tokens_per_s:.0f} "
-            f"mfu={report.mfu:.1%}"
+            f"step {report.step}: loss={report.loss:.6f} {_accuracy(report, 'accuracy=')}lr={report.lr:.3g} "
+            f"{_SHORT[report.unit]}/s={report.per_s:.0f} mfu={report.mfu:.1%}"
         )
 
-    def on_evaluation(self, step: int, found: Evaluation) -> None:
+    def on_evaluation(self, step: int, found: Held) -> None:
         """One line."""
-        bits = "" if found.bits_per_byte is None else f" bits_per_byte={found.bits_per_byte:.4f}"
-        self._say(f"eval {step}: loss={found.loss:.6f} ppl={found.ppl:.4g}{bits}")
+        rest = "".join(f" {name}={value:.4g}" for name, value in found.figures.items() if name != "loss")
+        self._say(f"eval {step}: loss={found.loss:.6f}{rest}")
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """One line."""
@@ -61,6 +71,11 @@ class PlainLines(Watch):
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """One line."""
         self._say(f"checkpoint {step}: {folder}/weights/step_{step}.gguf")
+
+    def on_profile(self, lines: list[str]) -> None:
+        """As they are."""
+        for line in lines:
+            self._say(line)
 
     def _say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
@@ -73,7 +88,7 @@ class LiveLine(Watch):
         self._out = out
         self._losses: list[float] = []
         self._drawn = 0.0
-        self._held: Evaluation | None = None
+        self._held: Held | None = None
         self._line = ""
 
     def on_start(self, text: str) -> None:
@@ -91,16 +106,17 @@ class LiveLine(Watch):
         self._drawn = now
         share = report.step / report.steps
         bar = "█" * round(10 * share) + "░" * (10 - round(10 * share))
-        held = f"  held-out {words.number(self._held.loss)}" if self._held else ""
+        held = "" if self._held is None else f"held-out {_main_figure(self._held)}  "
         text = (
-            f"{bar} {report.step:,}/{report.steps:,}  loss {paint(words.number(report.loss), 'bold')}{held}  "
-            f"lr {report.lr:.2g}  {words.number(round(report.tokens_per_s))} tok/s  MFU {report.mfu:.0%}  "
+            f"{bar} {report.step:,}/{report.steps:,}  loss {paint(words.number(report.loss), 'bold')}  "
+            f"{_accuracy(report, 'accuracy ', '  ')}{held}lr {report.lr:.2g}  "
+            f"{words.number(round(report.per_s))} {_SHORT[report.unit]}/s  MFU {report.mfu:.0%}  "
             f"{words.duration(report.seconds_left)} left  {paint(sparkline(self._losses, _CURVE), 'cyan')}"
         )
         self._line = text
         print(f"\r\x1b[K{text}", end="", file=self._out, flush=True)
 
-    def on_evaluation(self, step: int, found: Evaluation) -> None:
+    def on_evaluation(self, step: int, found: Held) -> None:
         """Remember it for the line."""
         self._held = found
 
@@ -108,6 +124,11 @@ class LiveLine(Watch):
         """Above the line, cut to two lines."""
         shown = words.shorten(" ".join(words.plain(text).replace("␊", "⏎ ").split()), 150)
         self._above(f"{paint(f'{step:>6,}', 'dim')}  {paint(words.plain(prompt), 'bold')}{shown}")
+
+    def on_profile(self, lines: list[str]) -> None:
+        """Above the line."""
+        for line in lines:
+            self._above(line)
 
     def on_end(self) -> None:
         """Leave the last line standing."""

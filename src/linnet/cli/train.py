@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.errors import UsageError
 from linnet.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from linnet.recipes import Job
 
 # ruff: noqa: B008 (the defaults are frozen)
 
@@ -137,9 +140,7 @@ def from_scratch(
     llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the
     command line win.
     """
-    from linnet.cli.progress import preparing, watch_for
-    from linnet.recipes import Job, TextData, launch
-    from linnet.train.watch import Watch
+    from linnet.recipes import Job, TextData
 
     data = TextData(
         corpus=text.corpus,
@@ -148,7 +149,15 @@ def from_scratch(
         documents=text.documents,
         cache=str(text.cache) if text.cache else None,
     )
-    job = Job(_config(model), data, settings, _prompts(text), model.init_scale)
+    return run_job(Job(_config(model), data, settings, _prompts(text), model.init_scale), run, json)
+
+
+def run_job(job: Job, run: RunFlags, json: bool) -> int:
+    """Train a job to its end and say what it made."""
+    from linnet.cli.progress import preparing, watch_for
+    from linnet.recipes import launch
+    from linnet.train.watch import Watch
+
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
     training = launch(
         job,

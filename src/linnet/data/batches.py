@@ -37,6 +37,11 @@ class Batch:
     documents_BT: torch.Tensor | None
     n_targets: int  # how many targets are scored: known without asking the device
 
+    @property
+    def inputs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """What a language model's loss takes."""
+        return self.ids_BT, self.targets_BT, self.documents_BT
+
 
 class Batches:
     """Endless shuffled batches of `batch` sequences of `ctx` tokens."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROUNDS = 6
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, as in SplitMix64
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, as in SplitMix64
 _LOW = 0xFFFFFFFFFFFFFFFF
 
 
@@ -31,16 +31,21 @@ def shuffled(index: NDArray[np.uint64], size: int, seed: int) -> NDArray[np.int6
 
 
 def _keys(epoch: NDArray[np.uint64], seed: int) -> list[NDArray[np.uint64]]:
-    """One key for each round and sample; the whole seed counts, however long or negative."""
+    """One key for each round and sample."""
+    start = seed_word(seed)
+    of_epoch = mix(mix(epoch + GOLDEN) ^ start)
+    return [mix(of_epoch + np.uint64(turn * int(GOLDEN) & _LOW)) for turn in range(1, _ROUNDS + 1)]
+
+
+def seed_word(seed: int) -> np.uint64:
+    """A seed in 64 bits; the whole of it counts, however long or negative."""
     start = np.uint64(0)
     words = seed if seed >= 0 else (-seed << 1) | 1 << (seed.bit_length() + 64)
     while True:
-        start = _mix(np.array([int(start) ^ (words & _LOW)], np.uint64) + _GOLDEN)[0]
+        start = mix(np.array([int(start) ^ (words & _LOW)], np.uint64) + GOLDEN)[0]
         words >>= 64
         if not words:
-            break
-    of_epoch = _mix(_mix(epoch + _GOLDEN) ^ start)
-    return [_mix(of_epoch + np.uint64(turn * int(_GOLDEN) & _LOW)) for turn in range(1, _ROUNDS + 1)]
+            return np.uint64(start)
 
 
 def _feistel(place: NDArray[np.uint64], keys: list[NDArray[np.uint64]], bits: int) -> NDArray[np.uint64]:
@@ -48,12 +53,12 @@ def _feistel(place: NDArray[np.uint64], keys: list[NDArray[np.uint64]], bits: in
     high, low = bits // 2, bits - bits // 2
     left, right = place >> np.uint64(low), place & np.uint64((1 << low) - 1)
     for key in keys:
-        left, right = right, left ^ (_mix(right + key) & np.uint64((1 << high) - 1))
+        left, right = right, left ^ (mix(right + key) & np.uint64((1 << high) - 1))
         high, low = low, high
     return left << np.uint64(low) | right
 
 
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64's finaliser: every bit of the input moves every bit of the result."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -83,7 +83,11 @@ class GPT2:
 
 @dataclass(frozen=True)
 class ViT:
-    """A vision transformer with a class head; `pooling` is "mean", or "cls" with a class token."""
+    """A vision transformer with a class head.
+
+    `pooling` is "mean", or "cls" with a class token; `positions` "learned", or "sincos" for a table never trained;
+    `norm` "layer" or "rms"; `act` "gelu" or "silu".
+    """
 
     arch: ClassVar[str] = "vit"
     image_size: int
@@ -99,6 +103,9 @@ class ViT:
     image_mean: tuple[float, ...] = ()
     image_std: tuple[float, ...] = ()
     labels: tuple[str, ...] = ()
+    positions: str = "learned"
+    norm: str = "layer"
+    act: str = "gelu"
 
 
 def arch_of(cfg: Any) -> str:
@@ -152,8 +159,12 @@ def _vit_keys(block: MetadataBlock, cfg: Any) -> None:
     block.u32("vit.feed_forward_length", cfg.d_ff)
     block.u32("vit.block_count", cfg.n_layers)
     block.u32("vit.attention.head_count", cfg.n_heads)
-    block.f32("vit.attention.layer_norm_epsilon", getattr(cfg, "norm_eps", 1e-6))
+    # Which norm and which activation is said as llama.cpp says it of other models: by the key that is there.
+    norm = "layer_norm_rms_epsilon" if getattr(cfg, "norm", "layer") == "rms" else "layer_norm_epsilon"
+    block.f32(f"vit.attention.{norm}", getattr(cfg, "norm_eps", 1e-6))
+    block.flag(f"vit.use_{getattr(cfg, 'act', 'gelu')}", True)
     block.text("vit.pooling", getattr(cfg, "pooling", "mean"))
+    block.text("vit.positions", getattr(cfg, "positions", "learned"))
     for key in ("image_mean", "image_std"):
         if numbers := getattr(cfg, key, ()):
             block.add_array(f"vit.{key}", ValueType.F32, numbers)
@@ -196,6 +207,8 @@ def architecture_of(file: GGUFFile) -> Llama | GPT2 | ViT:
 
 def _vit(keys: _Keys) -> ViT:
     labels = keys.several("vit.classifier.output_labels", str)
+    metadata = keys.file.metadata
+    rms = "vit.attention.layer_norm_rms_epsilon" in metadata
     return ViT(
         image_size=keys.count("vit.image_size"),
         patch_size=keys.count("vit.patch_size"),
@@ -205,11 +218,14 @@ def _vit(keys: _Keys) -> ViT:
         n_layers=keys.layers("vit.block_count"),
         num_classes=keys.count("vit.num_classes", len(labels) or None),
         num_channels=keys.count("vit.num_channels", 3),
-        norm_eps=keys.number("vit.attention.layer_norm_epsilon", 1e-6),
-        pooling=keys.file.metadata.text("vit.pooling", "mean"),
+        norm_eps=keys.number(f"vit.attention.layer_norm_{'rms_' if rms else ''}epsilon", 1e-6),
+        pooling=metadata.text("vit.pooling", "mean"),
         image_mean=keys.several("vit.image_mean", float),
         image_std=keys.several("vit.image_std", float),
         labels=labels,
+        positions=metadata.text("vit.positions", "learned"),
+        norm="rms" if rms else "layer",
+        act="silu" if metadata.get("vit.use_silu") is True else "gelu",
     )
 
 

@@ -38,6 +38,7 @@ class Provenance:
     recipe: str | None = None
     seed: int | None = None
     tokens_seen: int | None = None
+    images_seen: int | None = None
     train_loss: float | None = None
     validation_loss: float | None = None
     config_fingerprint: str | None = None

@@ -1,4 +1,4 @@
-"""Running a model: `generate` goes on from a prompt; `score` and `top_tokens` say how likely a text is."""
+"""Running a model: `generate` goes on from a prompt; `score` says how likely a text is; `classify` looks at images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from linnet._lazy import lazy as _lazy
 
 if TYPE_CHECKING:
+    from linnet.infer.classification import Guess as Guess
+    from linnet.infer.classification import classify as classify
     from linnet.infer.generation import generate as generate
     from linnet.infer.sampling import Sampling as Sampling
     from linnet.infer.scoring import Candidate as Candidate
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Candidate": "linnet.infer.scoring",
+    "Guess": "linnet.infer.classification",
     "Prediction": "linnet.infer.scoring",
     "Sampling": "linnet.infer.sampling",
     "Score": "linnet.infer.scoring",
+    "classify": "linnet.infer.classification",
     "generate": "linnet.infer.generation",
     "score": "linnet.infer.scoring",
     "top_tokens": "linnet.infer.scoring",

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
+from linnet.infer.decoder import Decoder
 from linnet.infer.sampling import Sampling
-from linnet.models.cache import KVCache
 from linnet.models.language_model import LanguageModel
+
+_AT_ONCE = 8  # tokens a GPU makes between two readings
 
 
 def generate(
@@ -54,18 +56,48 @@ def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
 def _tokens(
     model: LanguageModel, ids_BT: Tensor, room: int, sampling: Sampling, seed: int, stop: frozenset[int]
 ) -> Iterator[int]:
-    dice = torch.Generator().manual_seed(seed)  # on the CPU, so that every device draws the same
+    if room < 1:
+        return
     slots = min(ids_BT.shape[1] + room, model.config.ctx)
     with torch.inference_mode():
-        cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
-    seen_N, next_BT = ids_BT[0], ids_BT
-    for _ in range(room):
+        decoder = Decoder(model, slots)
+        logits_V = decoder.read(ids_BT)
+    found = (
+        _likeliest(decoder, logits_V, room) if sampling.greedy else _drawn(decoder, logits_V, ids_BT, sampling, seed)
+    )
+    for _, token in zip(range(room), found, strict=False):
+        yield token
+        if token in stop:
+            return
+
+
+def _likeliest(decoder: Decoder, logits_V: Tensor, room: int) -> Iterator[int]:
+    """The device runs ahead of what is read from it, by a few tokens where waiting for it costs."""
+    at_once = _AT_ONCE if logits_V.is_cuda else 1
+    with torch.inference_mode():
+        token = logits_V.argmax()
+    first = True
+    for start in range(0, room, at_once):
         # Only around the step: between two tokens the caller's own mode counts.
         with torch.inference_mode():
-            logits_V = model.logits(model.hidden(next_BT, cache=cache)[:, -1:])[0, 0]
+            tokens = []
+            for _ in range(min(at_once, room - start)):
+                if not first:
+                    _, token = decoder.next(token)
+                first = False
+                tokens.append(token.clone())
+            chosen = torch.stack(tokens).tolist()
+        yield from chosen
+
+
+def _drawn(decoder: Decoder, logits_V: Tensor, ids_BT: Tensor, sampling: Sampling, seed: int) -> Iterator[int]:
+    dice = torch.Generator().manual_seed(seed)  # on the CPU, so that every device draws the same
+    seen_N = ids_BT[0]
+    while True:
+        with torch.inference_mode():
             chance = torch.rand((), generator=dice, dtype=torch.float64).item()
             token = sampling.choose(logits_V, seen_N, chance)
-            next_BT, seen_N = token.view(1, 1), torch.cat((seen_N, token.view(1)))
-        yield (chosen := int(token))
-        if chosen in stop:
-            return
+            seen_N = torch.cat((seen_N, token.view(1)))
+        yield int(token)
+        with torch.inference_mode():
+            logits_V, _ = decoder.next(token)

@@ -35,6 +35,11 @@ class Sampling:
         if not 0 < self.repetition_penalty < math.inf:
             raise UsageError(f"repetition_penalty is {self.repetition_penalty}: give a number above 0 (1: none)")
 
+    @property
+    def greedy(self) -> bool:
+        """Is it always the likeliest token, by the logits as they are?"""
+        return self.temperature == 0 and self.repetition_penalty == 1.0
+
     def choose(self, logits_V: Tensor, seen_N: Tensor, chance: float) -> Tensor:
         """The next token's id, a tensor of one number. `seen_N`: ids so far; `chance`: a draw from [0, 1)."""
         if self.repetition_penalty != 1.0:

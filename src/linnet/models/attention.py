@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from linnet.models.cpu.attention import CausalAttention, pays
+
+Attention = Literal["flash", "cudnn"]
+
+
+@contextmanager
+def attention_by(first: Attention) -> Iterator[None]:
+    """Let torch try this kernel first and the others after it; on a CPU there is only one."""
+    if first == "flash":
+        yield
+        return
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(order, set_priority=True):
+        yield
 
 
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
     """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S); else where the mask is true."""
+    if mask_TS is None and pays(q_BHTD, k_BKSD):
+        out_BHTD: Tensor = CausalAttention.apply(q_BHTD, k_BKSD, v_BKSD)
+        return out_BHTD
     grouped = q_BHTD.shape[1] != k_BKSD.shape[1]
     if grouped and mask_TS is not None and q_BHTD.is_cuda:
         # The kernel that takes a mask knows no groups, and the one that knows both writes all T × S scores.

@@ -17,6 +17,8 @@ from linnet.models.config import LlamaConfig, config_of
 from linnet.models.initial import allocate
 from linnet.models.language_model import LanguageModel
 from linnet.models.llama import Llama
+from linnet.models.vit import ViT
+from linnet.models.vit_config import vit_config_of
 
 _ROPE_FREQS = "rope_freqs.weight"
 
@@ -29,6 +31,16 @@ def load(
         return _load(source, torch.device(device), ctx)
     with GGUFFile.open(resolve_link(source)) as file:
         return _load(file, torch.device(device), ctx)
+
+
+def load_vit(source: str | os.PathLike[str] | GGUFFile, device: str | torch.device = "cpu") -> ViT:
+    """Load a vision transformer of any file type as float32."""
+    if not isinstance(source, GGUFFile):
+        with GGUFFile.open(resolve_link(source)) as file:
+            return load_vit(file, device)
+    model = ViT(vit_config_of(source), torch.device(device))
+    _assign(model, _read(source, torch.device(device)), source)
+    return model
 
 
 def _load(file: GGUFFile, device: torch.device, ctx: int | None) -> LanguageModel:
@@ -57,7 +69,7 @@ def _read(file: GGUFFile, device: torch.device) -> dict[str, Tensor]:
     return params
 
 
-def _assign(model: LanguageModel, params: dict[str, Tensor], file: GGUFFile) -> None:
+def _assign(model: LanguageModel | ViT, params: dict[str, Tensor], file: GGUFFile) -> None:
     """Take the tensors over as they are: a model is held once in memory, not twice."""
     wanted = dict(model.named_parameters())
     for name in wanted:

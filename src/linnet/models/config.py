@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -38,12 +38,12 @@ class LlamaConfig:
     ffn_bias: bool = False
 
     def __post_init__(self) -> None:
-        _check_counts(self, "vocab", "d_model", "n_heads", "n_kv", "d_ff", "n_layers", "ctx")
-        _check_positive(self, "rope_base", "rms_eps")
+        check_counts(self, "vocab", "d_model", "n_heads", "n_kv", "d_ff", "n_layers", "ctx")
+        check_positive(self, "rope_base", "rms_eps")
         if self.head_dim < 0:
             raise UsageError(f"head_dim is {self.head_dim}: give an even number, or 0 for d_model / n_heads")
         if not self.head_dim:
-            _check_heads(self)
+            check_heads(self)
         if self.n_heads % self.n_kv:
             fits = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
             raise UsageError(
@@ -79,9 +79,9 @@ class GPT2Config:
     tied: bool = True  # the output head is the embedding
 
     def __post_init__(self) -> None:
-        _check_counts(self, "vocab", "d_model", "n_heads", "d_ff", "n_layers", "ctx")
-        _check_positive(self, "norm_eps")
-        _check_heads(self)
+        check_counts(self, "vocab", "d_model", "n_heads", "d_ff", "n_layers", "ctx")
+        check_positive(self, "norm_eps")
+        check_heads(self)
 
     @property
     def n_kv(self) -> int:
@@ -123,7 +123,7 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
             stated.d_ff,
             stated.n_layers,
             ctx or stated.ctx,
-            _shortest(stated.norm_eps),
+            shortest(stated.norm_eps),
             tied=tied,
         )
     assert isinstance(stated, Llama)
@@ -135,8 +135,8 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
         d_ff=stated.d_ff,
         n_layers=stated.n_layers,
         ctx=ctx or stated.ctx,
-        rope_base=_shortest(stated.rope_base),
-        rms_eps=_shortest(stated.rms_eps),
+        rope_base=shortest(stated.rope_base),
+        rms_eps=shortest(stated.rms_eps),
         head_dim=stated.head_dim,
         rope_scaling=stated.rope_scaling,
         tied=tied,
@@ -146,7 +146,7 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
     )
 
 
-def _shortest(value: float) -> float:
+def shortest(value: float) -> float:
     """A file's f32 as it was meant: 1e-05, not 9.999999747378752e-06; a config written and read is the same."""
     return float(str(np.float32(value)))
 
@@ -155,21 +155,24 @@ def _has(file: GGUFFile, *tensors: str) -> bool:
     return any(f"blk.0.{tensor}" in file.tensors for tensor in tensors)
 
 
-def _check_counts(config: object, *fields: str) -> None:
+def check_counts(config: object, *fields: str) -> None:
+    """Whole numbers from 1."""
     for field in fields:
         value = getattr(config, field)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{field} is {value!r}: give a whole number from 1")
 
 
-def _check_positive(config: object, *fields: str) -> None:
+def check_positive(config: object, *fields: str) -> None:
+    """Numbers above 0."""
     for field in fields:
         value = getattr(config, field)
         if not isinstance(value, int | float) or not 0 < value < float("inf"):
             raise UsageError(f"{field} is {value!r}: give a number above 0")
 
 
-def _check_heads(config: LlamaConfig | GPT2Config) -> None:
+def check_heads(config: Any) -> None:
+    """The heads share the width."""
     if config.d_model % config.n_heads:
         raise UsageError(
             f"n_heads {config.n_heads} does not divide d_model {config.d_model}:"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
+from linnet.models.compute import Compute, plain
 from linnet.models.config import GPT2Config
+from linnet.models.gate import gelu
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 from linnet.models.norms import LayerNorm
@@ -32,7 +33,7 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """[B, T, d_model] → the same."""
         x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), mask_TS, span)
-        return x_BTD + self.ffn_down(F.gelu(self.ffn_up(self.ffn_norm(x_BTD)), approximate="tanh"))
+        return x_BTD + self.ffn_down(gelu(self.ffn_up(self.ffn_norm(x_BTD))))
 
     def attention(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
@@ -58,14 +59,21 @@ class GPT2(LanguageModel):
         self.output_norm = LayerNorm(config.d_model, config.norm_eps, device)
         self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
 
-    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
+        compute: Compute = plain,
+    ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         place_CD = self.position_embd.weight
         place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
-        x_BTD = (self.token_embd(ids_BT) + place_TD).to(self.compute_dtype)
+        x_BTD = compute(self.token_embd, ids_BT, self.compute_dtype, place_TD)
         for block in self.blocks:
-            x_BTD = block(x_BTD, mask_TS, span)
+            x_BTD = compute(block, x_BTD, mask_TS, span)
         if cache is not None:
             cache.advance(ids_BT.shape[1])
-        return self.output_norm(x_BTD)
+        hidden_BTD: Tensor = compute(self.output_norm, x_BTD)
+        return hidden_BTD

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from linnet.errors import UsageError
 from linnet.models.attention import document_mask
 from linnet.models.cache import KVCache, Span
+from linnet.models.compute import Compute, plain
 from linnet.models.config import Config
 from linnet.models.layers import Embedding, Linear
 from linnet.models.loss import head_loss
@@ -23,13 +26,20 @@ class LanguageModel(nn.Module):
 
     token_embd: Embedding
     output: Linear | None
+    head_ready: Callable[[Tensor], Tensor] | None = None  # the head's weight for decoding (ready.py)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         self.compute_dtype = torch.float32
 
-    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
+        compute: Compute = plain,
+    ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
 
@@ -52,6 +62,8 @@ class LanguageModel(nn.Module):
 
     def logits(self, hidden_BTD: Tensor) -> Tensor:
         """The output head, in float32."""
+        if self.head_ready is not None:
+            return self.head_ready(hidden_BTD).float()
         return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype)).float()
 
     def loss(
@@ -61,14 +73,16 @@ class LanguageModel(nn.Module):
         documents_BT: Tensor | None = None,
         *,
         divisor: Tensor | None = None,
+        compute: Compute = plain,
     ) -> Tensor:
         """Mean cross entropy in nats over the targets that are not negative.
 
         `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
-        Positions go on through the row. `divisor` replaces the number of targets in the mean.
+        Positions go on through the row. `divisor` replaces the number of targets in the mean. `compute` runs the parts:
+        as they stand, or compiled.
         """
-        hidden_BTD = self.hidden(ids_BT, documents_BT)
-        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor)
+        hidden_BTD = self.hidden(ids_BT, documents_BT, compute=compute)
+        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor, compute)
 
     @property
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)

@@ -5,13 +5,19 @@ Nothing here draws random numbers: `initial.py` fills every parameter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.models.cpu.products import Product, pays
+
 
 class Linear(nn.Module):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
+
+    ready: Callable[[Tensor], Tensor] | None = None  # a form of the weight for decoding, while there is one (ready.py)
 
     def __init__(self, into: int, out: int, *, bias: bool = False, device: torch.device | str | None = None) -> None:
         super().__init__()
@@ -20,7 +26,13 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[…, into] → […, out]."""
-        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+        if self.ready is not None:
+            return self.ready(x)
+        weight = self.weight.to(x.dtype)
+        if self.bias is None and pays(x, weight):
+            y: Tensor = Product.apply(x, weight)
+            return y
+        return F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
 
 
 class Embedding(nn.Module):
@@ -30,6 +42,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width, device=device))
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """[…] → […, width], in float32."""
-        return F.embedding(ids, self.weight)
+    def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
+        """[B, T] → [B, T, width]: the rows, plus what is to be added to them, in `dtype`."""
+        rows_BTD = F.embedding(ids_BT, self.weight)
+        return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
+from linnet.models.compute import Compute, plain
 from linnet.models.config import LlamaConfig
-from linnet.models.gate import swiglu
+from linnet.models.gate import gated_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
 from linnet.models.norms import RMSNorm
@@ -33,7 +34,7 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """[B, T, d_model] → the same."""
         x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span)
-        return x_BTD + self.ffn_down(swiglu(self.ffn_gate_up(self.ffn_norm(x_BTD))))
+        return x_BTD + gated_product(self.ffn_gate_up(self.ffn_norm(x_BTD)), self.ffn_down)
 
     def attention(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
@@ -74,13 +75,20 @@ class Llama(LanguageModel):
         self.rope_freqs = RopeFreqs(divisors.to(device))
         self.rotary_CP2 = rotary_table(self.config, divisors).to(device)
 
-    def hidden(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
+        compute: Compute = plain,
+    ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
-        x_BTD = self.token_embd(ids_BT).to(self.compute_dtype)
+        x_BTD = compute(self.token_embd, ids_BT, self.compute_dtype)
         for block in self.blocks:
-            x_BTD = block(x_BTD, table_TP2, mask_TS, span)
+            x_BTD = compute(block, x_BTD, table_TP2, mask_TS, span)
         if cache is not None:
             cache.advance(ids_BT.shape[1])
-        return self.output_norm(x_BTD)
+        hidden_BTD: Tensor = compute(self.output_norm, x_BTD)
+        return hidden_BTD

@@ -7,19 +7,28 @@ Shapes: N tokens, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.models.compute import Compute, plain
+from linnet.models.cpu.head import losses_and_gradients
+
 # Rows at a time. On a CPU a chunk of logits should stay in the cache; on a GPU products must stay large. A model
 # that is only described (`meta`) has them all at once.
-_ROWS = {"cpu": 256, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
+_ROWS = {"cpu": 128, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
 
 
-def head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Tensor | None = None) -> Tensor:
+def head_loss(
+    hidden_ND: Tensor,
+    head_VD: Tensor,
+    targets_N: Tensor,
+    divisor: Tensor | None = None,
+    compute: Compute = plain,
+) -> Tensor:
     """Cross entropy in nats, summed over the targets that are not negative, and divided by their number.
 
     `divisor` replaces that number: a step of several batches divides each by the tokens of all.
@@ -28,7 +37,7 @@ def head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Te
     if divisor is None:
         divisor = (targets_N >= 0).sum().clamp(min=1)
     if torch.is_grad_enabled() and (hidden_ND.requires_grad or head_VD.requires_grad):
-        loss: Tensor = _HeadLoss.apply(hidden_ND, head_VD, targets_N, 1.0 / divisor.float())
+        loss: Tensor = _HeadLoss.apply(hidden_ND, head_VD, targets_N, 1.0 / divisor.float(), compute)
         return loss
     total = torch.zeros((), device=hidden_ND.device)
     head = head_VD.to(hidden_ND.dtype)
@@ -54,32 +63,35 @@ def _chunks(hidden_ND: Tensor) -> Iterator[slice]:
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor) -> Tensor:
-        head = head_VD.to(hidden_ND.dtype)
+    def forward(
+        ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor, compute: Compute
+    ) -> Tensor:
+        if hidden_ND.device.type == "cpu" and hidden_ND.dtype == torch.float32:
+            total, by_hidden, by_head = losses_and_gradients(hidden_ND, head_VD, targets_N, scale, _chunks(hidden_ND))
+            wanted = ctx.needs_input_grad
+            ctx.save_for_backward(by_hidden if wanted[0] else None, by_head if wanted[1] else None)
+            return total
+        vocab = head_VD.shape[0]
+        head = _padded(head_VD.to(hidden_ND.dtype))
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
-        grad_head = torch.zeros_like(head_VD) if ctx.needs_input_grad[1] else None
+        grad_head = torch.zeros_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
         total = torch.zeros((), device=hidden_ND.device)
+        slope_of = _slope_for(hidden_ND, compute)
         for rows in _chunks(hidden_ND):
-            hidden, targets = hidden_ND[rows], targets_N[rows].clamp(min=0)[:, None]
-            weights = (targets_N[rows] >= 0)[:, None] * scale  # 0 for ignored rows
-            log_p = F.log_softmax(F.linear(hidden, head), -1, dtype=torch.float32)
-            total = total - (log_p.gather(1, targets) * weights).sum()
-            # d loss / d logits = (p − one-hot) · weight; the weight goes to the narrow side of each product.
-            minus_one = log_p.new_full((), -1.0).expand(targets.shape)
-            grad_logits = log_p.exp_().scatter_add_(1, targets, minus_one).to(hidden.dtype)
+            hidden, targets = hidden_ND[rows], targets_N[rows]
+            weights = ((targets >= 0) * scale)[:, None]  # 0 for ignored rows
+            losses, grad_logits = slope_of(F.linear(hidden, head), targets, vocab)
+            total = total + losses @ weights[:, 0]
+            # d loss / d logits = slope · weight; the weight goes to the narrow side of each product.
             if grad_hidden is not None:
                 grad_hidden[rows] = (grad_logits @ head) * weights
             if grad_head is not None:
-                weighted = (hidden * weights).to(hidden.dtype)
-                if grad_head.dtype == hidden.dtype:
-                    grad_head.addmm_(grad_logits.T, weighted)
-                else:
-                    grad_head += grad_logits.T @ weighted
-        ctx.save_for_backward(grad_hidden, grad_head)
+                _add_product(grad_head, grad_logits.T, (hidden * weights).to(hidden.dtype))
+        ctx.save_for_backward(grad_hidden, None if grad_head is None else grad_head[:vocab])
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         (grad_loss,) = gradients
         grad_hidden, grad_head = ctx.saved_tensors
         return (
@@ -87,4 +99,43 @@ class _HeadLoss(torch.autograd.Function):
             None if grad_head is None else grad_head * grad_loss,
             None,
             None,
+            None,
         )
+
+
+def slope(logits_NV: Tensor, targets_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
+    """[N]: −log p of each target; [N, V]: its derivative by the logits, p − one-hot.
+
+    Columns from `vocab` on are padding. A negative target counts as 0: the caller gives its row no weight.
+    """
+    targets_N1 = targets_N.clamp(min=0)[:, None]
+    log_p = F.log_softmax(logits_NV[:, :vocab], -1, dtype=torch.float32)
+    losses_N = -log_p.gather(1, targets_N1)[:, 0]
+    minus_one = log_p.new_full((), -1.0).expand(targets_N1.shape)
+    grad = log_p.exp_().scatter_add_(1, targets_N1, minus_one).to(logits_NV.dtype)
+    return losses_N, F.pad(grad, (0, logits_NV.shape[1] - vocab))
+
+
+def _slope_for(hidden_ND: Tensor, compute: Compute) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """Where models are compiled for CUDA there is a kernel for it; everywhere else torch does it."""
+    if compute is plain or not hidden_ND.is_cuda:
+        return slope
+    from linnet.models.cuda.slope import slope as kernel
+
+    return kernel
+
+
+def _padded(head_VD: Tensor) -> Tensor:
+    """On a GPU a vocabulary that is no multiple of 64 makes three products slow: rows of zeros are added."""
+    missing = -head_VD.shape[0] % 64 if head_VD.is_cuda else 0
+    return F.pad(head_VD, (0, 0, 0, missing)) if missing else head_VD
+
+
+def _add_product(sum_VD: Tensor, a_VN: Tensor, b_ND: Tensor) -> None:
+    """sum += a b, added up in float32 whatever the factors are."""
+    if sum_VD.dtype == a_VN.dtype:
+        sum_VD.addmm_(a_VN, b_ND)
+    elif sum_VD.is_cuda:
+        torch.addmm(sum_VD, a_VN, b_ND, out_dtype=sum_VD.dtype, out=sum_VD)
+    else:
+        sum_VD += a_VN @ b_ND

@@ -50,10 +50,10 @@ class _RMSNorm(torch.autograd.Function):
 class LayerNorm(nn.Module):
     """(x − mean) / std · weight + bias, computed in float32."""
 
-    def __init__(self, width: int, eps: float, device: torch.device | str | None = None) -> None:
+    def __init__(self, width: int, eps: float, device: torch.device | str | None = None, *, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width, device=device))
-        self.bias = nn.Parameter(torch.empty(width, device=device))
+        self.bias = nn.Parameter(torch.empty(width, device=device)) if bias else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:

@@ -32,15 +32,16 @@ PRESETS: Mapping[str, Config] = MappingProxyType(
 def preset(name: str, **changes: Any) -> Config:
     """A config by name, with some of its fields changed: `preset("nano", vocab=4096, ctx=512)`."""
     if name not in PRESETS:
-        raise UsageError(f"there is no preset {name!r}{_meant(name, PRESETS)}")
+        raise UsageError(f"there is no preset {name!r}{meant(name, PRESETS)}")
     config = PRESETS[name]
     known = [field.name for field in fields(config)]
     for change in changes:
         if change not in known:
-            raise UsageError(f"a {config.arch} has no field {change!r}{_meant(change, known)}")
+            raise UsageError(f"a {config.arch} has no field {change!r}{meant(change, known)}")
     return replace(config, **changes)
 
 
-def _meant(word: str, known: Mapping[str, Any] | list[str]) -> str:
+def meant(word: str, known: Mapping[str, Any] | list[str]) -> str:
+    """What may have been meant by a word that is not known."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(known)}"

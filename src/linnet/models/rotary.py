@@ -31,6 +31,11 @@ def rotary_table(config: LlamaConfig, divisors: Tensor | None = None) -> Tensor:
 
 def split_heads(qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
     """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
+    if torch.compiler.is_compiling() and qkv_BTE.is_cuda:
+        from linnet.models.cuda.rotary import TurnedHeads
+
+        q, k, v = TurnedHeads.apply(qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)), table_TP2, n_heads, n_kv)
+        return q, k, v
     if torch.compiler.is_compiling() or qkv_BTE.dtype != torch.float32 or qkv_BTE.device.type == "mps":
         q, k, v = _heads(qkv_BTE, n_heads, n_kv)
         return _turned(q, table_TP2), _turned(k, table_TP2), v

@@ -1,4 +1,4 @@
-"""Weights of a Llama or GPT-2 of the library `transformers` under our names; that library is not imported.
+"""Weights of a Llama, GPT-2 or ViT of the library `transformers` under our names; that library is not imported.
 
 It turns the first half of a head against the second where ggml turns neighbours, so rows of Q and K change places;
 its GPT-2 keeps matrices the other way round.
@@ -15,6 +15,7 @@ from torch import Tensor
 from linnet.errors import UsageError
 from linnet.gguf.rope import RopeScaling
 from linnet.models.config import Config, GPT2Config, LlamaConfig
+from linnet.models.vit_config import ViTConfig
 
 
 def from_transformers(model: Any) -> tuple[Config, dict[str, Tensor]]:
@@ -110,6 +111,52 @@ def _gpt2(config: GPT2Config, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for our, their in names.items():
             params[f"{ours}{our}.weight"] = state[f"{theirs}{their}.weight"].T.contiguous()
             params[f"{ours}{our}.bias"] = state[f"{theirs}{their}.bias"]
+    return params
+
+
+def vit_from_transformers(model: Any) -> tuple[ViTConfig, dict[str, Tensor]]:
+    """The config and parameters of a `ViTForImageClassification`, as `linnet.gguf.write` takes them."""
+    theirs = model.config
+    _require(theirs, "model_type", "vit")
+    _require(theirs, "hidden_act", "gelu_pytorch_tanh", "gelu_new")
+    _require(theirs, "qkv_bias", True)
+    names = getattr(theirs, "id2label", None) or {}
+    config = ViTConfig(
+        image_size=theirs.image_size,
+        patch_size=theirs.patch_size,
+        d_model=theirs.hidden_size,
+        n_heads=theirs.num_attention_heads,
+        d_ff=theirs.intermediate_size,
+        n_layers=theirs.num_hidden_layers,
+        num_classes=theirs.num_labels,
+        num_channels=theirs.num_channels,
+        pooling="cls",
+        norm_eps=theirs.layer_norm_eps,
+        labels=tuple(str(names[number]) for number in sorted(names)),
+    )
+    return config, _vit(config, {name.removeprefix("vit."): tensor for name, tensor in model.state_dict().items()})
+
+
+def _vit(config: ViTConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    params = {
+        "class_embd": state["embeddings.cls_token"].flatten(),
+        "position_embd.weight": state["embeddings.position_embeddings"][0],
+    }
+    names = {
+        "patch_embd": "embeddings.patch_embeddings.projection",
+        "post_ln": "layernorm",
+        "head": "classifier",
+    }
+    own = {"ln1": "layernorm_before", "attn_out": "attention.o_proj", "ln2": "layernorm_after"}
+    own |= {"ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+    for layer in range(config.n_layers):
+        names |= {f"blocks.{layer}.{our}": f"layers.{layer}.{their}" for our, their in own.items()}
+        for kind in ("weight", "bias"):
+            parts = [state[f"layers.{layer}.attention.{word}_proj.{kind}"] for word in "qkv"]
+            params[f"blocks.{layer}.attn_qkv.{kind}"] = torch.cat(parts)
+    for our, their in names.items():
+        for kind in ("weight", "bias"):
+            params[f"{our}.{kind}"] = state[f"{their}.{kind}"]
     return params
 
 

@@ -6,17 +6,25 @@ from linnet._lazy import lazy
 
 if TYPE_CHECKING:
     from linnet.recipes.from_scratch import FromScratch as FromScratch
+    from linnet.recipes.job import ImageData as ImageData
     from linnet.recipes.job import Job as Job
     from linnet.recipes.job import TextData as TextData
+    from linnet.recipes.options import VitOptions as VitOptions
+    from linnet.recipes.options import VitSettings as VitSettings
     from linnet.recipes.training import Training as Training
     from linnet.recipes.training import go_on as go_on
     from linnet.recipes.training import launch as launch
+    from linnet.recipes.vit_tiny import VitTiny as VitTiny
 
 _HOMES = {
     "FromScratch": "linnet.recipes.from_scratch",
+    "ImageData": "linnet.recipes.job",
     "Job": "linnet.recipes.job",
     "TextData": "linnet.recipes.job",
     "Training": "linnet.recipes.training",
+    "VitOptions": "linnet.recipes.options",
+    "VitSettings": "linnet.recipes.options",
+    "VitTiny": "linnet.recipes.vit_tiny",
     "go_on": "linnet.recipes.training",
     "launch": "linnet.recipes.training",
 }

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
+from linnet.data import Prepared
 from linnet.errors import LinnetError
-from linnet.models import Config, LanguageModel, build
+from linnet.models import Config, LanguageModel, ViTConfig, build
+from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
-from linnet.train.step import Step, StepResult, TextBatch
+from linnet.train.step import Batch, Step, StepResult
 
 
 class FromScratch:
@@ -39,6 +41,11 @@ class FromScratch:
             raise LinnetError("the recipe has no model yet; call realize(config) first")
         return self._model
 
+    @property
+    def config(self) -> Config:
+        """Its shape."""
+        return self.model.config
+
     def realize(self, config: Config) -> None:
         """Allocate the model on the device and initialise it from the seed."""
         device = str(self._hardware.device)
@@ -49,7 +56,7 @@ class FromScratch:
         """Make optimiser and step."""
         self._step = Step(self.model, self._settings, self._hardware)
 
-    def step(self, batch: TextBatch, lr: float) -> StepResult:
+    def step(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch at the rate `lr`."""
         return self._built(batch, lr)
 
@@ -73,6 +80,15 @@ class FromScratch:
         if self._step is None:
             raise LinnetError("the recipe has no step yet; call build() after realize(config)")
         return self._step
+
+
+def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[FromScratch, Job]:
+    """The recipe of a job, built; a resumed one is the same until its checkpoint is put back."""
+    assert not isinstance(job.model, ViTConfig)
+    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+    recipe.realize(job.model)
+    recipe.build()
+    return recipe, job
 
 
 def _read(weights: Path) -> list[tuple[str, Tensor]]:

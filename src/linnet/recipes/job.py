@@ -10,7 +10,8 @@ from typing import Any
 
 from linnet.errors import LinnetError
 from linnet.gguf import RopeScaling
-from linnet.models import Config, GPT2Config, LlamaConfig
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig
+from linnet.recipes.options import OPTIONS, Options
 from linnet.train.settings import TrainSettings
 
 # What may change between a run and its continuation without making it another run.
@@ -25,10 +26,15 @@ _FREE = (
     "gate",
     "device",
     "compile",
+    "graph",
+    "profile",
     "on_nan",
     "cache",
     "prompts",
+    "eval_images",
 )
+
+_LABELS = 32  # names of classes that `run.json` lists
 
 
 @dataclass(frozen=True)
@@ -43,40 +49,65 @@ class TextData:
 
 
 @dataclass(frozen=True)
+class ImageData:
+    """Where the images come from; classes, channels and brightness are found out when they are read."""
+
+    images: str = "digits"
+    held_out: float = 0.2  # where the data has no test set of its own
+    channels: int | None = None  # 1: grey, 3: colour; None: as the images are
+    num_classes: int | None = None  # refuse labels from this one on
+    strict: bool = False  # a file that is no image is an error
+
+
+@dataclass(frozen=True)
 class Job:
     """Model, data and settings of a run."""
 
-    model: Config
-    data: TextData
+    model: Config | ViTConfig
+    data: TextData | ImageData
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
     init_scale: float = 1.0
+    recipe: str = "from-scratch"  # a name of `training.RECIPES`
+    options: Options = None  # what only this recipe is asked for, and what it found when it was realised
 
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
         fields = {"arch": self.model.arch, **asdict(self.model)}
+        if len(fields.get("labels", ())) > _LABELS:  # every checkpoint has them
+            del fields["labels"]
         return {name: value for name, value in fields.items() if value is not None}
 
     def config_fields(self) -> dict[str, Any]:
-        """Everything else as `run.json` holds it; `context` is Toy's word for it."""
-        own = {"prompts": list(self.prompts), "init_scale": self.init_scale}
-        fields = {"context": self.model.ctx, **asdict(self.settings), **asdict(self.data), **own}
+        """Everything else as `run.json` holds it; `context` is Toy's word, and images have none."""
+        own: dict[str, Any] = {"init_scale": self.init_scale}
+        if not isinstance(self.model, ViTConfig):
+            own = {"context": self.model.ctx, "prompts": list(self.prompts), **own}
+        options = asdict(self.options) if self.options is not None else {}
+        fields = {**asdict(self.settings), **asdict(self.data), **own, **options}
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
-    def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any]) -> Job:
+    def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any], recipe: str | None = None) -> Job:
         """Read a job back from a manifest."""
+        recipe = recipe or "from-scratch"
         try:
-            kind = {"llama": LlamaConfig, "gpt2": GPT2Config}[model["arch"]]
+            kind: Any = {"llama": LlamaConfig, "gpt2": GPT2Config, "vit": ViTConfig}[model["arch"]]
             shape = _pick(kind, model)
             if shape.get("rope_scaling"):
                 shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
+            for name in ("image_mean", "image_std", "labels"):
+                if name in shape:
+                    shape[name] = tuple(shape[name])
+            source: Any = ImageData if kind is ViTConfig else TextData
             return cls(
                 model=kind(**shape),
-                data=TextData(**_pick(TextData, config)),
+                data=source(**_pick(source, config)),
                 settings=TrainSettings(**_pick(TrainSettings, config)),
                 prompts=tuple(config.get("prompts", ())),
                 init_scale=float(config.get("init_scale", 1.0)),
+                recipe=recipe,
+                options=OPTIONS[recipe](**_pick(OPTIONS[recipe], config)) if recipe in OPTIONS else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LinnetError(f"the run's config is not one that can be resumed: {error}") from error

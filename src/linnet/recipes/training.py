@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from linnet.data import Batches, Prepared, prepare
 from linnet.errors import LinnetError, UsageError
-from linnet.recipes.from_scratch import FromScratch
+from linnet.recipes import from_scratch, vit_tiny
 from linnet.recipes.job import Job
+from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
@@ -20,7 +19,11 @@ from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.watch import Watch
 
-PrepareProgress = Callable[[str, int, int], None]
+Realize = Callable[[Job, Hardware, Any, bool], tuple[Any, Job]]
+
+# What can be trained. A function makes the recipe of a job, built; `True`: it goes on from a checkpoint, which the
+# caller puts back.
+RECIPES: dict[str, Realize] = {"from-scratch": from_scratch.realize, "vit-tiny": vit_tiny.realize}
 
 
 class Training:
@@ -29,6 +32,7 @@ class Training:
     def __init__(self, run: Session, loop: Loop) -> None:
         self.run_dir = run.run_dir
         self.run_id = run.run_id
+        self.unit = loop.unit  # what is counted: tokens or images
         self._session = run
         self._loop = loop
 
@@ -61,10 +65,9 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings)
-    prepared, job = _prepared(job, preparing)
-    batches = _batches(job, prepared, hardware)
-    recipe = _realized(job, hardware)
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    material = read(job, preparing)
+    recipe, job = _realized(material, hardware, resumed=False)
     session = start(
         runs_root,
         arch=job.model.arch,
@@ -75,8 +78,10 @@ def launch(
         device=hardware.backend,
         **labels,
     )
-    write_flow(session.run_dir, recipe.model, job.settings.batch, job.model.ctx)
-    return _training(session, job, prepared, batches, recipe, hardware, None, watch)
+    write_flow(session.run_dir, recipe.model, job.settings.batch)
+    for remark in material.remarks:
+        session.note(remark)
+    return _training(session, job, material, recipe, hardware, Progress(), watch)
 
 
 def go_on(
@@ -95,16 +100,15 @@ def go_on(
         raise StateError(f"run {run.id} has no checkpoint with a state to resume from")
     at = found[-1]
     state = load(state_path(run.path, at))
-    job = Job.from_fields(run.manifest.model, run.manifest.config)
+    job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     if steps is not None:
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings)
-    prepared, job = _prepared(job, preparing)
-    _check_same(run, job, prepared, state, force)
-    batches = _batches(job, prepared, hardware)
-    recipe = _realized(job, hardware)
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    material = read(job, preparing)
+    _check_same(run, material, state, force)
+    recipe, job = _realized(material, hardware, resumed=True)
     recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
     session = start(run.path.parent, resume=run.path.name, from_step=at)
     if steps is not None:
@@ -113,80 +117,50 @@ def go_on(
         session.manifest.write(session.run_dir)
     progress = Progress(
         step=at,
-        tokens=int(state.facts.get("tokens", 0)),
+        seen=int(state.facts.get("seen", 0)),
         first_loss=state.facts.get("first_loss"),
         best_validation=state.facts.get("best_validation"),
     )
-    return _training(session, job, prepared, batches, recipe, hardware, progress, watch)
+    return _training(session, job, material, recipe, hardware, progress, watch)
 
 
-def _prepared(job: Job, preparing: PrepareProgress | None) -> tuple[Prepared, Job]:
-    """The tokens, and the job with the vocabulary they have."""
-    prepared = prepare(
-        job.data.corpus,
-        vocab=None if job.data.tokenizer else job.model.vocab,
-        tokenizer=Path(job.data.tokenizer) if job.data.tokenizer else None,
-        held_out=job.data.held_out,
-        cache=job.data.cache,
-        progress=preparing,
-    )
-    return prepared, replace(job, model=replace(job.model, vocab=prepared.vocab))
-
-
-def _batches(job: Job, prepared: Prepared, hardware: Hardware) -> Batches:
-    settings, ctx = job.settings, job.model.ctx
-    sequences = settings.batch * settings.accumulate(ctx)
-    batches = Batches(prepared.train, ctx=ctx, batch=sequences, seed=settings.seed, documents=job.data.documents)
-    return batches.to(hardware.device)
-
-
-def _realized(job: Job, hardware: Hardware) -> FromScratch:
-    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+def _realized(material: Material, hardware: Hardware, *, resumed: bool) -> tuple[Any, Job]:
+    """The job's recipe, ready to step, and the job with what was found out on the way."""
+    job = material.job
+    if job.recipe not in RECIPES:
+        raise UsageError(f"there is no recipe {job.recipe!r}; choose from {', '.join(RECIPES)}")
     try:
-        recipe.realize(job.model)
-        recipe.build()
+        return RECIPES[job.recipe](job, hardware, material.prepared, resumed)
     except RuntimeError as problem:
         if not is_of_memory(problem):
             raise
         raise LinnetError(
             f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
         ) from None
-    return recipe
 
 
 def _training(
     session: Session,
     job: Job,
-    prepared: Prepared,
-    batches: Batches,
-    recipe: FromScratch,
+    material: Material,
+    recipe: Any,
     hardware: Hardware,
-    progress: Progress | None,
+    progress: Progress,
     watch: Watch | None,
 ) -> Training:
-    progress = progress or Progress()
-    progress.fingerprints = {"config": job.fingerprint(), "data": prepared.fingerprint}
-    if watch is not None:
-        watch.on_start(hardware.why)
-    loop = Loop(
-        recipe,
-        prepared,
-        batches,
-        job.settings,
-        hardware,
-        session,
-        prompts=job.prompts,
-        progress=progress,
-        watch=watch,
-    )
-    return Training(session, loop)
+    progress.fingerprints = {"config": job.fingerprint(), "data": material.fingerprint}
+    for remark in (hardware.why, *material.remarks) if watch is not None else ():
+        assert watch is not None
+        watch.on_start(remark)
+    task = material.task(recipe, hardware)
+    return Training(session, Loop(recipe, task, job.settings, hardware, session, progress=progress, watch=watch))
 
 
-def _check_same(run: Run, job: Job, prepared: Prepared, state: State, force: bool) -> None:
+def _check_same(run: Run, material: Material, state: State, force: bool) -> None:
     """Refuse to go on with other data or settings than the run began with."""
     before = state.facts.get("fingerprints", {})
-    now = {"config": job.fingerprint(), "data": prepared.fingerprint}
-    words = {"config": "config in run.json", "data": f"corpus {job.data.corpus!r}"}
+    now = {"data": material.fingerprint, "config": material.job.fingerprint()}
+    words = {"config": "config in run.json", "data": material.what}
     for name, mark in now.items():
         if before.get(name) != mark and not force:
             raise StateError(

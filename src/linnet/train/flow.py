@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from linnet.models import LanguageModel
+from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
 
 FLOW = "flow.json"
@@ -28,10 +28,10 @@ log = logging.getLogger("linnet")
 Node = dict[str, Any]
 
 
-def write_flow(run_dir: Path, model: LanguageModel, batch: int, ctx: int) -> Path | None:
-    """Describe the model's pass over `batch` sequences of `ctx` tokens in the run folder; a fault is a warning."""
+def write_flow(run_dir: Path, model: LanguageModel | ViT, batch: int) -> Path | None:
+    """Describe the model's pass over `batch` sequences or images in the run folder; a fault is a warning."""
     try:
-        flow = describe(model, batch, ctx)
+        flow = describe(model, batch)
         lines = b",\n".join(encode(node) for node in flow["nodes"])
         path, temporary = run_dir / FLOW, run_dir / f".{FLOW}.tmp"
         temporary.write_bytes(_LINE_START + lines + b'\n],"summary":' + encode(flow["summary"]) + b"}\n")
@@ -42,21 +42,20 @@ def write_flow(run_dir: Path, model: LanguageModel, batch: int, ctx: int) -> Pat
     return path
 
 
-def describe(model: LanguageModel, batch: int, ctx: int) -> Mapping[str, Any]:
-    """The model's parameters, and what its loss does with `batch` sequences of `ctx` tokens."""
-    shadow = _without_numbers(model)
-    nodes = _Nodes(model.config.vocab)
+def describe(model: LanguageModel | ViT, batch: int, ctx: int | None = None) -> Mapping[str, Any]:
+    """The model's parameters, and what its loss does with `batch` images, or sequences of `ctx` tokens."""
+    shadow: Any = _without_numbers(model)
+    nodes = _Nodes(model.config.num_classes if isinstance(model, ViT) else model.config.vocab)
     for name, parameter in shadow.named_parameters():
         nodes.leaf(name, parameter, "weight")
     for name, buffer in shadow.named_buffers():
         nodes.leaf(name, buffer, "constant")
-    ids_BT = torch.empty(batch, ctx, dtype=torch.int64, device="meta")
-    targets_BT = torch.empty_like(ids_BT)
-    nodes.leaf("ids", ids_BT, "input")
-    nodes.leaf("targets", targets_BT, "input")
+    inputs = _inputs(model, batch, ctx)
+    for name, tensor in inputs.items():
+        nodes.leaf(name, tensor, "input")
     with torch.no_grad(), nodes.following(shadow), nodes:
-        loss = shadow.loss(ids_BT, targets_BT)
-    nodes.known(loss)["role"] = "loss"
+        found = shadow.loss(*inputs.values())
+    nodes.known(found[0] if isinstance(found, tuple) else found)["role"] = "loss"
     leafs = sum("op" not in node for node in nodes.found)
     return {
         "format": "toy/v1",
@@ -65,7 +64,17 @@ def describe(model: LanguageModel, batch: int, ctx: int) -> Mapping[str, Any]:
     }
 
 
-def _without_numbers(model: LanguageModel) -> LanguageModel:
+def _inputs(model: LanguageModel | ViT, batch: int, ctx: int | None) -> dict[str, Tensor]:
+    config = model.config
+    if isinstance(config, ViTConfig):
+        shape = (batch, config.num_channels, config.image_size, config.image_size)
+        images = torch.empty(shape, dtype=torch.uint8, device="meta")
+        return {"images": images, "labels": torch.empty(batch, dtype=torch.int64, device="meta")}
+    ids_BT = torch.empty(batch, ctx or config.ctx, dtype=torch.int64, device="meta")
+    return {"ids": ids_BT, "targets": torch.empty_like(ids_BT)}
+
+
+def _without_numbers(model: LanguageModel | ViT) -> LanguageModel | ViT:
     """A copy whose tensors have shape and dtype only; tied ones stay tied."""
     shadows: dict[int, Any] = {id(b): torch.empty_like(b, device="meta") for b in model.buffers()}
     for p in model.parameters():
@@ -80,10 +89,10 @@ class _Nodes(TorchFunctionMode):
     device attention falls apart into some twenty kernels that no device ever runs.
     """
 
-    def __init__(self, vocab: int) -> None:
+    def __init__(self, outputs: int) -> None:
         super().__init__()
         self.found: list[Node] = []
-        self._vocab = vocab
+        self._outputs = outputs
         self._path: list[str] = []
         self._names: dict[str, int] = {}
         self._of: dict[int, Node] = {}
@@ -126,7 +135,7 @@ class _Nodes(TorchFunctionMode):
     def _operation(self, op: str, tensor: Tensor, inputs: list[str]) -> None:
         name = ".".join((*self._path[-1:], op))
         count = self._names[name] = self._names.get(name, 0) + 1
-        logits = op == "linear" and not self._path and tensor.shape[-1] == self._vocab
+        logits = op == "linear" and self._path in ([], ["head"]) and tensor.shape[-1] == self._outputs
         role = "output" if logits else "ephemeral"
         own = {"name": name if count == 1 else f"{name}#{count}", "role": role, **_facts(tensor)}
         self._add(tensor, {**own, "op": op, "inputs": inputs})
@@ -162,6 +171,7 @@ _DTYPES = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.int64: "i64",
+    torch.uint8: "u8",
     torch.int32: "i32",
     torch.float64: "f64",
 }

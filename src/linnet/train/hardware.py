@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
+from torch import Tensor
 
 from linnet.errors import UsageError
 from linnet.models import pick_device
+from linnet.models.attention import Attention
 from linnet.train.settings import TrainSettings
 
 # Dense peak of bf16 products, FLOP/s, as the makers state it.
@@ -27,6 +30,14 @@ _PEAKS = {
     "RTX 3090": 71e12,
 }
 
+# Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured. On an H200 a 135M llama
+# gains 5 % with 21 ms; GPT-2 124M loses 1 % with 34 ms, where the kernels outlast their launches (docs/log.md).
+_SHORT = 0.025
+
+# FLOP of a pass, the layers alone, up to which a CPU's step is recorded, and up to which it stays on one thread:
+# there a second one is waited for longer than it helps (docs/log.md).
+_SMALL_WORK, _TINY_WORK = 2e9, 1e8
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -35,6 +46,9 @@ class Hardware:
     device: torch.device
     dtype: torch.dtype
     compile: bool
+    graph: bool
+    attention: Attention
+    threads: int  # of a CPU, for a step
     peak_flops: float
     why: str
 
@@ -44,17 +58,33 @@ class Hardware:
         return {"cuda": "cuda", "mps": "metal"}.get(self.device.type, "cpu")
 
 
-def choose(settings: TrainSettings) -> Hardware:
-    """Follow the settings where they are plain, the machine where they say `auto`."""
+def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> Hardware:
+    """Follow the settings where they are plain, the machine where they say `auto`.
+
+    `tokens` (or patches of images) pass through the model at once; its layers have so many `weights`.
+    """
     device = pick_device(settings.device)
     dtype = _dtype(settings.dtype, device)
     compiled, reason = _compile(settings.compile, device)
+    work = 6.0 * tokens * weights if weights is not None else float("inf")
     peak, source = _peak(device, dtype)
+    small = work <= (_SHORT * peak if device.type == "cuda" else _SMALL_WORK)
+    graph, occasion = _graph(settings, device, compiled, small)
+    attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    count = torch.get_num_threads()
+    count = 1 if device.type == "cpu" and work <= _TINY_WORK else torch.get_num_threads()
     threads = f", {count} thread{'s' if count != 1 else ''}" if device.type == "cpu" else ""
-    why = f"{name}{threads}, {str(dtype).removeprefix('torch.')}, compile {'on' if compiled else 'off'} ({reason})"
-    return Hardware(device, dtype, compiled, peak, f"{why}, peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
+    if device.type != "mps":
+        words.append(f"graph {_on(graph)} ({occasion})")
+    if device.type == "cuda":
+        words.append(f"attention by {attention}")
+    words.append(f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    return Hardware(device, dtype, compiled, graph, attention, count, peak, ", ".join(words))
+
+
+def _on(flag: bool) -> str:
+    return "on" if flag else "off"
 
 
 def _dtype(wanted: str, device: torch.device) -> torch.dtype:
@@ -76,6 +106,38 @@ def _compile(wanted: str, device: torch.device) -> tuple[bool, str]:
     return (False, missing) if missing else (True, "pays on CUDA")
 
 
+def _graph(settings: TrainSettings, device: torch.device, compiled: bool, small: bool) -> tuple[bool, str]:
+    """A whole step as one CUDA graph, or recorded on a CPU. It pays where handing out the work outlasts the work."""
+    wanted = settings.graph
+    if wanted == "off":
+        return False, "as asked"
+    obstacle = _no_graph(settings, device, compiled)
+    if wanted == "on":
+        if obstacle:
+            raise UsageError(f"--graph on: {obstacle}; use --graph off")
+        return True, "as asked"
+    if obstacle:
+        return False, obstacle
+    return (True, "small steps") if small else (False, "steps are large")
+
+
+def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> str:
+    if device.type not in ("cpu", "cuda"):
+        return f"a step can be captured on cuda and cpu, not on {device.type}"
+    if device.type == "cpu" and compiled:
+        return "a compiled step cannot be recorded"
+    if settings.optimizer != "adamw" or settings.bias_correction != "usual":
+        return "only the step of AdamW can be captured"
+    return ""
+
+
+def _attention(device: torch.device) -> Attention:
+    """Which of torch's kernels for attention comes first: on Hopper and newer cuDNN's is the quicker one."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):
+        return "cudnn"
+    return "flash"
+
+
 def _missing_compiler(device: torch.device) -> str:
     if device.type == "cuda" and find_spec("triton") is None:
         return "triton is not installed"
@@ -90,15 +152,27 @@ def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
         for word, peak in _PEAKS.items():
             if word in name:
                 return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
-    return _measured_peak(device, dtype), "a product of 1024 × 1024 matrices, measured"
+    return measured_peak(device, dtype), "a product of matrices, measured"
 
 
-def _measured_peak(device: torch.device, dtype: torch.dtype) -> float:
-    size = 1024
-    a = torch.ones(size, size, device=device, dtype=dtype)
+def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of a product of square matrices, large enough for the device."""
+    size = 8192 if device.type == "cuda" else 1024
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    return 2 * size**3 / _quickest(lambda: a @ a)
+
+
+def measured_bandwidth(device: torch.device) -> float:
+    """Bytes a second that a large copy reads and writes."""
+    source = torch.ones((1 << 30 if device.type == "cuda" else 1 << 27) // 4, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / _quickest(lambda: target.copy_(source))
+
+
+def _quickest(work: Callable[[], Tensor]) -> float:
     best = float("inf")
     for _ in range(4):
         began = time.perf_counter()
-        (a @ a)[0, 0].item()
+        work().flatten()[0].item()  # waits for the device
         best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best
+    return best

@@ -5,46 +5,45 @@ from __future__ import annotations
 import gc
 import math
 import signal
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.data import Batches, Prepared
 from linnet.errors import LinnetError
-from linnet.models import LanguageModel
 from linnet.runs import Session
 from linnet.train.checkpointer import Checkpointer
-from linnet.train.evaluation import Evaluation, evaluate
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
-from linnet.train.sampling import write_sample
+from linnet.train.profile import Profile
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
-from linnet.train.step import StepResult, TextBatch
+from linnet.train.state import State
+from linnet.train.task import Held, Task
 from linnet.train.watch import StepReport, Watch
 
+_TIMED = 25  # steps whose median is the speed that is shown
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
 
 
 class Recipe(Protocol):
-    """What the loop drives: a model that is realised and built, and its step."""
+    """What the loop keeps: a model that is realised and built, and its optimiser."""
 
     name: str
 
     @property
-    def model(self) -> LanguageModel:
-        """The model being trained."""
-
-    def step(self, batch: TextBatch, lr: float) -> StepResult:
-        """One training step."""
+    def config(self) -> Any:
+        """The model's shape, as `gguf.write` takes it."""
 
     def parameters(self) -> dict[str, Tensor]:
         """What a checkpoint holds, by the names of `gguf.names`."""
@@ -52,15 +51,18 @@ class Recipe(Protocol):
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
 
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back, to the bit."""
+
 
 @dataclass
 class Progress:
     """Where the loop stands; kept with every checkpoint."""
 
     step: int = 0
-    tokens: int = 0
+    seen: int = 0  # tokens or images trained on
     loss: float = math.nan
-    validation: Evaluation | None = None
+    validation: Held | None = None
     first_loss: float | None = None
     best_validation: float | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
@@ -83,37 +85,36 @@ class Loop:
     def __init__(
         self,
         recipe: Recipe,
-        prepared: Prepared,
-        batches: Batches,
+        task: Task,
         settings: TrainSettings,
         hardware: Hardware,
         run: Session,
         *,
-        prompts: tuple[str, ...] = (),
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self._recipe, self._prepared, self._settings = recipe, prepared, settings
-        self._hardware, self._run, self._ctx = hardware, run, batches.ctx
-        self._prompts = prompts
+        self._recipe, self._task, self._settings = recipe, task, settings
+        self._hardware, self._run = hardware, run
+        self.unit = task.unit
         self._watch = watch or Watch()
         self.progress = progress or Progress()
-        self._batches = batches
-        self._tokens_a_step = batches.batch * batches.ctx
-        self._flops = recipe.model.flops_per_token(batches.ctx) * self._tokens_a_step
         self._late = Late(hardware.device)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = Checkpointer(
             run,
-            recipe.model.config,
-            prepared.tokenizer_keys,
+            recipe.config,
+            task.tokenizer,
             keep=settings.keep,
             file_type=settings.file_type,
             best=self.progress.best_validation,
         )
         self._stop_reason: str | None = None
         self._saved_at = self.progress.step
-        self._rate, self._timed = 0.0, 0  # seconds a step, smoothed, over how many
+        self._profile: Profile | None = None
+        if settings.profile:
+            n_params = sum(tensor.numel() for tensor in recipe.parameters().values())
+            self._profile = Profile(run, task, hardware, self._watch, done=self.progress.step, n_params=n_params)
+        self._seconds: deque[float] = deque(maxlen=_TIMED)
 
     def run(self) -> Outcome:
         """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands."""
@@ -125,7 +126,7 @@ class Loop:
         except RuntimeError as problem:
             if not is_of_memory(problem):
                 raise
-            error = _out_of_memory(problem, self._settings, self._ctx)
+            error = _out_of_memory(problem, self._task.to_lower)
         finally:
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
@@ -137,52 +138,66 @@ class Loop:
 
     def _train(self) -> tuple[str, str | None]:
         settings, last = self._settings, self._settings.steps
-        before = time.perf_counter()
+        self._late.begin()
         for step in range(self.progress.step + 1, last + 1):
             lr = learning_rate(settings, step - 1)
-            result = self._recipe.step(self._batches.at(step - 1), lr)
-            now = time.perf_counter()
-            self._late.add(step, lr, now - before, result)
-            before = now
+            result = self._task.step(step - 1, lr)
+            self._late.add(step, lr, result)
+            if self._profile is not None:
+                self._profile.after(step)
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
-            evaluated = settings.due(step, settings.eval_every, 10) or step == last
+            scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)
             saving = settings.due(step, settings.checkpoint_every, 5) or step == last
-            waited = self._late.ready(wait=True) if evaluated or saving or self._stop_reason else []
-            if problem := self._take_in(waited):
+            sampling = settings.sample_every != 0 and (settings.due(step, settings.sample_every, 10) or step == last)
+            if not (scoring or saving or sampling or self._stop_reason):
+                continue
+            if problem := self._take_in(self._late.ready(wait=True)):
                 return "aborted", problem
             if self._stop_reason:
                 return "interrupted", None
-            if evaluated and settings.eval_every != 0 and len(self._prepared.held_out) > 1:
-                self._evaluate(step)
-            if settings.due(step, settings.sample_every, 10) or (step == last and settings.sample_every != 0):
-                self._sample(step)
-            if saving and (settings.checkpoint_every != 0 or step == last):
-                self._save()
-            if evaluated or saving:
-                before = time.perf_counter()  # the pause is not the next step's
+            with self._pause():
+                if scoring:
+                    self._evaluate(step)
+                if sampling:
+                    self._sample(step)
+                if saving:
+                    self._save()
         return "completed", None
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        """What is done here is no step's time."""
+        if self._profile is not None:
+            self._profile.pause()
+        yield
+        self._late.begin()
+        if self._profile is not None:
+            self._profile.go_on()
 
     def _take_in(self, found: list[Figures]) -> str | None:
         """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""
+        task = self._task
         for figures in found:
             self.progress.step = figures.step
-            self.progress.tokens += self._tokens_a_step
+            self.progress.seen += task.per_step
             self.progress.loss = figures.loss
-            rate = self._tokens_a_step / figures.seconds
-            mfu = self._flops / figures.seconds / self._hardware.peak_flops
+            accuracy = {} if figures.accuracy is None else {"accuracy": figures.accuracy}
             self._run.log(
                 figures.step,
-                loss=figures.loss,
-                lr=figures.lr,
-                grad_norm=figures.grad_norm,
-                tokens=self._tokens_a_step,
-                wall_us=round(figures.seconds * 1e6),
-                tokens_per_s=rate,
-                mfu=mfu,
+                {
+                    "loss": figures.loss,
+                    **accuracy,
+                    "lr": figures.lr,
+                    "grad_norm": figures.grad_norm,
+                    task.unit: task.per_step,
+                    "wall_us": round(figures.seconds * 1e6),
+                    f"{task.unit}_per_s": task.per_step / figures.seconds,
+                    "mfu": task.flops / figures.seconds / self._hardware.peak_flops,
+                },
             )
-            self._smooth_rate(figures.seconds)
-            left = (self._settings.steps - figures.step) * self._rate
+            self._seconds.append(figures.seconds)
+            usual = statistics.median(self._seconds)  # a step in which something is compiled tells nothing
             self._watch.on_step(
                 StepReport(
                     figures.step,
@@ -190,21 +205,17 @@ class Loop:
                     figures.loss,
                     figures.lr,
                     figures.grad_norm,
-                    self._tokens_a_step,
-                    self._tokens_a_step / self._rate,
-                    self._flops / self._rate / self._hardware.peak_flops,
-                    left,
+                    task.unit,
+                    task.per_step,
+                    task.per_step / usual,
+                    task.flops / usual / self._hardware.peak_flops,
+                    (self._settings.steps - figures.step) * usual,
+                    figures.accuracy,
                 )
             )
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
                 return problem
         return None
-
-    def _smooth_rate(self, seconds: float) -> None:
-        """A mean that favours the latest steps. The first step, in which things are compiled, tells nothing."""
-        self._timed += 1
-        weight = 1.0 if self._timed <= 2 else max(0.05, 1 / (self._timed - 1))
-        self._rate += weight * (seconds - self._rate)
 
     def _cannot_go_on(self, figures: Figures) -> str | None:
         if self.progress.first_loss is None:
@@ -220,33 +231,17 @@ class Loop:
         return None
 
     def _evaluate(self, step: int) -> None:
-        model = self._recipe.model
-        found = evaluate(
-            model,
-            self._prepared.held_out,
-            ctx=self._ctx,
-            device=self._hardware.device,
-            most=self._settings.tokens_to_score(self._tokens_a_step),
-            bytes_per_token=self._prepared.bytes_per_token,
-        )
+        found = self._task.evaluate()
+        if found is None:
+            return
         self.progress.validation = found
         if math.isfinite(found.loss):
             self.progress.best_validation = min(found.loss, self.progress.best_validation or math.inf)
-        self._run.eval(
-            step,
-            "validation",
-            loss=found.loss,
-            ppl=found.ppl,
-            samples=found.tokens,
-            extra={"bits_per_byte": found.bits_per_byte},
-        )
+        self._task.report(self._run, step, found, step == self._settings.steps)
         self._watch.on_evaluation(step, found)
 
     def _sample(self, step: int) -> None:
-        tokenizer = self._prepared.tokenizer
-        for prompt in self._prompts if tokenizer is not None else ():
-            assert tokenizer is not None
-            text = write_sample(self._recipe.model, tokenizer, prompt, self._settings.sample_tokens)
+        for prompt, text in self._task.samples():
             self._run.sample(step, prompt, text)
             self._watch.on_sample(step, prompt, text)
 
@@ -255,7 +250,7 @@ class Loop:
         loss = progress.validation.loss if progress.validation is not None else None
         facts = {
             "step": progress.step,
-            "tokens": progress.tokens,
+            "seen": progress.seen,
             "first_loss": progress.first_loss,
             "best_validation": progress.best_validation,
             "fingerprints": progress.fingerprints,
@@ -263,12 +258,12 @@ class Loop:
         origin = gguf.Provenance(
             recipe=self._recipe.name,
             seed=self._settings.seed,
-            tokens_seen=progress.tokens,
             train_loss=progress.loss,
             validation_loss=loss,
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
+            **{f"{self._task.unit}_seen": progress.seen},
         )
         parameters, moments = self._recipe.parameters(), self._recipe.moments()
         self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)
@@ -280,10 +275,7 @@ class Loop:
             return None
         found: dict[str, float] = {"loss": self.progress.loss}
         if self.progress.validation is not None:
-            held = self.progress.validation
-            found |= {"validation/loss": held.loss, "validation/ppl": held.ppl}
-            if held.bits_per_byte is not None:
-                found["validation/bits_per_byte"] = held.bits_per_byte
+            found |= {f"validation/{name}": value for name, value in self.progress.validation.figures.items()}
         if self._gate.metric not in found:
             raise LinnetError(f"--gate: there is no metric {self._gate.metric!r}; choose from {', '.join(found)}")
         return self._gate.verdict(found[self._gate.metric])
@@ -326,6 +318,6 @@ def is_of_memory(problem: RuntimeError) -> bool:
     return isinstance(problem, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(problem)
 
 
-def _out_of_memory(problem: RuntimeError, settings: TrainSettings, ctx: int) -> str:
+def _out_of_memory(problem: RuntimeError, to_lower: str) -> str:
     first = str(problem).splitlines()[0][:160]
-    return f"out of memory: lower --batch (now {settings.batch}) or --ctx (now {ctx}); {first}"
+    return f"out of memory: lower {to_lower}; {first}"

@@ -20,6 +20,7 @@ class Optimizers:
 
     def __init__(self, named: Iterable[tuple[str, nn.Parameter]], settings: TrainSettings) -> None:
         self._named = {name: parameter for name, parameter in named if parameter.requires_grad}
+        self._settings = settings
         device = next(iter(self._named.values())).device
         self._rate = torch.tensor(settings.lr, device=device if device.type == "cuda" else "cpu")
         matrices = {n: p for n, p in self._named.items() if p.ndim >= 2}
@@ -35,20 +36,46 @@ class Optimizers:
         ]
         self._parts.append(self._adamw([group for group in groups if group["params"]], settings))
 
-    def step(self, lr: float) -> None:
-        """Move every parameter by its gradient at the rate `lr`, and forget the gradients."""
+    def set_rate(self, lr: float) -> None:
+        """The learning rate of the next step."""
         self._rate.fill_(lr)
         for part in self._parts:
-            if not isinstance(part.param_groups[0]["lr"], Tensor):
-                for group in part.param_groups:
-                    group["lr"] = lr * group.get("rate_scale", 1.0)
-            part.step()
-            part.zero_grad(set_to_none=True)
+            for group in part.param_groups:
+                if not isinstance(group["lr"], Tensor):
+                    group["lr"] = lr
 
-    def forget_gradients(self) -> None:
-        """Drop the gradients without a step."""
+    def step(self) -> Tensor:
+        """Clip, move every parameter by its gradient, and forget the gradients. The norm comes back, unclipped.
+
+        With `on_nan` "skip", a norm that is not finite moves nothing.
+        """
+        gradients = [p.grad for p in self._named.values() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if self.capturable:
+            self._step_on_device(norm)
+        elif self._settings.on_nan != "skip" or torch.isfinite(norm).item():
+            if self._settings.clip > 0:
+                nn.utils.clip_grads_with_norm_(self._named.values(), self._settings.clip, norm)
+            for part in self._parts:
+                part.step()
         for part in self._parts:
             part.zero_grad(set_to_none=True)
+        return norm
+
+    @property
+    def capturable(self) -> bool:
+        """Is a step the same work every time, with no number that the host must know? Then a graph can hold it."""
+        kind = next(iter(self._named.values())).device.type
+        return kind in ("cpu", "cuda") and all(isinstance(part, torch.optim.AdamW) for part in self._parts)
+
+    def _step_on_device(self, norm: Tensor) -> None:
+        """AdamW's own kernel clips and skips, which also saves a pass over the gradients."""
+        for part in self._parts:
+            if self._settings.clip > 0:
+                part.grad_scale = (norm / self._settings.clip).clamp(min=1.0)  # type: ignore[attr-defined]
+            if self._settings.on_nan == "skip":
+                part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
+            part.step()
 
     def state(self) -> dict[str, Tensor]:
         """Every moment by `<kind>/<parameter>`, for keeping."""
@@ -78,8 +105,11 @@ class Optimizers:
         betas = (settings.beta1, settings.beta2)
         if settings.bias_correction == "seed":
             return SeedAdamW(groups, lr=settings.lr, betas=betas, eps=settings.eps)
-        fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
-        return torch.optim.AdamW(groups, lr=self._rate, betas=betas, eps=settings.eps, fused=fused)
+        kind = groups[0]["params"][0].device.type
+        fused, capturable = kind in ("cpu", "cuda", "mps"), kind == "cuda"
+        return torch.optim.AdamW(
+            groups, lr=self._rate, betas=betas, eps=settings.eps, fused=fused, capturable=capturable
+        )
 
 
 class SeedAdamW(torch.optim.Optimizer):

@@ -52,6 +52,8 @@ class TrainSettings:
         What is computed in; weights are kept in float32. auto: bfloat16 on CUDA.
     compile
         Compile the model; auto: on CUDA.
+    graph
+        Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are small.
     eval_every
         Steps between evaluations on held-out text; ten times a run by default, 0: never.
     eval_tokens
@@ -66,6 +68,8 @@ class TrainSettings:
         Checkpoints kept besides the best one; 0: all.
     file_type
         How checkpoints store matrices.
+    profile
+        Look closely at ten steps: a trace into artifacts/, and where their time went.
     on_nan
         A loss or gradient that is not finite stops the run, is skipped, or ignored.
     gate
@@ -91,6 +95,7 @@ class TrainSettings:
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
+    graph: Literal["auto", "on", "off"] = "auto"
     eval_every: int | None = None
     eval_tokens: int | None = None
     sample_every: int | None = None
@@ -98,6 +103,7 @@ class TrainSettings:
     checkpoint_every: int | None = None
     keep: int = 3
     file_type: Literal["f32", "f16", "bf16", "q8_0"] = "f32"
+    profile: bool = False
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
 

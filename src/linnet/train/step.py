@@ -2,77 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from linnet.models.attention import attention_by
+from linnet.models.compute import Compiled, Compute, plain
+from linnet.models.graph import Graph
+from linnet.models.recording import Recording
+from linnet.train.allocator import keep_freed_memory
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
 from linnet.train.settings import TrainSettings
 
 
-class TextBatch(Protocol):
-    """Sequences and what follows each of their tokens."""
+class Batch(Protocol):
+    """What a model's loss takes, a row a sample, and how many targets the rows have together."""
 
     @property
-    def ids_BT(self) -> Tensor: ...  # noqa: D102, N802
-    @property
-    def targets_BT(self) -> Tensor: ...  # noqa: D102, N802
-    @property
-    def documents_BT(self) -> Tensor | None: ...  # noqa: D102, N802
+    def inputs(self) -> tuple[Tensor | None, ...]: ...  # noqa: D102
     @property
     def n_targets(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and norm of the gradient of a step, still on the device."""
+    """Loss and norm of the gradient of a step, and the accuracy where the loss tells one; still on the device."""
 
     loss: Tensor
     grad_norm: Tensor
+    accuracy: Tensor | None = None
 
 
 class Step:
-    """The step of one model. A batch of more than `settings.batch` sequences passes through it in parts."""
+    """The step of one model. A batch of more than `settings.batch` rows passes through it in parts.
+
+    The model's `loss` takes the batch's inputs and a divisor, and gives a mean; or that and a mean accuracy.
+    """
 
     def __init__(self, model: nn.Module, settings: TrainSettings, hardware: Hardware) -> None:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._settings = settings
+        self._attention = hardware.attention
+        self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
+        self._compute: Compute = Compiled(hardware.dtype) if hardware.compile else plain
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        loss: Any = model.loss
-        self._loss: Callable[..., Tensor] = torch.compile(loss, fullgraph=True) if hardware.compile else loss
+        self._work: Callable[..., tuple[Tensor, ...]] = self._whole
+        if hardware.graph:
+            self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
+        self._threads = hardware.threads
+        if hardware.device.type == "cpu":
+            keep_freed_memory()
         self._divisors: dict[int, Tensor] = {}
 
-    def __call__(self, batch: TextBatch, lr: float) -> StepResult:
+    def __call__(self, batch: Batch, lr: float) -> StepResult:
         """Train on one batch."""
-        rows, micro = len(batch.ids_BT), self._settings.batch
-        divisor = self._divisor(batch)
-        loss = torch.zeros((), device=batch.ids_BT.device)
-        for start in range(0, rows, micro):
+        self.optimizers.set_rate(lr)
+        first, *more = batch.inputs
+        assert first is not None
+        with _threads(self._threads):
+            return StepResult(*self._work(self._divisor(batch.n_targets, first.device), first, *more))
+
+    def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
+        """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
+        self._compute.before_step()
+        totals: list[Tensor] = []
+        micro = self._settings.batch
+        for start in range(0, len(first), micro):
             part = slice(start, start + micro)
-            documents = None if batch.documents_BT is None else batch.documents_BT[part]
-            share = self._loss(batch.ids_BT[part], batch.targets_BT[part], documents, divisor=divisor)
-            share.backward()  # type: ignore[no-untyped-call]
-            loss += share.detach()
-        norm = self._clip()
-        if self._settings.on_nan == "skip" and not torch.isfinite(norm).item():
-            self.optimizers.forget_gradients()
-        else:
-            self.optimizers.step(lr)
-        return StepResult(loss, norm)
+            inputs = (None if each is None else each[part] for each in (first, *more))
+            with attention_by(self._attention):
+                found = self._loss(*inputs, divisor=divisor, compute=self._compute)
+                shares = found if isinstance(found, tuple) else (found,)
+                shares[0].backward()
+            self._compute.after_backward()
+            totals = totals or [torch.zeros((), device=first.device) for _ in shares]
+            for total, share in zip(totals, shares, strict=True):
+                total += share.detach()
+        loss, *accuracy = totals
+        return loss, self.optimizers.step(), *accuracy
 
-    def _divisor(self, batch: TextBatch) -> Tensor:
+    def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
-        if batch.n_targets not in self._divisors:
-            self._divisors[batch.n_targets] = torch.tensor(float(batch.n_targets), device=batch.ids_BT.device)
-        return self._divisors[batch.n_targets]
+        if n_targets not in self._divisors:
+            self._divisors[n_targets] = torch.tensor(float(n_targets), device=device)
+        return self._divisors[n_targets]
 
-    def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        if self._settings.clip > 0:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._settings.clip, norm)
-        return norm
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many of the CPU's threads for a while; the change itself costs nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from linnet.train.evaluation import Evaluation
+from linnet.train.task import Held
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,12 @@ class StepReport:
     loss: float
     lr: float
     grad_norm: float
-    tokens: int
-    tokens_per_s: float
+    unit: str  # tokens or images
+    count: int
+    per_s: float
     mfu: float
     seconds_left: float
+    accuracy: float | None = None
 
 
 class Watch:
@@ -32,14 +34,17 @@ class Watch:
     def on_step(self, report: StepReport) -> None:
         """A step is done."""
 
-    def on_evaluation(self, step: int, found: Evaluation) -> None:
-        """The held-out text was scored."""
+    def on_evaluation(self, step: int, found: Held) -> None:
+        """The held-out data was scored."""
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """The model wrote something."""
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """A checkpoint was taken; it is being written."""
+
+    def on_profile(self, lines: list[str]) -> None:
+        """Where the time of some steps went."""
 
     def on_end(self) -> None:
         """The loop is over."""

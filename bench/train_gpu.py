@@ -1,0 +1,216 @@
+"""Training on a GPU, whole steps in bf16: ours beside the peers', the same shapes and the same tokens a step."""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import sample
+from report import Report
+
+LLAMA, GPT2, NANO = "llama 135M", "GPT-2 124M", "llama 15M"
+# What trains: preset, sequences, context.
+SHAPES = {
+    LLAMA: ("smollm2-135m", 32, 1024),
+    GPT2: ("gpt2-124m", 64, 1024),
+    "llama 135M, small steps": ("smollm2-135m", 1, 128),
+    NANO: ("nano", 8, 256),
+}
+EVERY = 200  # steps between evaluations and checkpoints of the run whose overhead is measured
+
+
+def ceiling() -> dict[str, Any]:
+    import torch
+
+    from linnet.train.hardware import measured_bandwidth, measured_peak
+
+    device = torch.device("cuda")
+    return {
+        "peak": measured_peak(device, torch.bfloat16),
+        "bandwidth": measured_bandwidth(device),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
+
+
+def ours(shape: str) -> dict[str, Any]:
+
+    from linnet.models import build, preset
+    from linnet.train.hardware import choose
+    from linnet.train.settings import TrainSettings
+    from linnet.train.step import Step
+
+    name, batch, ctx = SHAPES[shape]
+    config = preset(name, ctx=ctx)
+    settings = TrainSettings(batch=batch, device="cuda")
+    model = build(config, seed=0, device="cuda")
+    weights = sum(p.numel() for name, p in model.named_parameters() if name.startswith("blocks."))
+    hardware = choose(settings, tokens=batch * ctx, weights=weights)
+    model.set_compute_dtype(hardware.dtype)
+    step = Step(model, settings, hardware)
+
+    class Batch:
+        def __init__(self, ids: Any) -> None:
+            self.inputs, self.n_targets = (ids[:, :-1], ids[:, 1:], None), batch * ctx
+
+    found = _timed(lambda ids: step(Batch(ids), 1e-3), config.vocab, batch, ctx)
+    return {**found, "why": hardware.why, "flops": model.flops_per_token(ctx) * batch * ctx}
+
+
+def theirs(shape: str, peer: str) -> dict[str, Any]:
+    import gpu_peers
+    from linnet.models import preset
+
+    name, batch, ctx = SHAPES[shape]
+    config = preset(name, ctx=ctx)
+    sizes = {field: getattr(config, field) for field in ("vocab", "d_model", "n_layers", "n_heads", "n_kv", "d_ff")}
+    sizes["ctx"] = ctx + 1
+    if peer == "nanoGPT + compile":
+        step = gpu_peers.nanogpt_step({**sizes, "ctx": ctx})
+        return _timed(step, config.vocab, batch, ctx)
+    step = gpu_peers.transformers_step(sizes, compiled=peer.endswith("compile"))
+    return _timed(lambda ids: step(ids[:, :-1]), config.vocab, batch, ctx)
+
+
+def _timed(step: Any, vocab: int, batch: int, ctx: int) -> dict[str, Any]:
+    """Milliseconds a step, over different batches, after everything is compiled; peak memory; the first step."""
+    import torch
+
+    batches = [torch.randint(0, vocab, (batch, ctx + 1), device="cuda") for _ in range(8)]
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    step(batches[0])
+    torch.cuda.synchronize()
+    first = time.perf_counter() - began
+    for ids in batches:
+        step(ids)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    each = max(2, min(50, round(16_384 / (batch * ctx)) * 5))
+    times = []
+    for turn in range(12):
+        began = time.perf_counter()
+        for i in range(each):
+            step(batches[(turn + i) % 8])
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - began) / each)
+    seconds = statistics.median(times)
+    return {
+        "ms": seconds * 1e3,
+        "rate": batch * ctx / seconds,
+        "gigabytes": torch.cuda.max_memory_allocated() / 1e9,
+        "first": first,
+    }
+
+
+def a_run(folder: str, flags: list[str], every: int = 0) -> dict[str, Any]:
+    """A run from the command line: when its first step was done, what its pauses cost, its losses."""
+    began = time.time()
+    command = [sys.executable, "-m", "linnet", "train", "from-scratch", "--vocab", "8192", "--runs", folder]
+    done = subprocess.run([*command, "--sample-every", "0", "--keep", "1", *flags], capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    (run,) = Path(folder).iterdir()
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    steps = [event for event in events if event["kind"] == "step"]
+    found: dict[str, Any] = {"losses": [event["loss"] for event in steps]}
+    found["first"] = json.loads((run / "run.json").read_text())["created_at"] + steps[0]["t"] - began
+    if every:
+        gaps = {b["step"]: b["t"] - a["t"] for a, b in itertools.pairwise(steps)}
+        usual = statistics.median(event["wall_us"] for event in steps) / 1e6
+        # Figures come back up to sixteen steps late: a pause shows in the stretch around it, not in one step.
+        around = [[gaps[step] for step in range(at - 18, at + 19)] for at in range(every, len(steps) - 19, every)]
+        found["pause"] = statistics.median(sum(stretch) - len(stretch) * usual for stretch in around)
+        found["share"] = found["pause"] / (every * usual)
+        found["rate"] = steps[0]["tokens"] / usual
+    return found
+
+
+def main() -> Report:
+    report = Report(
+        name="train_gpu",
+        claim=__doc__ or "",
+        columns={"what": "", "who": "", "ms a step": ".2f", "tok/s": ",.0f", "peak GB": ".1f", "first step s": ".1f"},
+    )
+    top = sample.play(__file__, "ceiling", {}, None)
+    report.note(
+        f"{top['gpu']}, torch {top['torch']}. Measured ceilings: {top['peak'] / 1e12:.0f} TFLOP/s (a bf16 product of "
+        f"8192 × 8192 matrices), {top['bandwidth'] / 1e12:.2f} TB/s (a copy of 1 GiB)."
+    )
+    compiled, eager, nano = "transformers + compile", "transformers eager", "nanoGPT + compile"
+    peers = {
+        LLAMA: [compiled],
+        GPT2: [nano],
+        "llama 135M, small steps": [compiled, eager],
+        NANO: [compiled, eager],
+    }
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for shape, names in peers.items():
+        _, batch, ctx = SHAPES[shape]
+        for who in ["linnet", *names]:
+            options = {"shape": shape} if who == "linnet" else {"shape": shape, "peer": who}
+            each = sample.play(__file__, "ours" if who == "linnet" else "theirs", options, None)
+            found[shape, who] = each
+            report.row(f"{shape}, {batch}×{ctx}", who, each["ms"], each["rate"], each["gigabytes"], each["first"])
+        mine = found[shape, "linnet"]
+        share = mine["flops"] / (mine["ms"] / 1e3) / top["peak"]
+        report.note(f"{shape}: {share:.0%} of the measured ceiling of products. Chosen: {mine['why']}.")
+    _judge(report, found, compiled, nano)
+    _whole_runs(report)
+    return report
+
+
+def _judge(report: Report, found: dict[tuple[str, str], dict[str, Any]], compiled: str, nano: str) -> None:
+    small = "llama 135M, small steps"
+    for shape, peer in ((LLAMA, compiled), (GPT2, nano)):
+        memory = found[shape, "linnet"]["gigabytes"] / found[shape, peer]["gigabytes"]
+        report.at_most(f"{shape}, peak memory against {peer}", memory, 0.6, "×")
+    report.at_least(
+        f"{LLAMA} against {compiled}", found[LLAMA, "linnet"]["rate"] / found[LLAMA, compiled]["rate"], 1.45, "×"
+    )
+    report.at_least(f"{GPT2}", found[GPT2, "linnet"]["rate"], 600_000, "tok/s")
+    report.at_most("llama 135M, 1×128 tokens", found[small, "linnet"]["ms"], 6, "ms a step")
+    report.at_least(f"{NANO} against {compiled}", found[NANO, "linnet"]["rate"] / found[NANO, compiled]["rate"], 6, "×")
+
+
+def _whole_runs(report: Report) -> None:
+    """`linnet train` itself. The second run of a shape finds the compiler's cache warm."""
+    large = ["--preset", "smollm2-135m", "--ctx", "1024", "--batch", "32"]
+    small = ["--preset", "nano", "--ctx", "256", "--batch", "8", "--steps", "50", "--eval-every", "0"]
+    both = ["--steps", str(2 * EVERY + 40), "--eval-every", str(EVERY), "--checkpoint-every", str(EVERY)]
+    saves = ["--steps", "160", "--eval-every", "0", "--checkpoint-every", "60"]
+    with sample.scratch() as folder:
+        os.environ["LINNET_CACHE"] = str(folder / "cache")
+        runs = {
+            "cold": ([*large, "--steps", "3"], 0),
+            "both": ([*large, *both], EVERY),
+            "saves": ([*large, *saves], 60),
+            "plain": ([*small, "--compile", "off", "--graph", "off"], 0),
+            "quick": ([*small, "--compile", "on", "--graph", "on"], 0),
+        }
+        found = {}
+        for name, (flags, every) in runs.items():
+            options = {"folder": str(folder / name), "flags": flags, "every": every}
+            found[name] = sample.play(__file__, "a_run", options, None)
+    report.at_most("first step after the command, compiler's cache warm", found["both"]["first"], 15, "s")
+    share = 100 * found["both"]["share"]
+    report.at_most("logging, evaluation and checkpoints every 200 steps", share, 1, "% of throughput")
+    report.at_most("pause of a checkpoint", 1e3 * found["saves"]["pause"], 50, "ms")
+    plain, quick = found["plain"]["losses"], found["quick"]["losses"]
+    apart = max(abs(a - b) / a for a, b in zip(plain, quick, strict=True))
+    report.at_most("50 losses, compiled and captured against plain, bf16", apart, 1e-3, "relative")
+    report.note(
+        f"A run of `linnet train` (135M shape, vocabulary 8,192, 32×1024): {found['both']['rate']:,.0f} tok/s; an "
+        f"evaluation with a checkpoint takes {1e3 * found['both']['pause']:.0f} ms. The first command of all, with "
+        f"nothing compiled or prepared, took {found['cold']['first']:.0f} s to its first step."
+    )
+
+
+ROLES = {"ceiling": ceiling, "ours": ours, "theirs": theirs, "a_run": a_run}
+
+if __name__ == "__main__":
+    sys.exit(sample.start(main, ROLES))

@@ -1,0 +1,78 @@
+"""`linnet classify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from cyclopts import Parameter
+
+from linnet.board import words
+from linnet.cli.model_name import ModelName, find_model
+from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.terminal import paint, print_json
+from linnet.errors import LinnetError, UsageError
+
+_BAR = 12  # characters of certainty
+
+
+def classify(
+    model: ModelName,
+    /,
+    *files: Annotated[Path, Parameter(help="Image files.")],
+    top: int = 3,
+    device: str = "auto",
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """What a trained vision transformer sees in images: the likeliest classes, with their probabilities.
+
+    A file that cannot be read as an image is told of, the others are classified all the same, and the exit code is 1.
+
+    Parameters
+    ----------
+    top
+        How many classes to name (3).
+    device
+        auto, cpu, cuda or mps (auto).
+    """
+    from linnet.data.picture import read_picture
+    from linnet.infer import classify as look
+    from linnet.models import load_vit, pick_device
+
+    if not files:
+        raise UsageError("classify needs an image: linnet classify MODEL IMAGE…")
+    if top < 1:
+        raise UsageError(f"--top must be 1 or more, found {top}")
+    path = find_model(model, runs)
+    loaded = load_vit(path, pick_device(device))
+    failed = False
+    told: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            picture = read_picture(file, loaded.config.image_size, loaded.config.num_channels)
+        except LinnetError as error:
+            failed = True
+            told.append({"file": str(file), "error": str(error)})
+            if not json:
+                print(f"linnet: {words.plain(str(error))}", file=sys.stderr)
+            continue
+        guesses = look(loaded, np.ascontiguousarray(picture[None]), top)[0]
+        found = [{"label": guess.label, "probability": guess.probability} for guess in guesses]
+        told.append({"file": str(file), "guesses": found})
+        if not json:
+            _print(file, found)
+    if json:
+        print_json({"model": str(path), "images": told})
+    return int(failed)
+
+
+def _print(file: Path, guesses: list[dict[str, Any]]) -> None:
+    print(paint(words.plain(str(file)), "bold"))
+    wide = max(len(guess["label"]) for guess in guesses)
+    for guess in guesses:
+        full = round(_BAR * guess["probability"])
+        bar = "█" * full + "░" * (_BAR - full)
+        print(f"  {words.plain(guess['label']):<{wide}}  {paint(bar, 'cyan')} {guess['probability']:7.2%}")

@@ -1,0 +1,117 @@
+"""`linnet eval` of a vision transformer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linnet.board import words
+from linnet.cli.terminal import paint, print_json, table
+from linnet.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from linnet.data.images import Images, ImageSet
+    from linnet.models import ViTConfig
+    from linnet.runs import Run
+
+_SHOWN = 20  # classes, the worst first
+
+
+def eval_images(path: Path, run: Run | None, source: str | None, all: bool, device: torch.device, json: bool) -> int:
+    """Score a model on a RUN's own held-out images, or on those of `source`."""
+    from linnet.cli.progress import preparing
+    from linnet.data.images import load_images
+    from linnet.models import load_vit
+    from linnet.train.image_evaluation import evaluate_images
+
+    own = run.manifest.config if run is not None else {}
+    wanted = source or own.get("images")
+    if wanted is None:
+        raise UsageError(f"{path} belongs to no run that names its images: say what to score, --images")
+    model = load_vit(path, device)
+    images = load_images(
+        str(wanted),
+        size=model.config.image_size,
+        channels=model.config.num_channels,
+        held_out=float(own.get("held_out", 0.2)) if source is None else 0.2,
+        progress=preparing if sys.stdout.isatty() and not json else None,
+    )
+    scored = _renumbered(_part(images, all), images.labels, model.config, str(wanted))
+    began = time.perf_counter()
+    found = evaluate_images(model, scored)
+    labels = model.config.labels or tuple(map(str, range(model.config.num_classes)))
+    told: dict[str, Any] = {
+        "model": str(path),
+        "device": str(device),
+        "images": wanted,
+        "split": "all" if all else "held_out",
+        "samples": found.samples,
+        **found.figures,
+        "seconds": time.perf_counter() - began,
+        "per_class": found.per_class(labels),
+        "labels": list(labels),
+        "confusion": found.confusion_KK.tolist(),
+        "skipped": list(images.skipped),
+    }
+    if json:
+        print_json(told)
+    else:
+        _print(told)
+    return 0
+
+
+def _part(images: Images, all: bool) -> ImageSet:
+    from linnet.data.images import ImageSet
+
+    if not all:
+        return images.held_out
+    train, held = images.train, images.held_out
+    return ImageSet(
+        np.concatenate([train.images_NCHW, held.images_NCHW]), np.concatenate([train.labels_N, held.labels_N])
+    )
+
+
+def _renumbered(part: ImageSet, names: tuple[str, ...], config: ViTConfig, source: str) -> ImageSet:
+    """The images with the model's own numbers of their classes, found by name."""
+    from linnet.data.images import ImageSet
+
+    known = config.labels or tuple(map(str, range(config.num_classes)))
+    for name in (names[number] for number in np.unique(part.labels_N)):
+        if name not in known:
+            shown = ", ".join(known[:8]) + (" …" if len(known) > 8 else "")
+            raise UsageError(f"{source}: the model knows no class {name!r}; it tells apart {shown}")
+    numbers = np.array([known.index(name) if name in known else -1 for name in names])
+    return ImageSet(part.images_NCHW, numbers[part.labels_N])
+
+
+def _print(told: dict[str, Any]) -> None:
+    print(paint(words.plain(told["model"]), "bold"))
+    part = "all images" if told["split"] == "all" else "held-out images"
+    facts = {
+        "images": f"{told['images']}, {part}: {told['samples']:,}",
+        "accuracy": f"{told['accuracy']:.2%}",
+        "top 5": f"{told['top5']:.2%}",
+        "loss": f"{told['loss']:.5g} nats",
+        "took": words.duration(told["seconds"]),
+        "skipped": f"{len(told['skipped'])} files that are no images" if told["skipped"] else "",
+    }
+    for name, value in facts.items():
+        if value:
+            print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
+    worst = sorted(told["per_class"].items(), key=lambda pair: pair[1])[:_SHOWN]
+    rows = [(words.plain(name), f"{value:.2%}", words.plain(_taken_for(told, name))) for name, value in worst]
+    print("\n".join(table(("class", "right", "taken for"), rows, right=(1,))))
+
+
+def _taken_for(told: dict[str, Any], name: str) -> str:
+    """The three classes that a class is taken for most often."""
+    labels = told["labels"]
+    row = told["confusion"][labels.index(name)]
+    wrong = [(count, labels[k]) for k, count in enumerate(row) if count and labels[k] != name]
+    return ", ".join(f"{label} ({count})" for count, label in sorted(wrong, reverse=True)[:3])

@@ -1,0 +1,99 @@
+"""IDX files, as MNIST and its family come: a magic number, the counts, the bytes; packed with gzip or not."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from linnet.data.errors import DataError, reason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NAME = re.compile(r"(?P<before>.*)images[-.]idx3-ubyte(?P<gz>\.gz)?", re.IGNORECASE)
+_HELD_OUT = ("t10k", "test", "val")
+
+
+@dataclass(frozen=True)
+class IdxPair:
+    """A file of images, that of their labels, and whether they are for testing."""
+
+    images: Path
+    labels: Path
+    held_out: bool
+
+
+def idx_pairs(place: Path) -> list[IdxPair]:
+    """The pairs in a folder, or the one that a file of images belongs to."""
+    files = sorted(place.iterdir()) if place.is_dir() else [place]
+    images = [file for file in files if _NAME.fullmatch(file.name)]
+    # A file and its unpacked copy are the same images.
+    single = [file for file in images if file.suffix != ".gz" or file.with_suffix("") not in images]
+    return [IdxPair(file, _labels_of(file), _is_test(file.name.lower())) for file in single]
+
+
+def _is_test(name: str) -> bool:
+    return name.startswith(_HELD_OUT) or "-test-" in name
+
+
+def _labels_of(images: Path) -> Path:
+    match = _NAME.fullmatch(images.name)
+    assert match is not None
+    stems = [match["before"] + f"labels{mark}idx1-ubyte" for mark in "-."]
+    for name in (name + end for name in stems for end in ("", ".gz")):
+        if images.with_name(name).is_file():
+            return images.with_name(name)
+    raise DataError(f"{images}: its labels are not there: expected {stems[0]}, or that with .gz, beside it")
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """The bytes of a file with so many dimensions: 3 for images, 1 for labels."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise DataError(f"{path}: cannot be read: {why}") from None
+    shape = idx_shape(path, raw, dimensions)
+    head, expected = 4 + 4 * dimensions, math.prod(shape)
+    if len(raw) - head != expected:
+        counts = " × ".join(map(str, shape))
+        how = "truncated" if len(raw) - head < expected else "too long"
+        raise DataError(f"{path}: {how}: expected {counts} = {expected:,} bytes, found {len(raw) - head:,}")
+    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
+
+
+def idx_shape(path: Path, raw: bytes, dimensions: int) -> tuple[int, ...]:
+    """The counts that the beginning of a file states."""
+    magic = 0x800 + dimensions  # 8: unsigned bytes
+    if len(raw) < 4 + 4 * dimensions or int.from_bytes(raw[:4], "big") != magic:
+        found = f"0x{raw[:4].hex()}" if raw else "nothing"
+        what = "images" if dimensions == 3 else "labels"
+        raise DataError(f"{path}: not an IDX file of {what}: expected the magic number 0x{magic:08x}, found {found}")
+    return tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions))
+
+
+def peek_idx(path: Path) -> tuple[int, ...]:
+    """The shape of a file of images, without reading it."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return idx_shape(path, file.read(16), 3)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def read_pair(pair: IdxPair) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images [N, 1, H, W] and their labels."""
+    images_NHW, labels_N = read_idx(pair.images, 3), read_idx(pair.labels, 1)
+    if len(images_NHW) != len(labels_N):
+        raise DataError(
+            f"{pair.images} has {len(images_NHW):,} images and {pair.labels.name} {len(labels_N):,} labels:"
+            " they do not belong together"
+        )
+    return images_NHW[:, None], labels_N.astype(np.int64)

@@ -1,0 +1,31 @@
+"""What a vision transformer sees in images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from linnet.models import ViT
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class and how probable the model finds it."""
+
+    label: str
+    probability: float
+
+
+@torch.inference_mode()
+def classify(model: ViT, images_BCHW: NDArray[np.uint8], top: int = 3) -> list[list[Guess]]:
+    """The likeliest classes of each image, the likeliest first."""
+    names = model.config.labels or tuple(map(str, range(model.config.num_classes)))
+    probability_BK = model(torch.from_numpy(images_BCHW).to(model.device)).softmax(1)
+    found = probability_BK.topk(min(top, len(names)), dim=1)
+    return [
+        [Guess(names[number], value) for number, value in zip(numbers, values, strict=True)]
+        for numbers, values in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    ]

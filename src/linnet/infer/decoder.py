@@ -1,0 +1,58 @@
+"""`Decoder`: one token after another, each step the same work on the same memory, so that it can be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from linnet.models.cache import KVCache
+from linnet.models.graph import Graph
+from linnet.models.language_model import LanguageModel
+from linnet.models.ready import Ready
+from linnet.models.recording import Recording
+
+_Work = Callable[..., tuple[Tensor, ...]]
+
+_WORTH_IT = 16  # tokens from which the weights are made ready: it costs about as much as a few tokens
+
+
+class Decoder:
+    """A model and the text it has seen so far. On CUDA a step is a graph, on a CPU it is recorded.
+
+    A capture is good as long as the cache shows the same number of slots; then the next one is made.
+    """
+
+    def __init__(self, model: LanguageModel, slots: int) -> None:
+        self._model = model
+        self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
+        self._ready = Ready(model) if slots >= _WORTH_IT and model.device.type != "mps" else None
+        self._captured: tuple[int, _Work] = (0, self._step)
+
+    def read(self, ids_1T: Tensor) -> Tensor:
+        """[V]: the logits after these tokens, which come after those seen before."""
+        return self._model.logits(self._model.hidden(ids_1T, cache=self._cache)[:, -1:])[0, 0]
+
+    def next(self, token: Tensor) -> tuple[Tensor, Tensor]:
+        """[V]: the logits after one token more, and the likeliest. Both are overwritten by the next call."""
+        visible = self._cache.visible(1)
+        if visible != self._captured[0]:
+            self._captured = visible, self._capture()
+        length = self._cache.length
+        logits_V, likeliest = self._captured[1](token.view(1, 1))
+        if self._cache.length == length:  # a replay moves the position on the device only
+            self._cache.length += 1
+        return logits_V, likeliest
+
+    def _capture(self) -> _Work:
+        if self._model.device.type == "cuda":
+            return Graph(self._step, plain_calls=1)
+        return Recording(self._step, plain_calls=0) if self._model.device.type == "cpu" else self._step
+
+    def _step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
+        if self._ready is None:
+            logits_V = self.read(token_11)
+        else:
+            with self._ready.used():
+                logits_V = self.read(token_11)
+        return logits_V, logits_V.argmax()

@@ -1,0 +1,69 @@
+"""How the parts of a model are computed: as they stand, or each kind of part compiled once.
+
+A model is compiled by its parts, not whole: its layers are alike, so one compiled layer serves them all, and the first
+step comes after seconds instead of a minute. What fusion across layers would save was measured: nothing (docs/log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._functorch.config
+from torch import nn
+
+from linnet.models.working import WorkingCopies
+
+# What is cheap is made again in the backward pass rather than kept: norms, activations, sums. By default the compiler
+# keeps whatever a product reads there.
+_RECOMPUTE = {
+    "ban_recompute_used_far_apart": False,
+    "ban_recompute_long_fusible_chains": False,
+    "ban_recompute_materialized_backward": False,
+}
+
+
+class Compute:
+    """The parts as they stand."""
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        """What the part makes of the arguments; `part` is a module, or a function of a module's own."""
+        return part(*arguments)
+
+    def before_step(self) -> None:
+        """The weights have changed."""
+
+    def after_backward(self) -> None:
+        """Gradients have come."""
+
+
+plain = Compute()
+
+
+class Compiled(Compute):
+    """Each kind of module, and each function, compiled when it is first met. Products read weights in `dtype`."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        self._compiled: dict[object, Callable[..., Any]] = {}
+        self._copies = WorkingCopies(dtype)
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        """The same, compiled."""
+        kind: object = part
+        function = part
+        if isinstance(part, nn.Module):
+            kind, function, arguments = type(part), type(part).forward, (self._copies.twin(part), *arguments)
+        if kind in self._compiled:
+            return self._compiled[kind](*arguments)
+        self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
+        with torch._functorch.config.patch(_RECOMPUTE):
+            return self._compiled[kind](*arguments)
+
+    def before_step(self) -> None:
+        """Cast all weights anew."""
+        self._copies.refresh()
+
+    def after_backward(self) -> None:
+        """Give the gradients to the weights that are trained."""
+        self._copies.collect()

@@ -1,0 +1,107 @@
+"""A step as a list of operations: what a CUDA graph is to a GPU, for a CPU.
+
+A small step spends its time in Python, autograd and the allocator, not in arithmetic. So one step is watched below
+all of them, where only operations on tensors are left; later steps do those again, on the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+Work = Callable[..., tuple[Tensor, ...]]
+_Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class Recording:
+    """A function of tensors that does the same every time. The first calls run it plainly, the next one is recorded.
+
+    Later calls repeat the recorded operations: the same kernels on the same numbers, so the results are the same to
+    the bit. What the function writes to (weights, moments) must keep its place in memory. Results are overwritten by
+    the next call. Every intermediate result keeps its memory too, so this is for small work.
+    """
+
+    def __init__(self, work: Work, plain_calls: int = 1) -> None:
+        self._work = work
+        self._plain_calls = plain_calls  # in the first an optimiser makes its state, which must be there before
+        self._calls = 0
+        self._recorded: list[_Call] = []
+        self._inputs: tuple[Tensor | None, ...] = ()
+        self._results: tuple[Tensor, ...] = ()
+
+    def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """Do the work on these inputs, which always have the same shapes."""
+        self._calls += 1
+        if self._calls <= self._plain_calls:
+            return self._work(*inputs)
+        if not self._recorded:
+            self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
+            with _Recorder(self._recorded):
+                self._results = self._work(*self._inputs)
+            return self._results
+        with torch.inference_mode():
+            for kept, given in zip(self._inputs, inputs, strict=True):
+                if kept is not None and given is not None:
+                    kept.copy_(given)
+            for operation, arguments, named in self._recorded:
+                operation(*arguments, **named)
+        return self._results
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps each operation with the tensors it read and wrote, while it is on."""
+
+    def __init__(self, calls: list[_Call]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        result = func(*args, **named)
+        if func.namespace == "profiler":  # marks for whoever watches
+            return result
+        if func._schema.is_mutable:
+            self._calls.append((func, args, named))
+            return result
+        results = list(_tensors(result))
+        assert results, f"{func} gives the host a number: such work cannot be recorded"
+        if not _is_view(results, _tensors((args, named))) and not func.overloadpacket.__name__.startswith(_EMPTY):
+            self._calls.append(_into(results, func, args, named))
+        return result
+
+
+_EMPTY = ("empty", "new_empty")  # memory without numbers: there is nothing to do again
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    return (value for value in tree_leaves(values) if isinstance(value, Tensor))
+
+
+def _is_view(results: list[Tensor], inputs: Iterable[Tensor]) -> bool:
+    """Does a result lie in an input's memory? Then it changes with it, and nothing needs to be done."""
+    taken = {tensor.untyped_storage().data_ptr() for tensor in inputs if tensor.numel()}
+    return any(result.untyped_storage().data_ptr() in taken for result in results if result.numel())
+
+
+def _into(results: list[Tensor], func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _Call:
+    """The operation, writing into the results it had: by its form with `out=`, else by a copy."""
+    wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
+    for name in func.overloadpacket.overloads():
+        form = getattr(func.overloadpacket, name)
+        outs = [a.name for a in form._schema.arguments if a.is_out]
+        taken = [(a.name, str(a.type)) for a in form._schema.arguments if not a.is_out]
+        if len(outs) == len(results) and taken == wanted:
+            return form, args, {**named, **dict(zip(outs, results, strict=True))}
+
+    def again() -> None:
+        for kept, new in zip(results, _tensors(func(*args, **named)), strict=True):
+            kept.copy_(new)
+
+    return again, (), {}

@@ -1,0 +1,181 @@
+"""`ViT`: images in, classes out. Pixels are 0 … 255 in any dtype; normalising them is the model's own first step.
+
+Shapes: B images, C channels, H and W pixels, T tokens, D width, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.errors import UsageError
+from linnet.models.compute import Compute, plain
+from linnet.models.gate import gelu
+from linnet.models.layers import Linear
+from linnet.models.norms import LayerNorm, RMSNorm
+from linnet.models.vit_config import ViTConfig
+
+
+def _norm(config: ViTConfig, device: torch.device | str | None) -> nn.Module:
+    if config.norm == "rms":
+        return RMSNorm(config.d_model, config.norm_eps, device)
+    return LayerNorm(config.d_model, config.norm_eps, device, bias=config.bias)
+
+
+class Block(nn.Module):
+    """One layer: attention, then the feed-forward, each added to what it read."""
+
+    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
+        super().__init__()
+        self.n_heads, self.silu = config.n_heads, config.act == "silu"
+        d, bias = config.d_model, config.bias
+        self.ln1 = _norm(config, device)
+        self.attn_qkv = Linear(d, 3 * d, bias=bias, device=device)
+        self.attn_out = Linear(d, d, bias=bias, device=device)
+        self.ln2 = _norm(config, device)
+        self.ffn_up = Linear(d, config.d_ff, bias=bias, device=device)
+        self.ffn_down = Linear(config.d_ff, d, bias=bias, device=device)
+
+    def forward(self, x_BTD: Tensor, first_only: bool = False) -> Tensor:
+        """[B, T, d_model] → the same; `first_only`: → [B, 1, d_model], what became of the first token."""
+        seen_BTD = self.attention(self.ln1(x_BTD), first_only)
+        x_BTD = (x_BTD[:, :1] if first_only else x_BTD) + seen_BTD
+        h_BTF = self.ffn_up(self.ln2(x_BTD))
+        return x_BTD + self.ffn_down(F.silu(h_BTF) if self.silu else gelu(h_BTF))
+
+    def attention(self, x_BTD: Tensor, first_only: bool) -> Tensor:
+        """What each token takes from all of them."""
+        q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTD).unflatten(-1, (3 * self.n_heads, -1)).chunk(3, dim=2)
+        if first_only:
+            q_BTHD = q_BTHD[:, :1]
+        out_BHTD = F.scaled_dot_product_attention(
+            q_BTHD.transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+        )
+        return self.attn_out(out_BHTD.transpose(1, 2).flatten(2))
+
+
+class PatchEmbedding(nn.Module):
+    """A product with each patch: the convolution that a file's tensor describes, without the convolution."""
+
+    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
+        super().__init__()
+        self.patch = config.patch_size
+        shape = (config.d_model, config.num_channels, config.patch_size, config.patch_size)
+        self.weight = nn.Parameter(torch.empty(shape, device=device))
+        self.bias = nn.Parameter(torch.empty(config.d_model, device=device)) if config.bias else None
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """[B, C, H, W] → [B, patches, d_model], row by row of the grid."""
+        p = self.patch
+        x_BTP = x_BCHW.unflatten(3, (-1, p)).unflatten(2, (-1, p)).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        bias = None if self.bias is None else self.bias.to(x_BTP.dtype)
+        return F.linear(x_BTP, self.weight.flatten(1).to(x_BTP.dtype), bias)
+
+
+class Positions(nn.Module):
+    """A row for each token, trained or not."""
+
+    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
+        super().__init__()
+        trained = config.positions == "learned"
+        self.weight = nn.Parameter(torch.empty(config.tokens, config.d_model, device=device), requires_grad=trained)
+
+
+class ViT(nn.Module):
+    """A vision transformer with a class head. Its `state_dict` has exactly the names of `linnet.gguf.names`.
+
+    Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms, pooling,
+    head and loss stay in float32.
+    """
+
+    shift_C11: Tensor
+    scale_C11: Tensor
+
+    def __init__(self, config: ViTConfig, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.compute_dtype = torch.float32
+        self.patch_embd = PatchEmbedding(config, device)
+        self.class_embd = nn.Parameter(torch.empty(config.d_model, device=device)) if config.pooling == "cls" else None
+        self.position_embd = Positions(config, device)
+        self.blocks = nn.ModuleList(Block(config, device) for _ in range(config.n_layers))
+        self.post_ln = _norm(config, device)
+        self.head = Linear(config.d_model, config.num_classes, bias=config.bias, device=device)
+        scale_C = torch.tensor(config.std, dtype=torch.float64, device="cpu") * 255
+        shift_C = torch.tensor(config.mean, dtype=torch.float64, device="cpu") * 255
+        self.register_buffer("shift_C11", shift_C.float().view(-1, 1, 1).to(device), persistent=False)
+        self.register_buffer("scale_C11", scale_C.float().view(-1, 1, 1).to(device), persistent=False)
+
+    def forward(self, images_BCHW: Tensor, compute: Compute = plain) -> Tensor:
+        """Logits [B, classes] in float32. `compute` runs the parts: as they stand, or compiled."""
+        logits_BK: Tensor = compute(ViT._judged, self, self._looked_at(images_BCHW, compute))
+        return logits_BK
+
+    def loss(
+        self, images_BCHW: Tensor, targets: Tensor, *, divisor: Tensor | None = None, compute: Compute = plain
+    ) -> tuple[Tensor, Tensor]:
+        """Mean cross entropy in nats and mean accuracy; `targets` are classes [B] or shares of them [B, classes].
+
+        `divisor` replaces the number of images in both means, so that parts of a batch add up.
+        """
+        seen_BTD = self._looked_at(images_BCHW, compute)
+        found: tuple[Tensor, Tensor] = compute(ViT._scored, self, seen_BTD, targets, divisor)
+        return found
+
+    def _looked_at(self, images_BCHW: Tensor, compute: Compute) -> Tensor:
+        """[B, T, D]: what the layers make of the images; with a class token, of that alone: [B, 1, D]."""
+        config = self.config
+        if images_BCHW.shape[1:] != (config.num_channels, config.image_size, config.image_size):
+            raise UsageError(
+                f"an image is {' × '.join(map(str, images_BCHW.shape[1:]))}: the model takes"
+                f" {config.num_channels} × {config.image_size} × {config.image_size}"
+            )
+        x_BTD: Tensor = compute(ViT._embedded, self, images_BCHW)
+        last = len(self.blocks) - 1
+        for index, block in enumerate(self.blocks):
+            # Nobody looks at the other tokens of the last layer.
+            x_BTD = compute(block, x_BTD, index == last and config.pooling == "cls")
+        return x_BTD
+
+    def _embedded(self, images_BCHW: Tensor) -> Tensor:
+        x_BCHW = ((images_BCHW.float() - self.shift_C11) / self.scale_C11).to(self.compute_dtype)
+        x_BTD = self.patch_embd(x_BCHW)
+        if self.class_embd is not None:
+            first_B1D = self.class_embd.to(x_BTD.dtype).expand(len(x_BTD), 1, -1)
+            x_BTD = torch.cat((first_B1D, x_BTD), dim=1)
+        return x_BTD + self.position_embd.weight.to(x_BTD.dtype)
+
+    def _judged(self, x_BTD: Tensor) -> Tensor:
+        return self.head(self.post_ln(x_BTD.float()).mean(1))
+
+    def _scored(self, x_BTD: Tensor, targets: Tensor, divisor: Tensor | None) -> tuple[Tensor, Tensor]:
+        logits_BK = self._judged(x_BTD)
+        total = F.cross_entropy(logits_BK, targets, reduction="sum")
+        likeliest_B = targets if targets.ndim == 1 else targets.argmax(1)
+        right = (logits_BK.detach().argmax(1) == likeliest_B).sum()
+        count: Tensor | int = len(x_BTD) if divisor is None else divisor
+        return total / count, right / count
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.head.weight.device
+
+    def params(self) -> dict[str, Tensor]:
+        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> None:
+        """The dtype of activations and products; the parameters stay in float32."""
+        self.compute_dtype = dtype
+
+    def n_params(self) -> int:
+        """How many numbers the model has."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def flops_per_image(self) -> float:
+        """Of forward and backward: 6N a token and 12·L·d·T² for attention, as for text; N without positions."""
+        config = self.config
+        N = sum(p.numel() for name, p in self.named_parameters() if name.startswith(("blocks.", "patch_embd.")))
+        return 6.0 * N * config.tokens + 12.0 * config.n_layers * config.d_model * config.tokens**2

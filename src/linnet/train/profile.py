@@ -1,0 +1,136 @@
+"""`--profile`: ten steps under torch's profiler. A trace for a viewer, an `op_timing` event, and five lines to read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from linnet.runs import Session
+from linnet.train.hardware import Hardware, measured_bandwidth, measured_peak
+from linnet.train.task import Task
+from linnet.train.watch import Watch
+
+TRACE = "profile.json.gz"
+_SKIPPED = 6  # the first steps compile, capture and warm up
+_STEPS = 10
+_NAMED = 12  # operations with a name of their own in `op_timing`
+_SHOWN = 5
+_ADAMW_BYTES = 28  # a parameter: weight, gradient and two moments read, three of them written
+
+# What a kernel or an operation is for, by a word of its name; the first that fits.
+_KINDS = (
+    ("attention", ("sdpa", "flash", "fmha", "cudnn", "attention")),
+    ("loss", ("slope", "log_softmax", "logsumexp")),
+    ("products", ("nvjet", "gemm", "cutlass", "splitk", "addmm", "::mm", "::bmm", "linear")),
+    ("optimiser", ("multi_tensor", "adam", "foreach")),
+    ("copies", ("memcpy", "memset", "copy_", "::fill_", "::zero_")),
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one operation took of a step, in seconds, and how often it was called."""
+
+    name: str
+    seconds: float
+    calls: float
+
+    @property
+    def kind(self) -> str:
+        """What it is for."""
+        low = self.name.lower()
+        return next((kind for kind, marks in _KINDS if any(mark in low for mark in marks)), "element-wise and other")
+
+
+class Profile:
+    """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
+
+    def __init__(self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, n_params: int) -> None:
+        self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
+        self._n_params = n_params
+        self._first = done + _SKIPPED
+        self._kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._profiler = profile(activities=self._kinds)
+        self._on, self._began, self._seconds = False, 0.0, 0.0
+
+    def after(self, step: int) -> None:
+        """A step was handed out."""
+        if step == self._first:
+            self._wait()
+            self._profiler.start()
+            self._began = time.perf_counter()
+            self._on = True
+        elif step == self._first + _STEPS:
+            self.pause()
+            self._on = False
+            self._profiler.stop()
+            self._tell(step, self._seconds / _STEPS)
+
+    def pause(self) -> None:
+        """What comes now is no step."""
+        if self._on:
+            self._wait()
+            self._seconds += time.perf_counter() - self._began
+            self._profiler.toggle_collection_dynamic(False, self._kinds)
+
+    def go_on(self) -> None:
+        """Steps again."""
+        if self._on:
+            self._profiler.toggle_collection_dynamic(True, self._kinds)
+            self._began = time.perf_counter()
+
+    def _wait(self) -> None:
+        if self._hardware.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _tell(self, step: int, seconds: float) -> None:
+        trace = self._run.artifacts_dir / TRACE
+        self._profiler.export_chrome_trace(str(trace))
+        self._run.artifact(trace, step=step)
+        costs = self._costs()
+        buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
+        buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
+        self._run.op_timing(step, round(seconds * 1e6), buckets)
+        self._watch.on_profile([*_table(costs, seconds), self._roofline(seconds), f"trace: {trace}"])
+
+    def _costs(self) -> list[Cost]:
+        on_gpu = self._hardware.device.type == "cuda"
+        found = []
+        for event in self._profiler.key_averages():
+            each: Any = event
+            if on_gpu and each.device_type != DeviceType.CUDA:
+                continue
+            if each.is_user_annotation:  # a stretch of time around kernels that are counted themselves
+                continue
+            time_us = each.self_device_time_total if on_gpu else each.self_cpu_time_total
+            if time_us > 0:
+                found.append(Cost(each.key, time_us / 1e6 / _STEPS, each.count / _STEPS))
+        return sorted(found, key=lambda cost: -cost.seconds)
+
+    def _roofline(self, seconds: float) -> str:
+        """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""
+        device, dtype = self._hardware.device, self._hardware.dtype
+        peak, bandwidth = measured_peak(device, dtype), measured_bandwidth(device)
+        arithmetic, traffic = self._task.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
+        share = (arithmetic + traffic) / seconds
+        return (
+            f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms "
+            f"of optimiser at {bandwidth / 1e12:.3g} TB/s, both measured here: a step runs at {share:.0%} of it"
+        )
+
+
+def _table(costs: list[Cost], seconds: float) -> list[str]:
+    kinds: dict[str, float] = {}
+    for cost in costs:
+        kinds[cost.kind] = kinds.get(cost.kind, 0.0) + cost.seconds
+    shares = ", ".join(f"{kind} {kinds[kind] / seconds:.0%}" for kind in sorted(kinds, key=lambda k: -kinds[k]))
+    lines = [f"profile of {_STEPS} steps: {seconds * 1e3:.2f} ms a step: {shares}"]
+    for cost in costs[:_SHOWN]:
+        share, name = cost.seconds / seconds, cost.name[:72]
+        lines.append(f"  {cost.seconds * 1e3:8.2f} ms {share:4.0%} {cost.calls:5.0f}×  {cost.kind:22} {name}")
+    return lines

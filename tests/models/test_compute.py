@@ -1,0 +1,81 @@
+"""A model compiled by its parts computes what the plain one does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from linnet.models import Config, GPT2Config, LlamaConfig, build
+from linnet.models.compute import Compiled
+from linnet.models.working import WorkingCopies
+
+LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=64, n_layers=3, ctx=16)
+GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=64, n_layers=3, ctx=16)
+IDS_BT = torch.arange(32).reshape(2, 16) * 7 % 97
+TARGETS_BT = IDS_BT.roll(-1, 1)
+
+
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace and take apart as the compiler would, but run the pieces as they are: seconds instead of a minute."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **flags: real(function, **flags, backend="aot_eager"))
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["llama", "gpt2"])
+def test_parts_compiled_give_the_plain_loss_and_gradients(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch)
+    model = build(config)
+    expected = model.loss(IDS_BT, TARGETS_BT)
+    expected.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    compute = Compiled()
+    torch._dynamo.utils.counters.clear()
+    loss = model.loss(IDS_BT, TARGETS_BT, compute=compute)
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert torch.allclose(parameter.grad, gradients[name], atol=1e-6), name
+    # One for the embedding, the last norm, and all layers together.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["llama", "gpt2"])
+def test_working_copies_change_nothing_but_when_weights_are_cast(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eager(monkeypatch)
+    model = build(config)
+    model.set_compute_dtype(torch.bfloat16)
+    compute = Compiled(torch.bfloat16)
+    for step in range(2):
+        model.zero_grad()
+        model.loss(IDS_BT, TARGETS_BT, compute=Compiled()).backward()
+        expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        model.zero_grad()
+        compute.before_step()
+        for _ in range(step + 1):  # the second time over two backward passes, which add up
+            model.loss(IDS_BT, TARGETS_BT, compute=compute).backward()
+            compute.after_backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None and parameter.grad.dtype == torch.float32
+            assert torch.allclose(parameter.grad, (step + 1) * expected[name], rtol=1e-3, atol=1e-5), (step, name)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.5)  # the copies must follow
+
+
+def test_a_twin_shares_what_is_not_a_product() -> None:
+    block = next(iter(build(LLAMA).blocks))
+    twin = WorkingCopies(torch.bfloat16).twin(block)
+    assert isinstance(twin, nn.Module)
+    assert twin.attn_norm.weight is block.attn_norm.weight
+    assert twin.attn_qkv.weight.dtype == torch.bfloat16
+    assert block.attn_qkv.weight.dtype == torch.float32
+
+
+def test_a_module_without_products_is_its_own_twin() -> None:
+    model = build(LLAMA)
+    assert WorkingCopies(torch.bfloat16).twin(model.token_embd) is model.token_embd
