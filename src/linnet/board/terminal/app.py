@@ -153,9 +153,8 @@ class BoardApp(App[None]):
         for title, keys in SECTIONS:
             for key in keys:
                 if key.action and key.action not in ("chart", "up", "left"):
-                    yield SystemCommand(
-                        f"{title}: {key.text}", f"key {key.shown}", partial(self.action_act, key.action)
-                    )
+                    where = f"key {key.shown}" + ("" if title == "everywhere" else f", for {title}")
+                    yield SystemCommand(key.text, where, partial(self.action_act, key.action))
 
     def _ask(self) -> None:
         asked = self.query_one("#asked", Input)

@@ -33,12 +33,6 @@ class History:
         self._generation = 0
         self._curves: dict[str, Curve] = {}
         self._names: list[str] = self._metrics.names()
-        self._version = 0
-
-    @property
-    def version(self) -> int:
-        """Goes up whenever something was read."""
-        return self._version
 
     @property
     def folded(self) -> bool:
@@ -110,7 +104,6 @@ class History:
 
     def _settle(self) -> None:
         """Bring what was just read to where curves are made from; called with the lock held."""
-        self._version += 1
         self._curves.clear()
         if self._metrics.generation != self._generation:  # the stream is another one: nothing read before stands
             self._generation = self._metrics.generation

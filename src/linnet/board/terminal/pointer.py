@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from linnet.board.terminal.listing import SORTS
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import detail, runs
+from linnet.board.terminal.views import runs
 
 
 def point(board: Board, what: str, x: int, y: int, moved: int, width: int, height: int) -> None:
@@ -16,7 +16,7 @@ def point(board: Board, what: str, x: int, y: int, moved: int, width: int, heigh
     elif board.view == "runs":
         _in_runs(board, what, x, y, width, height)
     elif board.detail is not None:
-        _in_detail(board, what, x, moved, width, height)
+        _in_detail(board, what, x, moved)
     else:
         _in_grid(board, what, x, y)
 
@@ -37,16 +37,12 @@ def _in_grid(board: Board, what: str, x: int, y: int) -> None:
             return
 
 
-def _in_detail(board: Board, what: str, x: int, moved: int, width: int, height: int) -> None:
-    found = detail.plot_of(board, width, height)
-    if found is None:
-        return
-    plot, left = found
-    at = plot.x_at(x - left)
+def _in_detail(board: Board, what: str, x: int, moved: int) -> None:
+    at = board.zoom.at(x)
     if what in ("up", "down"):
         board.zoom.by(0.8 if what == "up" else 1.25, around=at)
     elif what == "drag":
-        board.zoom.move(-moved / plot.width)
+        board.zoom.move(-moved / board.zoom.columns[1])
     else:
         board.zoom.cursor = at
     for watch in board.watches:

@@ -123,12 +123,6 @@ class Plot:
         """The column of characters in which x lies."""
         return int(place(np.array([x]), self.x_range, self.width * 2)[0]) // 2
 
-    def x_at(self, column: float) -> float:
-        """The x of a column of characters."""
-        low, high = self.x_range
-        share = min(1.0, max(0.0, (column + 0.5) / self.width))
-        return low * (1 - share) + high * share
-
     def lines(self) -> list[Line]:
         """The rows as text."""
         dots = np.where(self._dots > 0, self._dots.astype(np.uint32) + 0x2800, np.uint32(_BLANK))

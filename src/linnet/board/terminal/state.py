@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from linnet.board.terminal.curve import AXES, SMOOTHING
@@ -10,62 +9,13 @@ from linnet.board.terminal.fleet import Fleet, Row
 from linnet.board.terminal.host import Host
 from linnet.board.terminal.layout import Layout, arrange, in_groups
 from linnet.board.terminal.listing import SORTS, Table, arranged
-from linnet.board.terminal.raster import Range
 from linnet.board.terminal.watch import Watch
+from linnet.board.terminal.zoom import Zoom
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
 
 VIEWS = ("metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log")
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
-
-
-@dataclass
-class Zoom:
-    """The stretch of the x axis that is shown; all of it without a window. `at_end`: it moves on with the run."""
-
-    window: Range | None = None
-    whole: Range | None = None  # what could be shown; set when a chart is drawn
-    at_end: bool = False
-    cursor: float | None = None
-
-    def shown(self) -> Range | None:
-        """The window now."""
-        if self.window is not None and self.at_end and self.whole is not None:
-            width = self.window[1] - self.window[0]
-            self.window = (self.whole[1] - width, self.whole[1])
-        return self.window
-
-    def by(self, factor: float, around: float | None = None) -> None:
-        """Show `factor` times as much, keeping the place of `around` (the cursor, or the right end)."""
-        if self.whole is None:
-            return
-        low, high = self.window or self.whole
-        if around is None:
-            around = self.cursor if self.cursor is not None and low <= self.cursor <= high else high
-        least = (self.whole[1] - self.whole[0]) * 1e-7
-        width = max((high - low) * factor, least)
-        left = around - (around - low) / (high - low) * width
-        self._set(left, width)
-
-    def move(self, share: float) -> None:
-        """Move the window by a share of its width."""
-        if self.window is not None and self.whole is not None:
-            low, high = self.window
-            self._set(low + share * (high - low), high - low)
-
-    def _set(self, left: float, width: float) -> None:
-        assert self.whole is not None
-        low, high = self.whole
-        if width >= high - low:
-            self.window, self.at_end = None, False
-            return
-        left = min(max(left, low), high - width)
-        self.window = (left, left + width)
-        self.at_end = left + width >= high - (high - low) * 1e-9
-
-    def reset(self) -> None:
-        """Show everything, without a cursor."""
-        self.window, self.cursor, self.at_end = None, None, False
 
 
 class Board:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from linnet.board.terminal.curve import SMOOTHING, Curve, smooth
-from linnet.board.terminal.raster import Plot, Trace, nearest, range_of
+from linnet.board.terminal.raster import Trace, nearest, range_of
 from linnet.board.terminal.spans import Line, cells, cut, ends, fit, foreign, length, put
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
@@ -39,6 +39,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         lines += [fit([], width) for _ in range(rows + 1)]
         lines[rows // 2 + 1] = fit([(text.center(width), "dim")], width)
     else:
+        board.zoom.columns = (drawing.margin + 1, drawing.plot.width)
         if board.zoom.cursor is not None:
             drawing.plot.rule(drawing.plot.column(board.zoom.cursor), "│", "cursor.line")
             for row, line in enumerate(drawing.plot.lines()):
@@ -48,16 +49,6 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     lines.append(fit([], width))
     lines += below
     return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
-
-
-def plot_of(board: Board, width: int, height: int) -> tuple[Plot, int] | None:
-    """The plot as it is on the screen, and where it begins; for a mouse that points into it."""
-    found = chart.traces_of(board, board.detail or "", close=board.needs_close_up())
-    traces = [trace for _, _, trace in found]
-    drawing = chart.draw(
-        traces, width - 2, max(1, height - 6), window=board.zoom.shown(), log_scale=board.log_scale, clip=board.clip
-    )
-    return None if drawing is None else (drawing.plot, drawing.margin + 1)
 
 
 def _title(board: Board, name: str, found: Found, drawing: chart.Drawing | None, width: int) -> Line:

@@ -69,8 +69,8 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     for file in reversed(files):
         told = watch.journal.checkpoint(f"{WEIGHTS}/{file.name}")
         step = int(file.stem.removeprefix("step_"))
-        loss = _loss(told.get("loss"), watch, "loss", step)
-        held_out = _loss(told.get("validation_loss") or told.get("val_loss"), watch, "validation/loss", step)
+        loss = _loss(watch, "loss", step, told.get("loss"))
+        held_out = _loss(watch, "validation/loss", step, told.get("validation_loss"))
         line: Line = [(put(number(step), 8, True), ""), ("  ", ""), (put(_bytes(file), 9, True), "")]
         line += [("  ", ""), (put(loss, 9, True), ""), ("  ", ""), (put(held_out, 10, True), "")]
         line += [("  ", ""), (f"{WEIGHTS}/{file.name}", "dim")]
@@ -103,15 +103,13 @@ def _bytes(file: Path) -> str:
         return "gone"
 
 
-def _loss(told: object, watch: Watch, metric: str, step: int) -> str:
-    """What the checkpoint's event says, else what the run had logged by then."""
-    if isinstance(told, int | float):
-        return number(float(told))
+def _loss(watch: Watch, metric: str, step: int, told: object) -> str:
+    """What the run had logged by that step, else what it said when it wrote the checkpoint."""
     curve = watch.history.curve(metric)
-    if curve is None or not len(curve):
-        return "–"
-    at = int(curve.step.searchsorted(step, "right")) - 1
-    return number(float(curve.mean[at])) if at >= 0 and (curve.exact or curve.step[at] == step) else "–"
+    at = int(curve.step.searchsorted(step, "right")) - 1 if curve is not None else -1
+    if curve is not None and at >= 0 and (curve.exact or curve.step[at] == step):
+        return number(float(curve.mean[at]))
+    return number(float(told)) if isinstance(told, int | float) else "–"
 
 
 def config(board: Board, width: int, height: int) -> list[Line]:
