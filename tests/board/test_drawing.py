@@ -105,10 +105,10 @@ def test_clipping_leaves_out_the_farthest() -> None:
 
 
 def test_the_row_under_the_cursor_is_the_nearest_with_a_value() -> None:
-    line = trace([1.0, np.nan, 3.0])
-    assert nearest(line, 0.9) == 0
-    assert nearest(line, 1.4) == 2
-    assert nearest(trace([np.nan]), 0.0) is None
+    x, y = np.arange(3.0), np.array([1.0, np.nan, 3.0])
+    assert nearest(x, y, 0.9) == 0
+    assert nearest(x, y, 1.4) == 2
+    assert nearest(x[:1], np.array([np.nan]), 0.0) is None
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.3, 0.15])

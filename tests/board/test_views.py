@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from linnet.board.terminal.state import VIEWS
-from linnet.board.terminal.views import screen
+from linnet.board.terminal.views import chart, screen
 from linnet.cli import main
 from tests.board.conftest import ABOUT, END, board_of, look, read, steps, styles, training, write
 
@@ -179,20 +179,35 @@ def test_a_window_at_the_end_moves_on_with_the_run(root: Path) -> None:
     assert board.zoom.shown() == pytest.approx((1500, 2000), abs=2)
 
 
-def test_looking_closely_at_a_folded_run_gives_every_row(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("linnet.board.terminal.fold.MOST_BUCKETS", 1024)
+@pytest.mark.parametrize("axis", ["step", "tokens", "relative time"])
+def test_looking_closely_at_a_folded_run_gives_every_row(
+    root: Path, axis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("linnet.board.terminal.fold._LEAST_BUCKETS", 64)
     monkeypatch.setattr("linnet.board.terminal.fold._CELLS", 64)
     monkeypatch.setattr("linnet.board.terminal.history.History.__init__.__defaults__", (100,))
-    write(root / "a", steps(5000))
+    write(root / "a", steps(5000, loss=lambda step: 2 + 6 / step, tokens=lambda step: 8))
     board = board_of(root, "a")
     assert board.watches[0].history.folded
     board.open_metric("loss")
     assert "least to greatest of each stretch" in look(board)
+    while board.axis != axis:
+        board.act("axis")
+    look(board)
     board.act("left")
     read(board)
-    board.act("last")
     assert repr(2 + 6 / 5000) in look(board)
+    for _ in range(9):
+        board.act("zoom_in")
+    assert "0.195 % of the run" in look(board)
+    drawn = chart.traces_of(board, "loss", close=True)[0][2]
+    window = board.zoom.shown()
+    assert window is not None
+    inside = (drawn.x >= window[0]) & (drawn.x <= window[1])
+    assert drawn.mean[inside].tolist() == [2 + 6 / step for step in range(5001 - inside.sum(), 5001)]
+    assert inside.sum() in (9, 10, 11)
+    board.act("smoothing")
+    look(board)
     board.act("back")
     assert board.watches[0].close_up is None
 

@@ -53,20 +53,20 @@ class Curve:
         return len(self.step)
 
     @classmethod
-    def of(cls, series: Series) -> Curve:
-        """Every row of a series."""
-        value = series.value
+    def of(cls, series: Series, rows: slice = slice(None), stats: Stats | None = None) -> Curve:
+        """Every row of a series, or some of its `rows`. `stats`: those of the whole, where they are known."""
+        value = series.value[rows]
         finite = np.isfinite(value)
         shown = value if finite.all() else np.where(finite, value, np.nan)
         return cls(
             name=series.name,
-            step=series.step.astype(np.float64),
-            t=series.t,
-            epoch=series.epoch,
+            step=series.step[rows].astype(np.float64),
+            t=series.t[rows],
+            epoch=series.epoch[rows],
             low=shown,
             high=shown,
             mean=shown,
-            stats=stats_of(series, finite),
+            stats=stats or stats_of(series, np.isfinite(series.value)),
             last_value=float(value[-1]) if len(value) else np.nan,
             lower_is_better=series.lower_is_better,
         )
@@ -83,10 +83,16 @@ class Curve:
             return self.epoch if np.isfinite(self.epoch).any() else None
         if tokens is None or not len(tokens):
             return None
-        rows = np.nan_to_num(tokens.mean, nan=0.0)
-        # a row that stands for many has begun at its step and lasts until the next one's
-        lasting = np.append(np.diff(tokens.step), 1.0).clip(1.0) if not tokens.exact else np.ones(len(rows))
-        return np.asarray(np.interp(self.step, tokens.step, np.cumsum(rows * lasting)))
+        return np.asarray(np.interp(self.step, tokens.step, _counted(tokens)))
+
+
+def _counted(tokens: Curve) -> Floats:
+    """Tokens seen by the end of each row's step."""
+    rows = np.nan_to_num(tokens.mean, nan=0.0)
+    if tokens.exact:
+        return np.asarray(np.cumsum(rows))
+    before = np.cumsum(rows[:-1] * np.diff(tokens.step).clip(0.0))  # a row that stands for many lasts until the next
+    return np.asarray(np.concatenate([[0.0], before]) + rows)
 
 
 def stats_of(series: Series, finite: NDArray[np.bool_]) -> Stats:

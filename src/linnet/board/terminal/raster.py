@@ -22,6 +22,7 @@ class Trace:
 
     - `over`: dots of lines below it are taken away where it passes.
     - `mark`: a letter for its end, to tell it by where there is no colour.
+    - `exact`: a row is a row of the run, and does not stand for many.
     """
 
     x: Floats
@@ -31,6 +32,7 @@ class Trace:
     style: str
     over: bool = False
     mark: str = ""
+    exact: bool = True
 
 
 @dataclass
@@ -71,12 +73,12 @@ def _inside(trace: Trace, window: Range | None) -> NDArray[np.bool_]:
     return inside
 
 
-def nearest(trace: Trace, x: float) -> int | None:
-    """The row that stands closest to x and has a value."""
-    at = np.flatnonzero(np.isfinite(trace.mean) & np.isfinite(trace.x))
+def nearest(x: Floats, values: Floats, place: float) -> int | None:
+    """The row that stands closest to a place and has a value."""
+    at = np.flatnonzero(np.isfinite(values) & np.isfinite(x))
     if not len(at):
         return None
-    return int(at[int(np.argmin(np.abs(trace.x[at] - x)))])
+    return int(at[int(np.argmin(np.abs(x[at] - place)))])
 
 
 class Plot:

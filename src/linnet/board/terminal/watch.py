@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from linnet.runs.glance import look
 from linnet.runs.metric_names import main_metric
 
 _LOOK_SECONDS = 1.0
+_ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
+_MOST_ROWS = 1 << 16
 _PACE_ROWS = 256  # rows by which the present speed is judged
 
 
@@ -66,14 +69,20 @@ class Watch:
             with self._close_lock:
                 self.close_up = None
 
-    def curve(self, name: str, close: bool = False) -> Curve | None:
-        """A metric; with `close`, every row of it, as soon as they are there."""
-        if close:
-            with self._close_lock:
-                series = None if self.close_up is None else self.close_up.get(name)
-                if series is not None:
-                    return Curve.of(series)
-        return self.history.curve(name)
+    def rows(self, curve: Curve, first: float, last: float) -> Curve | None:
+        """Every row of a folded curve between two steps, and some before them, by which a smoothed line begins.
+
+        None while they are not there (see `look_closely`), and where they are so many that buckets show as much.
+        """
+        with self._close_lock:
+            series = None if self.close_up is None else self.close_up.get(curve.name)
+            if series is None:
+                return None
+            begin = max(0, int(np.searchsorted(series.step, first)) - _ROWS_BEFORE)
+            end = int(np.searchsorted(series.step, last, "right"))
+            if end - begin > _MOST_ROWS:
+                return None
+            return replace(Curve.of(series, slice(begin, end), curve.stats), last_value=curve.last_value)
 
     def main(self) -> Curve | None:
         """The metric to show when there is room for one."""

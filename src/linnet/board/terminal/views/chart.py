@@ -37,18 +37,34 @@ def style_of(index: int) -> str:
 
 
 def traces_of(board: Board, name: str, close: bool = False) -> list[tuple[int, Curve, Trace]]:
-    """The lines of one metric, one a run, with which run and what of it."""
+    """The lines of one metric, one a run, with which run and what of it.
+
+    `close`: with every row of the stretch that is zoomed to, where there are not too many.
+    """
     found = []
     for index, watch in enumerate(board.watches):
-        curve = watch.curve(name, close)
+        curve = watch.history.curve(name)
         if curve is None or not len(curve):
             continue
         x = x_of(board, watch, curve)
-        if x is None:
-            x = curve.step
+        if close and not curve.exact and (window := board.zoom.shown()) is not None:
+            closer = rows_between(board, watch, curve, *window)
+            curve, x = (closer, x_of(board, watch, closer)) if closer is not None else (curve, x)
+        x = curve.step if x is None else x
         mark = MARKS[index % len(MARKS)] if len(board.watches) > 1 else ""
-        found.append((index, curve, Trace(x, curve.low, curve.high, curve.mean, style_of(index), mark=mark)))
+        look = style_of(index)
+        trace = Trace(x, curve.low, curve.high, curve.mean, look, mark=mark, exact=curve.exact)
+        found.append((index, curve, trace))
     return found
+
+
+def rows_between(board: Board, watch: Watch, curve: Curve, low: float, high: float) -> Curve | None:
+    """Every row of a folded curve between two places of the x axis; None while, or where, they are not to be had."""
+    x = x_of(board, watch, curve)
+    x = curve.step if x is None else x
+    first = max(0, int(np.searchsorted(x, low)) - 2)
+    last = min(len(curve) - 1, int(np.searchsorted(x, high, "right")) + 1)
+    return watch.rows(curve, curve.step[first], curve.step[last])
 
 
 def x_of(board: Board, watch: Watch, curve: Curve) -> Floats | None:
@@ -109,7 +125,7 @@ def _smoothed(trace: Trace, alpha: float, plot: Plot) -> Trace:
     low, high = plot.x_range
     inside = np.isfinite(trace.mean) & (trace.x >= low) & (trace.x <= high)
     dense = np.count_nonzero(inside) > _DENSE * columns
-    y = trace.mean if dense or alpha >= 1.0 else smooth(trace.mean, alpha)
+    y = trace.mean if dense or alpha >= 1.0 or not trace.exact else smooth(trace.mean, alpha)
     x = trace.x[inside]
     y = y[inside]
     if len(x) > columns:

@@ -17,10 +17,10 @@ Found = list[tuple[int, Curve, Trace]]
 def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the detail."""
     name = board.detail or ""
-    found = chart.traces_of(board, name, close=board.needs_close_up())
-    traces = [trace for _, _, trace in found]
-    whole = range_of(traces)
+    found = chart.traces_of(board, name)
+    whole = range_of([trace for _, _, trace in found])
     board.zoom.whole = whole[0] if whole else None
+    traces = [trace for _, _, trace in chart.traces_of(board, name, close=board.needs_close_up())]
     below = [*_cursor(board, found, width), *_numbers(board, found, width), _modes(board, width)]
     rows = max(1, height - 3 - len(below))
     drawing = chart.draw(
@@ -104,15 +104,20 @@ def _cursor(board: Board, found: Found, width: int) -> list[Line]:
     if at is None:
         return []
     line: Line = [(" │ ", "cursor.line")]
-    for index, curve, trace in found:
-        row = nearest(trace, at)
+    for index, folded, trace in found:
+        curve = folded
+        if not folded.exact:
+            closer = chart.rows_between(board, board.watches[index], folded, at, at)
+            curve = folded if closer is None else closer
+        x = chart.x_of(board, board.watches[index], curve)
+        row = nearest(curve.step if x is None else x, curve.mean, at)
         if row is None:
             continue
         if index == found[0][0]:
             line += [("step ", "dim"), (number(int(curve.step[row])), ""), ("  at ", "dim")]
             line += [(duration(float(curve.t[row])), ""), ("  ", "")]
         line += [(f"{chart.MARKS[index]} " if len(found) > 1 else "", trace.style), _exact(curve, row, trace.style)]
-        if board.smoothing:
+        if board.smoothing and curve.exact:
             value = smooth(curve.mean, board.alpha)[row]
             line += [(f" (EMA {number(float(value))})", "dim")]
         line += [("  ", "")]
