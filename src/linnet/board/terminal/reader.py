@@ -11,7 +11,7 @@ from linnet.board.terminal.state import Board
 from linnet.board.terminal.watch import Watch
 from linnet.runs import Run, RunError
 
-EVERY = 0.2  # seconds between two looks at the files
+EVERY = 0.15  # seconds between two looks at the files
 _SLICE = 0.05  # seconds of reading between two looks at what else there is to do
 _IDLE_LIST = 3.0  # seconds between two looks for new runs while their table is not shown
 
