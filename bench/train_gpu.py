@@ -1,13 +1,8 @@
 """Training on a GPU, whole steps in bf16: ours beside the peers', the same shapes and the same tokens a step."""
 
-import itertools
-import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import sample
@@ -21,7 +16,6 @@ SHAPES = {
     "llama 135M, small steps": ("smollm2-135m", 1, 128),
     NANO: ("nano", 8, 256),
 }
-EVERY = 200  # steps between evaluations and checkpoints of the run whose overhead is measured
 
 
 def ceiling() -> dict[str, Any]:
@@ -90,7 +84,6 @@ def _timed(step: Any, vocab: int, batch: int, ctx: int) -> dict[str, Any]:
     for ids in batches:
         step(ids)
     torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
     each = max(2, min(50, round(16_384 / (batch * ctx)) * 5))
     times = []
     for turn in range(12):
@@ -106,28 +99,6 @@ def _timed(step: Any, vocab: int, batch: int, ctx: int) -> dict[str, Any]:
         "gigabytes": torch.cuda.max_memory_allocated() / 1e9,
         "first": first,
     }
-
-
-def a_run(folder: str, flags: list[str], every: int = 0) -> dict[str, Any]:
-    """A run from the command line: when its first step was done, what its pauses cost, its losses."""
-    began = time.time()
-    command = [sys.executable, "-m", "linnet", "train", "from-scratch", "--vocab", "8192", "--runs", folder]
-    done = subprocess.run([*command, "--sample-every", "0", "--keep", "1", *flags], capture_output=True, text=True)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
-    (run,) = Path(folder).iterdir()
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    steps = [event for event in events if event["kind"] == "step"]
-    found: dict[str, Any] = {"losses": [event["loss"] for event in steps]}
-    found["first"] = json.loads((run / "run.json").read_text())["created_at"] + steps[0]["t"] - began
-    if every:
-        gaps = {b["step"]: b["t"] - a["t"] for a, b in itertools.pairwise(steps)}
-        usual = statistics.median(event["wall_us"] for event in steps) / 1e6
-        # Figures come back up to sixteen steps late: a pause shows in the stretch around it, not in one step.
-        around = [[gaps[step] for step in range(at - 18, at + 19)] for at in range(every, len(steps) - 19, every)]
-        found["pause"] = statistics.median(sum(stretch) - len(stretch) * usual for stretch in around)
-        found["share"] = found["pause"] / (every * usual)
-        found["rate"] = steps[0]["tokens"] / usual
-    return found
 
 
 def main() -> Report:
@@ -160,7 +131,6 @@ def main() -> Report:
         share = mine["flops"] / (mine["ms"] / 1e3) / top["peak"]
         report.note(f"{shape}: {share:.0%} of the measured ceiling of products. Chosen: {mine['why']}.")
     _judge(report, found, compiled, nano)
-    _whole_runs(report)
     return report
 
 
@@ -177,40 +147,7 @@ def _judge(report: Report, found: dict[tuple[str, str], dict[str, Any]], compile
     report.at_least(f"{NANO} against {compiled}", found[NANO, "linnet"]["rate"] / found[NANO, compiled]["rate"], 6, "×")
 
 
-def _whole_runs(report: Report) -> None:
-    """`linnet train` itself. The second run of a shape finds the compiler's cache warm."""
-    large = ["--preset", "smollm2-135m", "--ctx", "1024", "--batch", "32"]
-    small = ["--preset", "nano", "--ctx", "256", "--batch", "8", "--steps", "50", "--eval-every", "0"]
-    both = ["--steps", str(2 * EVERY + 40), "--eval-every", str(EVERY), "--checkpoint-every", str(EVERY)]
-    saves = ["--steps", "160", "--eval-every", "0", "--checkpoint-every", "60"]
-    with sample.scratch() as folder:
-        os.environ["LINNET_CACHE"] = str(folder / "cache")
-        runs = {
-            "cold": ([*large, "--steps", "3"], 0),
-            "both": ([*large, *both], EVERY),
-            "saves": ([*large, *saves], 60),
-            "plain": ([*small, "--compile", "off", "--graph", "off"], 0),
-            "quick": ([*small, "--compile", "on", "--graph", "on"], 0),
-        }
-        found = {}
-        for name, (flags, every) in runs.items():
-            options = {"folder": str(folder / name), "flags": flags, "every": every}
-            found[name] = sample.play(__file__, "a_run", options, None)
-    report.at_most("first step after the command, compiler's cache warm", found["both"]["first"], 15, "s")
-    share = 100 * found["both"]["share"]
-    report.at_most("logging, evaluation and checkpoints every 200 steps", share, 1, "% of throughput")
-    report.at_most("pause of a checkpoint", 1e3 * found["saves"]["pause"], 50, "ms")
-    plain, quick = found["plain"]["losses"], found["quick"]["losses"]
-    apart = max(abs(a - b) / a for a, b in zip(plain, quick, strict=True))
-    report.at_most("50 losses, compiled and captured against plain, bf16", apart, 1e-3, "relative")
-    report.note(
-        f"A run of `linnet train` (135M shape, vocabulary 8,192, 32×1024): {found['both']['rate']:,.0f} tok/s; an "
-        f"evaluation with a checkpoint takes {1e3 * found['both']['pause']:.0f} ms. The first command of all, with "
-        f"nothing compiled or prepared, took {found['cold']['first']:.0f} s to its first step."
-    )
-
-
-ROLES = {"ceiling": ceiling, "ours": ours, "theirs": theirs, "a_run": a_run}
+ROLES = {"ceiling": ceiling, "ours": ours, "theirs": theirs}
 
 if __name__ == "__main__":
     sys.exit(sample.start(main, ROLES))

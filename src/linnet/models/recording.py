@@ -53,7 +53,7 @@ class Recording:
         return self._results
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     """Keeps each operation with the tensors it read and wrote, while it is on."""
 
     def __init__(self, calls: list[_Call]) -> None:

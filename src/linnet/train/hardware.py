@@ -126,8 +126,10 @@ def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> 
         return f"a step can be captured on cuda and cpu, not on {device.type}"
     if device.type == "cpu" and compiled:
         return "a compiled step cannot be recorded"
-    if settings.optimizer != "adamw" or settings.bias_correction != "usual":
-        return "only the step of AdamW can be captured"
+    if settings.bias_correction != "usual":
+        return "the seed's AdamW cannot be captured"
+    if settings.optimizer == "muon" and settings.on_nan == "skip":
+        return "Muon cannot skip a step without asking the host"
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.errors import UsageError
+from linnet.train.muon import Muon
 from linnet.train.settings import TrainSettings
 
 
@@ -27,7 +27,7 @@ class Optimizers:
         hidden = {n: p for n, p in matrices.items() if _is_hidden(n)} if settings.optimizer == "muon" else {}
         self._parts: list[torch.optim.Optimizer] = []
         if hidden:
-            self._parts.append(_muon(list(hidden.values()), settings))
+            self._parts.append(Muon(hidden.values(), self._rate, weight_decay=settings.weight_decay))
         decayed = [p for n, p in matrices.items() if n not in hidden]
         plain = [p for n, p in self._named.items() if n not in matrices]
         groups = [
@@ -66,15 +66,22 @@ class Optimizers:
     def capturable(self) -> bool:
         """Is a step the same work every time, with no number that the host must know? Then a graph can hold it."""
         kind = next(iter(self._named.values())).device.type
-        return kind in ("cpu", "cuda") and all(isinstance(part, torch.optim.AdamW) for part in self._parts)
+        kinds = (torch.optim.AdamW,) if self._settings.on_nan == "skip" else (torch.optim.AdamW, Muon)
+        return kind in ("cpu", "cuda") and all(isinstance(part, kinds) for part in self._parts)
 
     def _step_on_device(self, norm: Tensor) -> None:
         """AdamW's own kernel clips and skips, which also saves a pass over the gradients."""
+        excess = (norm / self._settings.clip).clamp(min=1.0) if self._settings.clip > 0 else None
         for part in self._parts:
-            if self._settings.clip > 0:
-                part.grad_scale = (norm / self._settings.clip).clamp(min=1.0)  # type: ignore[attr-defined]
-            if self._settings.on_nan == "skip":
-                part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
+            if isinstance(part, Muon):
+                gradients = [p.grad for group in part.param_groups for p in group["params"] if p.grad is not None]
+                if excess is not None:
+                    torch._foreach_div_(gradients, excess)
+            else:
+                if excess is not None:
+                    part.grad_scale = excess  # type: ignore[attr-defined]
+                if self._settings.on_nan == "skip":
+                    part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
             part.step()
 
     def state(self) -> dict[str, Tensor]:
@@ -136,17 +143,6 @@ class SeedAdamW(torch.optim.Optimizer):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.addcdiv_(m * beta1, (v * beta2).sqrt_().add_(group["eps"]), value=-group["lr"])
         return None
-
-
-def _muon(matrices: list[nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
-    muon = getattr(torch.optim, "Muon", None)
-    if muon is None:
-        raise UsageError(f"--optimizer muon needs torch 2.9 or newer, found {torch.__version__}")
-    # "match_rms_adamw" makes one learning rate right for both optimisers.
-    part: torch.optim.Optimizer = muon(
-        matrices, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
-    return part
 
 
 def _is_hidden(name: str) -> bool:
