@@ -48,6 +48,15 @@ _COMMANDS = {
         "List the runs of a folder, with status and last loss.",
         ["linnet runs", "linnet runs --status completed --sort loss", "linnet runs --runs ablations --tag wide --json"],
     ),
+    "board": (
+        "Watch runs in the terminal while they train: charts, machine, samples, checkpoints.",
+        [
+            "linnet board",
+            "linnet board wide narrow",
+            "linnet board --runs ablations",
+            "linnet board latest --key loss --once > loss.txt",
+        ],
+    ),
     "show": (
         "Show one run: status, settings, metrics and a chart.",
         ["linnet show", "linnet show llama-20260531-001 --key validation/loss"],
