@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -59,10 +59,11 @@ def steps(config: Config, settings: TrainSettings, rows: int, documents: bool, c
         pytest.param(LLAMA, {}, 4, False, id="accumulated"),
         pytest.param(LLAMA, {}, 2, True, id="documents"),
         pytest.param(LLAMA, {"clip": 0.0}, 2, False, id="unclipped"),
+        pytest.param(replace(LLAMA, n_layers=1), {"optimizer": "muon"}, 2, False, id="muon, one matrix of a shape"),
     ],
 )
 def test_fifty_recorded_steps_equal_plain_ones_to_the_bit(
-    config: Config, changes: dict[str, float], rows: int, documents: bool
+    config: Config, changes: dict[str, object], rows: int, documents: bool
 ) -> None:
     settings = {"batch": 2, "device": "cpu", **changes}
     plain = steps(config, TrainSettings(graph="off", **settings), rows, documents, 50)  # type: ignore[arg-type]
@@ -94,6 +95,33 @@ def test_the_inputs_of_each_call_are_used() -> None:
         given = torch.full((3,), float(number))
         one, two = double(given)
         assert one.tolist() == [number] * 3 and two.item() == 3 * number
+
+
+def test_inputs_of_another_kind_are_not_forced_into_those_that_were_recorded() -> None:
+    kinds = [(2, False)] * 3 + [(1, False), (2, True), (2, False)]  # a shorter batch; documents once
+    found = []
+    for graph in ("off", "on"):
+        settings = TrainSettings(batch=2, device="cpu", graph=graph)  # type: ignore[arg-type]
+        step = Step(build(LLAMA), settings, choose(settings, 32, weights=20_000))
+        found.append([step(batch(n, *kind), 1e-2).loss.item() for n, kind in enumerate(kinds)])
+    assert found[0] == found[1]
+
+
+def test_a_recording_that_broke_off_is_not_repeated() -> None:
+    faults = [False, True, False, False]
+
+    def work(x: Tensor) -> tuple[Tensor]:
+        doubled = x * 2
+        if faults.pop(0):
+            raise KeyboardInterrupt
+        return (doubled + 1,)
+
+    plus_one = Recording(work)
+    plus_one(torch.ones(2))
+    with pytest.raises(KeyboardInterrupt):
+        plus_one(torch.ones(2))
+    for number in (3.0, 4.0):
+        assert plus_one(torch.full((2,), number))[0].tolist() == [2 * number + 1] * 2
 
 
 def test_work_that_waits_for_a_number_cannot_be_recorded() -> None:

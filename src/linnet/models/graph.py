@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-Work = Callable[..., tuple[Tensor, ...]]
+from linnet.models.recording import Work, kinds
 
 _PLAIN_CALLS = 3  # compile, make the optimiser's state, let libraries choose their kernels: none of it may be captured
 
@@ -16,7 +14,7 @@ class Graph:
     """A function of tensors that does the same every time. The first calls run it plainly; later ones replay it.
 
     What the function writes to (weights, moments) must keep its place in memory from the first capture on. Results are
-    overwritten by the next call.
+    overwritten by the next call. Inputs of another kind than those captured are worked on plainly.
     """
 
     def __init__(self, work: Work, plain_calls: int = _PLAIN_CALLS) -> None:
@@ -29,25 +27,27 @@ class Graph:
         self._stream = torch.cuda.Stream()
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
-        """Do the work on these inputs, which always have the same shapes."""
+        """Do the work on these inputs, which nearly always have the same shapes."""
         if not self._calls:
             self._inputs = tuple(None if given is None else given.contiguous().clone() for given in inputs)
+        if kinds(inputs) != kinds(self._inputs):
+            return self._plainly(inputs)
         for kept, given in zip(self._inputs, inputs, strict=True):
             if kept is not None and given is not None:
                 kept.copy_(given)
         self._calls += 1
         if self._calls <= self._plain_calls:
-            return self._plainly()
+            return self._plainly(self._inputs)
         if self._graph is None:
             self._graph = self._capture()
         self._graph.replay()
         return self._results
 
-    def _plainly(self) -> tuple[Tensor, ...]:
+    def _plainly(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
         """On the stream that is captured later, so that autograd's own bookkeeping belongs to it."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            results = self._work(*self._inputs)
+            results = self._work(*inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         return results
 

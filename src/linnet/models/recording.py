@@ -23,7 +23,8 @@ class Recording:
 
     Later calls repeat the recorded operations: the same kernels on the same numbers, so the results are the same to
     the bit. What the function writes to (weights, moments) must keep its place in memory. Results are overwritten by
-    the next call. Every intermediate result keeps its memory too, so this is for small work.
+    the next call. Every intermediate result keeps its memory too, so this is for small work. Inputs of another kind
+    than those recorded are worked on plainly.
     """
 
     def __init__(self, work: Work, plain_calls: int = 1) -> None:
@@ -35,15 +36,19 @@ class Recording:
         self._results: tuple[Tensor, ...] = ()
 
     def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
-        """Do the work on these inputs, which always have the same shapes."""
+        """Do the work on these inputs, which nearly always have the same shapes."""
         self._calls += 1
         if self._calls <= self._plain_calls:
             return self._work(*inputs)
         if not self._recorded:
             self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
-            with _Recorder(self._recorded):
+            calls: list[_Call] = []
+            with _Recorder(calls):
                 self._results = self._work(*self._inputs)
+            self._recorded = calls  # whole: had the work broken off, the next call would record it anew
             return self._results
+        if kinds(inputs) != kinds(self._inputs):
+            return self._work(*inputs)
         with torch.inference_mode():
             for kept, given in zip(self._inputs, inputs, strict=True):
                 if kept is not None and given is not None:
@@ -51,6 +56,11 @@ class Recording:
             for operation, arguments, named in self._recorded:
                 operation(*arguments, **named)
         return self._results
+
+
+def kinds(tensors: Iterable[Tensor | None]) -> list[tuple[torch.Size, torch.dtype] | None]:
+    """Shape and dtype of each. A copy into memory of another shape may well succeed, and mean something else."""
+    return [None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors]
 
 
 class _Recorder(TorchDispatchMode):
@@ -95,7 +105,7 @@ def _into(results: list[Tensor], func: Any, args: tuple[Any, ...], named: dict[s
     wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
     for name in func.overloadpacket.overloads():
         form = getattr(func.overloadpacket, name)
-        outs = [a.name for a in form._schema.arguments if a.is_out]
+        outs = [a.name for a in form._schema.arguments if a.is_out and str(a.type) == "Tensor"]
         taken = [(a.name, str(a.type)) for a in form._schema.arguments if not a.is_out]
         if len(outs) == len(results) and taken == wanted:
             return form, args, {**named, **dict(zip(outs, results, strict=True))}
