@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from pathlib import Path
 
@@ -180,6 +181,17 @@ def test_bf16_weights_are_cast_once_and_give_the_same_logits(config: Config) -> 
         decoder.read(ids_T[None, :-1])
         found_V = decoder.next(ids_T[-1])[0]
     assert torch.allclose(found_V, expected_V, atol=0.05 * expected_V.abs().max().item())
+
+
+def test_a_decoder_goes_when_it_is_done_with_also_while_pythons_collector_is_off() -> None:
+    model = build(LLAMA)
+    gc.disable()  # as it is while training, where samples are written now and then
+    try:
+        before = sum(type(each) is KVCache for each in gc.get_objects())
+        list(generate(model, PROMPT, 20))
+        assert sum(type(each) is KVCache for each in gc.get_objects()) == before
+    finally:
+        gc.enable()
 
 
 def test_generating_leaves_the_model_as_it_was() -> None:

@@ -8,6 +8,7 @@ from torch import nn
 
 from linnet.models import Config, GPT2Config, LlamaConfig, build
 from linnet.models.compute import Compiled
+from linnet.models.norms import RMSNorm
 from linnet.models.working import WorkingCopies
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=64, n_layers=3, ctx=16)
@@ -65,6 +66,30 @@ def test_working_copies_change_nothing_but_when_weights_are_cast(
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(1.5)  # the copies must follow
+
+
+def test_a_compiled_step_in_float32_has_nothing_to_cast(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch)
+    model = build(LLAMA)
+    expected = model.loss(IDS_BT, TARGETS_BT).item()
+    compute = Compiled(torch.float32)
+    for _ in range(2):
+        compute.before_step()
+        loss = model.loss(IDS_BT, TARGETS_BT, compute=compute)
+        loss.backward()
+        compute.after_backward()
+        assert loss.item() == pytest.approx(expected, abs=1e-6)
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_many_models_of_one_process_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch)
+    torch._dynamo.reset()
+    for width in range(8, 8 * 11, 8):  # torch gives up at the ninth shape of a function unless told otherwise
+        norm = RMSNorm(width, 1e-5)
+        nn.init.ones_(norm.weight)
+        x = torch.randn(2, width)
+        assert torch.allclose(Compiled()(norm, x), norm(x), atol=1e-6)
 
 
 def test_a_twin_shares_what_is_not_a_product() -> None:

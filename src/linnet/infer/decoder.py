@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -24,14 +26,14 @@ class Decoder:
     """
 
     def __init__(self, model: LanguageModel, slots: int) -> None:
-        self._model = model
+        self._device = model.device.type
         self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
-        self._ready = Ready(model) if slots >= _WORTH_IT and model.device.type != "mps" else None
-        self._captured: tuple[int, _Work] = (0, self._step)
+        self._pass = _Pass(model, self._cache, Ready(model) if slots >= _WORTH_IT and self._device != "mps" else None)
+        self._captured: tuple[int, _Work] = (0, self._pass.step)
 
     def read(self, ids_1T: Tensor) -> Tensor:
         """[V]: the logits after these tokens, which come after those seen before."""
-        return self._model.logits(self._model.hidden(ids_1T, cache=self._cache)[:, -1:])[0, 0]
+        return self._pass.read(ids_1T)
 
     def next(self, token: Tensor) -> tuple[Tensor, Tensor]:
         """[V]: the logits after one token more, and the likeliest. Both are overwritten by the next call."""
@@ -45,14 +47,28 @@ class Decoder:
         return logits_V, likeliest
 
     def _capture(self) -> _Work:
-        if self._model.device.type == "cuda":
-            return Graph(self._step, plain_calls=1)
-        return Recording(self._step, plain_calls=0) if self._model.device.type == "cpu" else self._step
+        step = self._pass.step
+        if self._device == "cuda":
+            return Graph(step, plain_calls=1)
+        return Recording(step, plain_calls=0) if self._device == "cpu" else step
 
-    def _step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
-        if self._ready is None:
+
+@dataclass(frozen=True)
+class _Pass:
+    """What is captured. It does not know the decoder, which holds the capture.
+
+    In a circle they would wait for Python's collector, which is off while a model is trained (`train.loop`), and every
+    sample would leave a copy of the weights behind.
+    """
+
+    model: LanguageModel
+    cache: KVCache
+    ready: Ready | None
+
+    def read(self, ids_1T: Tensor) -> Tensor:
+        return self.model.logits(self.model.hidden(ids_1T, cache=self.cache)[:, -1:])[0, 0]
+
+    def step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
+        with self.ready.used() if self.ready is not None else nullcontext():
             logits_V = self.read(token_11)
-        else:
-            with self._ready.used():
-                logits_V = self.read(token_11)
         return logits_V, logits_V.argmax()

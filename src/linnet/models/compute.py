@@ -23,6 +23,10 @@ _RECOMPUTE = {
     "ban_recompute_materialized_backward": False,
 }
 
+# Shapes of one function that torch compiles before it gives up. They are counted through the life of the process: a
+# notebook or a sweep with nine models would end at its ninth.
+_SHAPES = 256
+
 
 class Compute:
     """The parts as they stand."""
@@ -57,7 +61,7 @@ class Compiled(Compute):
         if kind in self._compiled:
             return self._compiled[kind](*arguments)
         self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
-        with torch._functorch.config.patch(_RECOMPUTE):
+        with torch._functorch.config.patch(_RECOMPUTE), torch._dynamo.config.patch(recompile_limit=_SHAPES):
             return self._compiled[kind](*arguments)
 
     def before_step(self) -> None:

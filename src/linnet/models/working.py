@@ -41,6 +41,8 @@ class WorkingCopies:
         """Move the gradients to the parameters that are trained."""
         pairs = zip(self._own, self._working, strict=True)
         reached = [(own, work, work.grad) for own, work in pairs if work.grad is not None]
+        if not reached:
+            return
         exact = [torch.empty_like(own) for own, _, _ in reached]
         torch._foreach_copy_(exact, [gradient for _, _, gradient in reached])
         for (own, work, _), gradient in zip(reached, exact, strict=True):
