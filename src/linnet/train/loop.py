@@ -117,7 +117,9 @@ class Loop:
         self._profile: Profile | None = None
         if settings.profile:
             n_params = sum(tensor.numel() for tensor in recipe.parameters().values())
-            self._profile = Profile(run, task, hardware, self._watch, done=self.progress.step, n_params=n_params)
+            self._profile = Profile(
+                run, task, hardware, self._watch, done=self.progress.step, last=settings.steps, n_params=n_params
+            )
         self._seconds: deque[float] = deque(maxlen=_TIMED)
 
     def run(self) -> Outcome:
@@ -127,11 +129,15 @@ class Loop:
         try:
             with _without_pauses(), self._listening():
                 reason, error = self._train()
+                if self._profile is not None:
+                    self._profile.finish(self.progress.step)
         except RuntimeError as problem:
             if not is_of_memory(problem):
                 raise
             error = _out_of_memory(problem, self._task.to_lower)
         finally:
+            if self._profile is not None:
+                self._profile.stop()
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
             self._checkpointer.finish()
@@ -149,6 +155,7 @@ class Loop:
             self._late.add(step, lr, result)
             if self._profile is not None:
                 self._profile.after(step)
+                self._late.begin()
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
             scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)

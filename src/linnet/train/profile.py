@@ -20,6 +20,7 @@ _SKIPPED = 6  # the first steps compile, capture and warm up
 _STEPS = 10
 _NAMED = 12  # operations with a name of their own in `op_timing`
 _SHOWN = 5
+_ANY = [ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerActivity.XPU]  # torch warns when one is paused alone
 _ADAMW_BYTES = 28  # a parameter: weight, gradient and two moments read, three of them written
 
 # What a kernel or an operation is for, by a word of its name; the first that fits.
@@ -50,39 +51,59 @@ class Cost:
 class Profile:
     """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
 
-    def __init__(self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, n_params: int) -> None:
+    def __init__(
+        self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, last: int, n_params: int
+    ) -> None:
         self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
         self._n_params = n_params
-        self._first = done + _SKIPPED
-        self._kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
-        self._profiler = profile(activities=self._kinds)
+        self._done, self._last = done, last
+        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._profiler = profile(activities=kinds)
         self._on, self._began, self._seconds = False, 0.0, 0.0
+        self._steps = 0  # looked at so far
 
     def after(self, step: int) -> None:
         """A step was handed out."""
-        if step == self._first:
+        if self._on:
+            self._steps += 1
+            if self._steps == _STEPS:
+                self.finish(step)
+        elif step == self._done + _SKIPPED and step < self._last:
             self._wait()
             self._profiler.start()
             self._began = time.perf_counter()
             self._on = True
-        elif step == self._first + _STEPS:
-            self.pause()
-            self._on = False
-            self._profiler.stop()
-            self._tell(step, self._seconds / _STEPS)
 
     def pause(self) -> None:
         """What comes now is no step."""
         if self._on:
             self._wait()
             self._seconds += time.perf_counter() - self._began
-            self._profiler.toggle_collection_dynamic(False, self._kinds)
+            self._profiler.toggle_collection_dynamic(False, _ANY)
 
     def go_on(self) -> None:
         """Steps again."""
         if self._on:
-            self._profiler.toggle_collection_dynamic(True, self._kinds)
+            self._profiler.toggle_collection_dynamic(True, _ANY)
             self._began = time.perf_counter()
+
+    def finish(self, step: int) -> None:
+        """Tell of the steps that were looked at; at the end of a run, of as many as there were."""
+        self.pause()
+        self.stop()
+        if self._steps:
+            self._tell(step, self._seconds / self._steps)
+        elif step - self._done <= _SKIPPED:
+            self._watch.on_profile(
+                [f"no profile: it begins after {_SKIPPED} steps, and there were {step - self._done}"]
+            )
+        self._steps = 0
+
+    def stop(self) -> None:
+        """Look no longer, whatever was seen."""
+        if self._on:
+            self._on = False
+            self._profiler.stop()
 
     def _wait(self) -> None:
         if self._hardware.device.type == "cuda":
@@ -96,7 +117,7 @@ class Profile:
         buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
         buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
         self._run.op_timing(step, round(seconds * 1e6), buckets)
-        self._watch.on_profile([*_table(costs, seconds), self._roofline(seconds), f"trace: {trace}"])
+        self._watch.on_profile([*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"])
 
     def _costs(self) -> list[Cost]:
         on_gpu = self._hardware.device.type == "cuda"
@@ -109,13 +130,16 @@ class Profile:
                 continue
             time_us = each.self_device_time_total if on_gpu else each.self_cpu_time_total
             if time_us > 0:
-                found.append(Cost(each.key, time_us / 1e6 / _STEPS, each.count / _STEPS))
+                found.append(Cost(each.key, time_us / 1e6 / self._steps, each.count / self._steps))
         return sorted(found, key=lambda cost: -cost.seconds)
 
     def _roofline(self, seconds: float) -> str:
         """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""
         device, dtype = self._hardware.device, self._hardware.dtype
-        peak, bandwidth = measured_peak(device, dtype), measured_bandwidth(device)
+        try:
+            peak, bandwidth = measured_peak(device, dtype), measured_bandwidth(device)
+        except torch.OutOfMemoryError:
+            return "roofline: not measured, there is no memory left for it"
         arithmetic, traffic = self._task.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
         share = (arithmetic + traffic) / seconds
         return (
@@ -124,12 +148,12 @@ class Profile:
         )
 
 
-def _table(costs: list[Cost], seconds: float) -> list[str]:
+def _table(costs: list[Cost], seconds: float, steps: int) -> list[str]:
     kinds: dict[str, float] = {}
     for cost in costs:
         kinds[cost.kind] = kinds.get(cost.kind, 0.0) + cost.seconds
     shares = ", ".join(f"{kind} {kinds[kind] / seconds:.0%}" for kind in sorted(kinds, key=lambda k: -kinds[k]))
-    lines = [f"profile of {_STEPS} steps: {seconds * 1e3:.2f} ms a step: {shares}"]
+    lines = [f"profile of {steps} steps: {seconds * 1e3:.2f} ms a step: {shares}"]
     for cost in costs[:_SHOWN]:
         share, name = cost.seconds / seconds, cost.name[:72]
         lines.append(f"  {cost.seconds * 1e3:8.2f} ms {share:4.0%} {cost.calls:5.0f}×  {cost.kind:22} {name}")

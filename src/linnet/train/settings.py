@@ -69,7 +69,7 @@ class TrainSettings:
     file_type
         How checkpoints store matrices.
     profile
-        Look closely at ten steps: a trace into artifacts/, and where their time went.
+        Look closely at ten steps after the first six: a trace into artifacts/, and where their time went.
     on_nan
         A loss or gradient that is not finite stops the run, is skipped, or ignored.
     gate
