@@ -9,17 +9,20 @@ import math
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 import linnet
 from linnet import gguf
 from linnet.cli.train import finish
 from linnet.models import LanguageModel, load, preset
 from linnet.recipes import FromScratch, Job, TextData, launch
+from linnet.train import state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import steps_with_state
 from tests.train.conftest import Said
@@ -180,6 +183,23 @@ def test_a_disk_that_was_full_for_a_while_costs_one_checkpoint(
     assert run.status == "completed"
     assert [file.stem for file in run.checkpoints()] == ["step_2", "step_6"]
     assert steps_with_state(run.path) == [6]
+
+
+@pytest.mark.parametrize("fault", [SafetensorError("I/O error: no space"), ValueError("a bug"), MemoryError()])
+def test_whatever_keeps_a_state_from_being_written_does_not_hang_the_training(
+    fault: Exception, job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def save(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(state, "save", save)
+    with caplog.at_level(logging.WARNING, "linnet"):
+        done = threading.Thread(target=lambda: finish(launch(job), json=True), daemon=True)
+        done.start()
+        done.join(60)
+    assert not done.is_alive()
+    assert f"checkpoint of step 6 was not written: {fault or type(fault).__name__}" in caplog.text
+    assert linnet.open("latest").status == "errored"
 
 
 def test_sigterm_ends_a_run_as_ctrl_c_does(small: list[str], said: Said) -> None:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.errors import LinnetError
 from linnet.runs import RunBundle
 from linnet.train import state
 
@@ -86,8 +85,9 @@ class Checkpointer:
             try:
                 self._write(snapshot)
                 self.failure = None
-            except (OSError, LinnetError) as error:  # training goes on; the last good checkpoint stands
-                self.failure = f"checkpoint of step {snapshot.step} was not written: {error}"
+            except Exception as error:  # training goes on; were this thread to end, the next `save` would wait for ever
+                why = str(error) or type(error).__name__
+                self.failure = f"checkpoint of step {snapshot.step} was not written: {why}"
                 log.warning("run %s: %s", self._run.run_id, self.failure)
 
     def _write(self, snapshot: Snapshot) -> None:
@@ -148,8 +148,9 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     try:
         copies = [torch.empty_like(tensor) for tensor in own]
     except torch.OutOfMemoryError:
-        return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
-    torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    if copies:
+        torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
     return dict(zip(tensors, copies, strict=True))
 
 
