@@ -7,6 +7,8 @@ runs this file in a process of its own.
 from __future__ import annotations
 
 import importlib
+import math
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -78,3 +80,23 @@ def test_heads_are_turned_and_turned_back_as_plainly(kernels: dict[str, ModuleTy
     elsewhere = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in grads]
     back = kernels["rotary"].turn_back(*elsewhere, table)
     assert torch.allclose(back.flatten(2), qkv.grad, atol=1e-6)
+
+
+def test_launches_have_room_for_any_number_of_rows(
+    kernels: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grids: list[tuple[int, ...]] = []
+
+    class Launch:
+        def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+            grids.append(grid)
+            return lambda *_, **__: None
+
+    monkeypatch.setattr(kernels["gate"], "_swiglu_slopes", Launch())
+    monkeypatch.setattr(kernels["rotary"], "_turned", Launch())
+    rows = 64 * 1024
+    kernels["gate"].swiglu_slopes(torch.empty(rows, 4), torch.empty(rows, 2))
+    kernels["rotary"].turn(torch.empty(rows, 1, 3, 2), torch.empty(1, 1, 2), 2)
+    for grid in grids:
+        assert math.prod(grid) == rows
+        assert all(size <= 65_535 for size in grid[1:])  # CUDA's bound on all dimensions but the first

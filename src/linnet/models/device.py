@@ -24,4 +24,7 @@ def pick_device(name: str = "auto") -> torch.device:
         raise UsageError(f"device {name} was asked for, but there are {torch.cuda.device_count()} GPUs, counted from 0")
     if kind == "mps" and not mps:
         raise UsageError("device mps was asked for, but this machine has no Metal; use --device cpu")
-    return torch.device(name)
+    device = torch.device(name)
+    if number:
+        torch.cuda.set_device(device)  # streams, events and kernels belong to the current one unless told otherwise
+    return device

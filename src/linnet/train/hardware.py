@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -159,7 +160,7 @@ def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         for word, peak in _PEAKS.items():
-            if word in name:
+            if re.search(rf"\b{word}\b", name):  # an A1000 is no A100, an L40 no L4
                 return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
     return measured_peak(device, dtype), "a product of matrices, measured"
 

@@ -36,15 +36,16 @@ def swiglu_slopes(gate_up_N2F: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor]
     """[N, 2F]: the gradient by gate and up; [N, F]: silu(gate) · up once more, for the product that followed it."""
     N, width = grad_NF.shape
     slopes_N2F, again_NF = torch.empty_like(gate_up_N2F), torch.empty_like(grad_NF)
-    grid = (triton.cdiv(width, _BLOCK), N)
+    grid = (N * triton.cdiv(width, _BLOCK),)  # of one dimension: a second one ends at 65,535
     wrap_triton(_swiglu_slopes)[grid](gate_up_N2F, grad_NF, slopes_N2F, again_NF, width, BLOCK=_BLOCK, num_warps=4)
     return slopes_N2F, again_NF
 
 
 @triton.jit
 def _swiglu_slopes(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):
-    row = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(width, BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
     g = tl.load(grad + row * width + at, mask=inside).to(tl.float32)
     gate = tl.load(gate_up + row * 2 * width + at, mask=inside).to(tl.float32)

@@ -55,7 +55,7 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: in
     B, T, G, D = out.shape
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     block = triton.next_power_of_2(G * D)
-    wrap_triton(_turned)[(T, B)](
+    wrap_triton(_turned)[(B * T,)](  # of one dimension: a second one ends at 65,535
         q, k, v, out, table, *strides, T, n_q, n_k, direction, WIDTH=G * D, D=D, BLOCK=block, num_warps=4
     )
 
@@ -67,8 +67,8 @@ def _turned(
     T, n_q, n_k, direction,
     WIDTH: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    t = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1).to(tl.int64)
+    t = (tl.program_id(0) % T).to(tl.int64)
+    b = (tl.program_id(0) // T).to(tl.int64)
     at = tl.arange(0, BLOCK)
     head, d = at // D, at % D
     is_q, is_v = head < n_q, head >= n_q + n_k

@@ -27,6 +27,8 @@ def _slopes(logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     target = tl.maximum(tl.load(targets + row), 0)
+    # Before the sums, for which all warps wait: a quick one may already write there when a slow one would read.
+    of_target = tl.load(logits + target).to(tl.float32)
     columns = tl.arange(0, BLOCK)
     # Each lane has a maximum and a sum of its own until the end: lanes need not wait for each other.
     largest = tl.full((BLOCK,), _NOTHING, tl.float32)
@@ -40,7 +42,7 @@ def _slopes(logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr):
         total = total * tl.exp(before - largest) + tl.exp(x - largest)
     top = tl.max(largest)
     log_total = top + tl.log(tl.sum(total * tl.exp(largest - top)))
-    tl.store(losses + row, log_total - tl.load(logits + target).to(tl.float32))
+    tl.store(losses + row, log_total - of_target)
     for start in range(0, width, BLOCK):
         at = start + columns
         x = tl.load(logits + at, mask=at < width, other=_NOTHING).to(tl.float32)

@@ -1,0 +1,65 @@
+"""What is chosen for a GPU, on a machine that has none: only what torch says of it is made up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from linnet.train import hardware
+from linnet.train.hardware import choose
+from linnet.train.settings import TrainSettings
+
+Machine = Callable[[str], list[torch.device]]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Two GPUs of that name; the devices that were made torch's current one come back."""
+
+    def made(name: str) -> list[torch.device]:
+        current: list[torch.device] = []
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+        monkeypatch.setattr(torch.cuda, "set_device", current.append)
+        monkeypatch.setattr(hardware, "measured_peak", lambda device, dtype: 1e12)
+        return current
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA RTX A1000", 1e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40", 1e12),
+        ("NVIDIA L40S", 362e12),
+    ],
+)
+def test_the_peak_is_that_of_the_card_and_of_no_namesake(name: str, peak: float, machine: Machine) -> None:
+    machine(name)
+    assert choose(TrainSettings(device="cuda"), 32).peak_flops == peak
+
+
+def test_a_gpu_with_a_number_becomes_the_current_one(machine: Machine) -> None:
+    current = machine("NVIDIA H200")
+    assert choose(TrainSettings(device="cuda:1"), 32).device == torch.device("cuda:1")
+    assert current == [torch.device("cuda:1")]  # where streams, events and kernels go that name no device
+
+
+def test_without_a_compiler_a_gpu_trains_eagerly_and_says_why(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine("NVIDIA H200")
+    monkeypatch.setattr(hardware, "find_spec", lambda name: name)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    found = choose(TrainSettings(device="cuda"), 32)
+    assert not found.compile and "compile off (no C++ compiler is installed)" in found.why
