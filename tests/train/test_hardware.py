@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: "T4" not in name or including_emulation)
         monkeypatch.setattr(torch.cuda, "set_device", current.append)
         monkeypatch.setattr(hardware, "measured_peak", lambda device, dtype: 1e12)
         return current
@@ -47,6 +47,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_the_peak_is_that_of_the_card_and_of_no_namesake(name: str, peak: float, machine: Machine) -> None:
     machine(name)
     assert choose(TrainSettings(device="cuda"), 32).peak_flops == peak
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("NVIDIA H200", torch.bfloat16), ("Tesla T4", torch.float32)])
+def test_bf16_is_for_cards_that_have_it_not_for_those_that_emulate_it(
+    name: str, dtype: torch.dtype, machine: Machine
+) -> None:
+    machine(name)
+    assert choose(TrainSettings(device="cuda"), 32).dtype == dtype
 
 
 def test_a_gpu_with_a_number_becomes_the_current_one(machine: Machine) -> None:
