@@ -49,7 +49,7 @@ class TrainSettings:
     device
         auto, cpu, cuda, cuda:N or mps.
     dtype
-        What is computed in; weights are kept in float32. auto: bfloat16 on CUDA.
+        What is computed in; weights are kept in float32. auto: bfloat16 on a GPU that has it.
     compile
         Compile the model; auto: on CUDA.
     graph
