@@ -107,6 +107,30 @@ def test_inputs_of_another_kind_are_not_forced_into_those_that_were_recorded() -
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_what_is_put_back_in_the_middle_is_what_recorded_steps_go_on_from(optimizer: str) -> None:
+    settings = TrainSettings(batch=2, device="cpu", graph="on", optimizer=optimizer)  # type: ignore[arg-type]
+    model = build(LLAMA)
+    step = Step(model, settings, choose(settings, 32, weights=20_000))
+
+    def losses(numbers: range) -> list[float]:
+        return [step(batch(number, 2, documents=False), 1e-2).loss.item() for number in numbers]
+
+    from_the_first = losses(range(4))
+    weights, moments = copies(model.params()), copies(step.optimizers.state())
+    expected = losses(range(4, 8))
+    model.load_state_dict(weights)
+    step.optimizers.load(moments)
+    assert losses(range(4, 8)) == expected
+    model.load_state_dict(build(LLAMA).params())
+    step.optimizers.load({})  # no moments: as at the beginning
+    assert losses(range(4)) == from_the_first
+
+
+def copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
 def test_a_recording_that_broke_off_is_not_repeated() -> None:
     faults = [False, True, False, False]
 

@@ -94,19 +94,25 @@ class Optimizers:
         return found
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Put the moments back."""
+        """Put the moments back; those that are missing begin anew.
+
+        Tensors that are there already stay where they are: a captured step writes to them.
+        """
         by_parameter: dict[str, dict[str, Tensor]] = {}
         for key, value in state.items():
             kind, _, name = key.partition("/")
             by_parameter.setdefault(name, {})[kind] = value
+        names = {parameter: name for name, parameter in self._named.items()}
         for part in self._parts:
-            for group in part.param_groups:
-                for parameter in group["params"]:
-                    name = next(n for n, p in self._named.items() if p is parameter)
-                    part.state[parameter] = {
-                        kind: value.to(parameter.device, copy=True)
-                        for kind, value in by_parameter.get(name, {}).items()
-                    }
+            for parameter in (each for group in part.param_groups for each in group["params"]):
+                given, held = by_parameter.get(names[parameter], {}), part.state[parameter]
+                for kind in held.keys() - given.keys():
+                    held[kind].zero_()
+                for kind, value in given.items():
+                    if kind in held:
+                        held[kind].copy_(value)
+                    else:
+                        held[kind] = value.to(parameter.device, copy=True)
 
     def _adamw(self, groups: list[dict[str, Any]], settings: TrainSettings) -> torch.optim.Optimizer:
         betas = (settings.beta1, settings.beta2)
