@@ -9,7 +9,7 @@ from torch import Tensor
 from linnet.models.cache import KVCache
 from linnet.models.graph import Graph
 from linnet.models.language_model import LanguageModel
-from linnet.models.ready import Ready
+from linnet.models.ready import ready
 from linnet.models.recording import Recording
 
 _Work = Callable[..., tuple[Tensor, ...]]
@@ -26,7 +26,7 @@ class Decoder:
     def __init__(self, model: LanguageModel, slots: int) -> None:
         self._model = model
         self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
-        self._ready = Ready(model) if slots >= _WORTH_IT and model.device.type != "mps" else None
+        self._ready = ready(model) if slots >= _WORTH_IT and model.device.type != "mps" else None
         self._captured: tuple[int, _Work] = (0, self._step)
 
     def read(self, ids_1T: Tensor) -> Tensor:
@@ -53,6 +53,6 @@ class Decoder:
         if self._ready is None:
             logits_V = self.read(token_11)
         else:
-            with self._ready.used():
+            with self._ready.used_by(self._model):
                 logits_V = self.read(token_11)
         return logits_V, logits_V.argmax()
