@@ -1,4 +1,4 @@
-"""Text to token ids on one core, ours against `tokenizers` alone; training a vocabulary; taking a batch.
+"""Text to token ids on one core: 3 × `tokenizers` alone, the same ids; a vocabulary no slower; batches nearly free.
 
     python bench/text_preparation.py            # 50 MB
     python bench/text_preparation.py --quick    # 12 MB
@@ -14,6 +14,7 @@ import os
 
 os.environ["RAYON_NUM_THREADS"] = "1"  # one core for `tokenizers`, before it is loaded
 
+import argparse
 import re
 import sys
 import tempfile
@@ -21,23 +22,31 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+import sample
 from linnet.data import Batches, prepare
 from linnet.data.corpus import find_corpus
 from linnet.data.documents import pieces
 from linnet.data.encoder import Encoder
 from linnet.data.vocabulary import Vocabulary, train_vocabulary
+from linnet.models import build, preset
+from linnet.recipes.material import weights_of_layers
+from linnet.train.hardware import choose
+from linnet.train.settings import TrainSettings
+from linnet.train.step import Step
+from report import Report
 
-SIZE = 12_000_000 if "--quick" in sys.argv else 50_000_000
 VOCAB = 8192
 TURN = 2_000_000
 
 
-def corpus() -> Iterator[str]:
-    """Documents until there are SIZE bytes."""
+def corpus(size: int) -> Iterator[str]:
+    """Documents until there are so many bytes."""
     library, made, copy = [piece.text for piece in pieces(find_corpus())], 0, 0
     while True:
         respelled: dict[str, str] = {}
@@ -52,7 +61,7 @@ def corpus() -> Iterator[str]:
         for text in library:
             yield re.sub(r"[A-Za-z]{3,}", respell, text)
             made += len(text.encode())
-            if made >= SIZE:
+            if made >= size:
                 return
         copy += 1
 
@@ -67,9 +76,9 @@ def turns(texts: list[str]) -> Iterator[list[str]]:
     yield turn
 
 
-def encoding(texts: list[str], vocabulary: Vocabulary) -> None:
+def encoding(texts: list[str], vocabulary: Vocabulary, report: Report) -> None:
     ours, peer = Encoder(vocabulary.tokenizer, vocabulary.metadata), vocabulary.tokenizer
-    spent, tokens, equal = [0.0, 0.0, 0.0], 0, True
+    spent, tokens, equal = [0.0, 0.0, 0.0], 0, 0
     for turn in turns(texts):
         start = time.perf_counter()
         found = [ours.encode(text) for text in turn]
@@ -80,22 +89,24 @@ def encoding(texts: list[str], vocabulary: Vocabulary) -> None:
         start = time.perf_counter()
         single = [peer.encode(text, add_special_tokens=False).ids for text in turn]
         spent[2] += time.perf_counter() - start
-        tokens += sum(map(len, batch))
-        equal &= single == batch == [np.frombuffer(ids, ours.kind).tolist() for ids in found]
+        for mine, theirs, other in zip(found, batch, single, strict=True):
+            tokens += len(theirs)
+            equal += len(theirs) if theirs == other == np.frombuffer(mine, ours.kind).tolist() else 0
     size = sum(len(text.encode()) for text in texts) / 1e6
-    print(f"\nencoding {size:.0f} MB on one core, {tokens:,} tokens of {VOCAB:,}; ids equal: {equal}")
+    work = f"text of {size:.0f} MB to ids"
     for name, seconds in zip(("linnet", "tokenizers, batches", "tokenizers, one by one"), spent, strict=True):
-        rates = f"{size / seconds:6.1f} MB/s  {tokens / seconds / 1e6:5.2f} M tokens/s"
-        print(f"  {name:<24}{rates}  linnet is {seconds / spent[0]:.1f}x")
-    if not equal:
-        sys.exit("the ids differ")
+        report.row(work, name, size / seconds, tokens / seconds / 1e6, seconds / spent[0])
+    report.at_least("encoding, against tokenizers in batches", spent[1] / spent[0], 3.0, "×")
+    report.at_least(f"of {tokens:,} ids the same", 100 * equal / tokens, 100.0, "%")
 
 
-def training(texts: list[str], folder: Path) -> None:
-    """Our way to a vocabulary, and the one in the manual of `tokenizers`, which may take all cores here too."""
-    part = texts[: len(texts) * 12_000_000 // SIZE]
+def training(texts: list[str], folder: Path, report: Report) -> None:
+    """Our way to a vocabulary, and the one in the manual of `tokenizers`."""
+    part: list[str] = []
+    while sum(map(len, part)) < 12_000_000 and len(part) < len(texts):
+        part += texts[len(part) : len(part) + 100]
     spent = [float("inf")] * 2
-    for _ in range(2):
+    for _ in range(3):
         start = time.perf_counter()
         train_vocabulary(part, VOCAB, "gpt-2", folder / "trained.gguf")
         spent[0] = min(spent[0], time.perf_counter() - start)
@@ -107,35 +118,60 @@ def training(texts: list[str], folder: Path) -> None:
         peer.train_from_iterator(part, trainers.BpeTrainer(initial_alphabet=alphabet, **options))
         spent[1] = min(spent[1], time.perf_counter() - start)
     size = sum(len(text.encode()) for text in part) / 1e6
-    print(f"\na vocabulary of {VOCAB:,} from {size:.0f} MB, best of 2")
     for name, seconds in zip(("linnet", "tokenizers"), spent, strict=True):
-        print(f"  {name:<24}{seconds:6.2f} s  {size / seconds:5.1f} MB/s  linnet is {seconds / spent[0]:.2f}x")
+        report.row(f"a vocabulary from {size:.0f} MB", name, size / seconds, None, seconds / spent[0])
+    report.at_least("training a vocabulary, against tokenizers", spent[1] / spent[0], 0.95, "×")
 
 
-def loading(folder: Path) -> None:
-    """What a step waits for its batch, over a whole epoch."""
+def loading(folder: Path, report: Report) -> None:
+    """What a step waits for its batch, over an epoch or 2,000 steps; and how many of the tokens an epoch shows."""
     prepared = prepare(cache=folder)
-    for batch, ctx in ((1, 32), (8, 256), (32, 1024)):
-        batches = Batches(prepared.train, ctx=ctx, batch=batch)
-        steps = min(5000, int(batches.steps_per_epoch))
+    for name, batch in (("tiny", 1), ("demo", 8)):
+        config = preset(name, vocab=prepared.vocab)
+        batches = Batches(prepared.train, ctx=config.ctx, batch=batch)
+        steps = min(2000, int(batches.steps_per_epoch))
         start = time.perf_counter()
         for step in range(steps):
             batches.at(step)
-        spent = (time.perf_counter() - start) / steps
-        print(
-            f"  a batch of {batch} x {ctx:<5} {spent * 1e6:7.1f} us a step  {batch * ctx / spent / 1e6:5.0f} M tokens/s"
-        )
+        waited = (time.perf_counter() - start) / steps
+        taken = _seconds_of_a_step(config, batch, batches)
+        rate = batch * config.ctx / waited / 1e6
+        report.row(f"a batch of {batch} × {config.ctx}, preset {name}", "linnet", None, rate, None)
+        report.at_most(f"share of a step of preset {name}", 100 * waited / (waited + taken), 0.5, "%")
+    batches = Batches(prepared.train, ctx=256, batch=1)
+    shown = sum(batches.at(step).n_targets for step in range(int(batches.steps_per_epoch)))
+    report.at_least("tokens of the set predicted in an epoch", 100 * shown / (len(prepared.train) - 1), 100.0, "%")
 
 
-def main() -> None:
-    texts = list(corpus())
+def _seconds_of_a_step(config: Any, batch: int, batches: Batches) -> float:
+    """The quickest of some steps, by the threads that are there: the harshest measure of what a batch costs."""
+    settings = TrainSettings(batch=batch, device="cpu")
+    hardware = choose(settings, tokens=batch * config.ctx, weights=weights_of_layers(config))
+    train = Step(build(config), settings, hardware)
+    best = float("inf")
+    for step in range(8):
+        start = time.perf_counter()
+        train(batches.at(step), 1e-3)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="12 MB of text instead of 50")
+
+
+def main(chosen: argparse.Namespace) -> Report:
+    texts = list(corpus(12_000_000 if chosen.quick else 50_000_000))
+    columns = {"work": "", "who": "", "MB/s": ".1f", "M tokens/s": ".2f", "linnet is": ".2f"}
+    report = Report(name="text_preparation", claim=(__doc__ or "").splitlines()[0], columns=columns)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        training(texts, folder)
-        encoding(texts, Vocabulary(folder / "trained.gguf"))
-        print("\nbatches from the memory map, CPU")
-        loading(folder)
+        training(texts, folder, report)
+        encoding(texts, Vocabulary(folder / "trained.gguf"), report)
+        loading(folder, report)
+    report.note(f"A vocabulary of {VOCAB:,}. Encoding: one core each. Steps: {torch.get_num_threads()} threads.")
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(sample.start(main, {}, flags))
