@@ -12,6 +12,7 @@ from cyclopts.config import Toml
 from linnet import __version__
 from linnet.board.words import plain
 from linnet.errors import LinnetError, UsageError
+from linnet.train.sharing import wait_asleep_where_shared
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
@@ -21,6 +22,14 @@ _COMMANDS = {
             "linnet train from-scratch",
             "linnet train from-scratch --corpus books/ --preset nano --steps 5000",
             "linnet train from-scratch --config run.toml --lr 3e-4",
+        ],
+    ),
+    "train warm-start": (
+        "Train a llama that begins with what a donor GGUF knows.",
+        [
+            "linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6",
+            "linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/",
+            "linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4",
         ],
     ),
     "train vit-tiny": (
@@ -110,6 +119,13 @@ _COMMANDS = {
         "Find the GGUF files of this machine.",
         ["linnet models", "linnet models --json"],
     ),
+    "lens": (
+        "Write the principal axes of a donor's embedding as a lens file.",
+        [
+            "linnet lens smollm2.gguf --d-model 256 --out lens.gguf",
+            "linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6",
+        ],
+    ),
     "data prepare": (
         "Turn a corpus into tokens to train on, and keep them for the next time.",
         [
@@ -121,7 +137,10 @@ _COMMANDS = {
 }
 
 # Commands with a file of their own where others of their group share one.
-_ELSEWHERE = {"train vit-tiny": "linnet.cli.vit_tiny:vit_tiny"}
+_ELSEWHERE = {
+    "train warm-start": "linnet.cli.warm_start:warm_start",
+    "train vit-tiny": "linnet.cli.vit_tiny:vit_tiny",
+}
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
@@ -181,6 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         words, config = _with_config(sys.argv[1:] if arguments is None else arguments)
         app = _app()
         app.config = () if config is None else (config,)
+        wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -12,7 +12,7 @@ from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
 from linnet.gguf.names import layout
-from linnet.models import ViTConfig
+from linnet.models import Config, ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
 from linnet.recipes.options import VitOptions
 from linnet.recipes.vit_tiny import read_images
@@ -43,11 +43,14 @@ class Material(Protocol):
         """The recipe at work on it."""
 
 
-def read(job: Job, preparing: PrepareProgress | None = None) -> Material:
-    """Read the data of a job."""
+def read(job: Job, preparing: PrepareProgress | None = None, tokenizer: Path | None = None) -> Material:
+    """Read the data of a job.
+
+    `tokenizer` stands for the file that the job names: a checkpoint has a copy of it, and the file may be gone.
+    """
     if isinstance(job.data, ImageData):
         return ImageMaterial(job, preparing)
-    return TextMaterial(job, preparing)
+    return TextMaterial(job, preparing, tokenizer)
 
 
 def tokens_at_once(job: Job) -> int:
@@ -55,9 +58,9 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(job: Job) -> int:
+def weights_of_layers(model: Config | ViTConfig) -> int:
     """A vocabulary is not counted: it may change while the text is read."""
-    params = layout(job.model).params
+    params = layout(model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
 
@@ -66,13 +69,13 @@ class TextMaterial:
 
     remarks: tuple[str, ...] = ()
 
-    def __init__(self, job: Job, preparing: PrepareProgress | None) -> None:
+    def __init__(self, job: Job, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> None:
         data, model, settings = job.data, job.model, job.settings
         assert isinstance(data, TextData) and not isinstance(model, ViTConfig)
         self.prepared: Prepared = prepare(
             data.corpus,
             vocab=None if data.tokenizer else model.vocab,
-            tokenizer=Path(data.tokenizer) if data.tokenizer else None,
+            tokenizer=(tokenizer or Path(data.tokenizer)) if data.tokenizer else None,
             held_out=data.held_out,
             cache=data.cache,
             progress=preparing,
