@@ -24,6 +24,14 @@ _COMMANDS = {
             "linnet train from-scratch --config run.toml --lr 3e-4",
         ],
     ),
+    "train warm-start": (
+        "Train a llama that begins with what a donor GGUF knows.",
+        [
+            "linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6",
+            "linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/",
+            "linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4",
+        ],
+    ),
     "train vit-tiny": (
         "Train a vision transformer to tell classes of images.",
         [
@@ -39,6 +47,15 @@ _COMMANDS = {
     "runs": (
         "List the runs of a folder, with status and last loss.",
         ["linnet runs", "linnet runs --status completed --sort loss", "linnet runs --runs ablations --tag wide --json"],
+    ),
+    "board": (
+        "Watch runs in the terminal while they train: charts, machine, samples, checkpoints.",
+        [
+            "linnet board",
+            "linnet board wide narrow",
+            "linnet board --runs ablations",
+            "linnet board latest --key loss --once > loss.txt",
+        ],
     ),
     "show": (
         "Show one run: status, settings, metrics and a chart.",
@@ -102,6 +119,13 @@ _COMMANDS = {
         "Find the GGUF files of this machine.",
         ["linnet models", "linnet models --json"],
     ),
+    "lens": (
+        "Write the principal axes of a donor's embedding as a lens file.",
+        [
+            "linnet lens smollm2.gguf --d-model 256 --out lens.gguf",
+            "linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6",
+        ],
+    ),
     "data prepare": (
         "Turn a corpus into tokens to train on, and keep them for the next time.",
         [
@@ -113,7 +137,10 @@ _COMMANDS = {
 }
 
 # Commands with a file of their own where others of their group share one.
-_ELSEWHERE = {"train vit-tiny": "linnet.cli.vit_tiny:vit_tiny"}
+_ELSEWHERE = {
+    "train warm-start": "linnet.cli.warm_start:warm_start",
+    "train vit-tiny": "linnet.cli.vit_tiny:vit_tiny",
+}
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {

@@ -84,7 +84,7 @@ class TextFlags:
     corpus
         A file, a folder, a pattern, or python: the standard library of this interpreter.
     tokenizer
-        A GGUF whose tokenizer is taken; by default one is trained.
+        A GGUF whose tokenizer is taken; by default the donor's where there is one, else one is trained.
     held_out
         The share of documents kept for evaluation.
     documents
@@ -101,6 +101,23 @@ class TextFlags:
     documents: bool = False
     cache: Path | None = None
     prompt: tuple[str, ...] = ()
+
+    def data(self, tokenizer: Path | None = None) -> Any:
+        """The same as a job has it; `tokenizer` is taken where none was given."""
+        from linnet.recipes import TextData
+
+        chosen = self.tokenizer or tokenizer
+        return TextData(
+            corpus=self.corpus,
+            tokenizer=str(chosen) if chosen else None,
+            held_out=self.held_out,
+            documents=self.documents,
+            cache=str(self.cache) if self.cache else None,
+        )
+
+    def prompts(self) -> tuple[str, ...]:
+        """What samples begin with; by default something that fits the corpus."""
+        return self.prompt or (("def __init__(self",) if self.corpus == "python" else ("The",))
 
 
 @dataclass(frozen=True)
@@ -140,16 +157,9 @@ def from_scratch(
     llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the
     command line win.
     """
-    from linnet.recipes import Job, TextData
+    from linnet.recipes import Job
 
-    data = TextData(
-        corpus=text.corpus,
-        tokenizer=str(text.tokenizer) if text.tokenizer else None,
-        held_out=text.held_out,
-        documents=text.documents,
-        cache=str(text.cache) if text.cache else None,
-    )
-    return run_job(Job(_config(model), data, settings, _prompts(text), model.init_scale), run, json)
+    return run_job(Job(_config(model), text.data(), settings, text.prompts(), model.init_scale), run, json)
 
 
 def run_job(job: Job, run: RunFlags, json: bool) -> int:
@@ -218,9 +228,3 @@ def _other_architecture(flags: ModelFlags, changes: dict[str, Any]) -> Any:
         if name not in known:
             raise UsageError(f"--{name.replace('_', '-')} does not belong to a {flags.arch}")
     return kind(**{**shared, **changes})
-
-
-def _prompts(text: TextFlags) -> tuple[str, ...]:
-    if text.prompt:
-        return text.prompt
-    return ("def __init__(self",) if text.corpus == "python" else ("The",)

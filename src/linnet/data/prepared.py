@@ -61,17 +61,18 @@ class Prepared:
         self.held_out = TokenSet(path / _HELD_OUT)
         self.vocab: int = self.record.vocab
         self.fingerprint: str = self.record.fingerprint
-        self._vocabulary = Vocabulary(path / _TOKENIZER) if (path / _TOKENIZER).exists() else None
+        # None for a pack prepared without one
+        self.vocabulary = Vocabulary(path / _TOKENIZER) if (path / _TOKENIZER).exists() else None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer; None for a pack prepared without one."""
-        return self._vocabulary.tokenizer if self._vocabulary else None
+        return self.vocabulary.tokenizer if self.vocabulary else None
 
     @property
     def tokenizer_keys(self) -> MetadataBlock | None:
         """What `gguf.write(tokenizer=…)` takes."""
-        return self._vocabulary.keys if self._vocabulary else None
+        return self.vocabulary.keys if self.vocabulary else None
 
     @property
     def end(self) -> int | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from linnet.gguf.check import Finding as Finding
     from linnet.gguf.checkpoint import Provenance as Provenance
     from linnet.gguf.checkpoint import read_params as read_params
+    from linnet.gguf.checkpoint import unfolded as unfolded
     from linnet.gguf.checkpoint import write as write
     from linnet.gguf.checkpoint import write_adapter as write_adapter
     from linnet.gguf.checkpoint import write_step as write_step
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from linnet.gguf.names import layout as layout
     from linnet.gguf.rope import RopeScaling as RopeScaling
     from linnet.gguf.tensor import TensorInfo as TensorInfo
+    from linnet.gguf.toy import Lens as Lens
     from linnet.gguf.toy import read_lens as read_lens
+    from linnet.gguf.toy import write_lens as write_lens
     from linnet.gguf.types import GGMLType as GGMLType
     from linnet.gguf.values import ValueType as ValueType
     from linnet.gguf.writer import GGUFWriter as GGUFWriter
@@ -54,6 +57,7 @@ _HOMES = {
     "GGUFWriter": "linnet.gguf.writer",
     "GPT2": "linnet.gguf.architecture",
     "Layout": "linnet.gguf.names",
+    "Lens": "linnet.gguf.toy",
     "Llama": "linnet.gguf.architecture",
     "MetadataBlock": "linnet.gguf.metadata",
     "Provenance": "linnet.gguf.checkpoint",
@@ -81,8 +85,10 @@ _HOMES = {
     "tokenizer": "linnet.gguf.tokenizer",
     "tokenizer_block": "linnet.gguf.tokenizer_write",
     "train_tokenizer": "linnet.gguf.tokenizer_write",
+    "unfolded": "linnet.gguf.checkpoint",
     "write": "linnet.gguf.checkpoint",
     "write_adapter": "linnet.gguf.checkpoint",
+    "write_lens": "linnet.gguf.toy",
     "write_step": "linnet.gguf.checkpoint",
 }
 

@@ -44,6 +44,11 @@ class Provenance:
     config_fingerprint: str | None = None
     data_fingerprint: str | None = None
     git_sha: str | None = None
+    donor: str | None = None
+    donor_sha256: str | None = None
+    init: str | None = None
+    explained_variance: float | None = None
+    coverage: float | None = None
 
     def block(self) -> MetadataBlock:
         """The keys: text as string, numbers as i64 and f64 (a loss may be NaN: it is said as it is)."""
@@ -52,7 +57,7 @@ class Provenance:
             value, key = getattr(self, field.name), f"linnet.{field.name}"
             if isinstance(value, str):
                 block.text(key, value)
-            elif field.name.endswith("loss") and value is not None:
+            elif isinstance(value, float) or (field.name.endswith("loss") and value is not None):
                 block.f64(key, float(value))
             elif value is not None:
                 block.i64(key, int(value))
@@ -152,6 +157,11 @@ def write_adapter(
     metadata.texts("linnet.adapter.targets", sorted(targets))
     _add_origin(metadata, run_id, step, len(params), provenance, extra)
     return _write(metadata, present, params, wanted, path)
+
+
+def unfolded(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a file does not hold as they are: a lens and the table behind it."""
+    return {name: params[name] for name in (LENS, _EMBEDDING)} if LENS in params else {}
 
 
 def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -11,14 +11,17 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
+from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tensor import TensorInfo
 from linnet.gguf.types import GGMLType
+from linnet.gguf.writer import GGUFWriter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -164,3 +167,12 @@ def read_lens(path: str | os.PathLike[str]) -> Lens:
                 problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
                 raise GGUFError(problem, path=path, place=place, expected=str(size), found=str(stated)[:40])
         return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
+
+
+def write_lens(lens: Lens, path: str | os.PathLike[str]) -> Path:
+    """Write a lens file as Toy's are: three keys and one f32 tensor."""
+    metadata = MetadataBlock().text("general.architecture", "lens")
+    metadata.u32("lens.donor_d_in", lens.donor_d_in).u32("lens.d_model", lens.d_model)
+    writer = GGUFWriter(metadata.text("lens.donor_source", lens.donor_source))
+    writer.add("lens.proj.weight", lens.proj)
+    return writer.write(path)

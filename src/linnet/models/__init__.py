@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from linnet.models.initial import build as build
     from linnet.models.initial import initialise as initialise
     from linnet.models.language_model import LanguageModel as LanguageModel
+    from linnet.models.lens import Lens as Lens
+    from linnet.models.lens import put_lens as put_lens
     from linnet.models.llama import Llama as Llama
     from linnet.models.presets import PRESETS as PRESETS
     from linnet.models.presets import preset as preset
@@ -38,6 +40,7 @@ _HOMES = {
     "GPT2Config": "linnet.models.config",
     "KVCache": "linnet.models.cache",
     "LanguageModel": "linnet.models.language_model",
+    "Lens": "linnet.models.lens",
     "Llama": "linnet.models.llama",
     "LlamaConfig": "linnet.models.config",
     "PRESETS": "linnet.models.presets",
@@ -53,6 +56,7 @@ _HOMES = {
     "load_vit": "linnet.models.checkpoint",
     "pick_device": "linnet.models.device",
     "preset": "linnet.models.presets",
+    "put_lens": "linnet.models.lens",
     "select_weights": "linnet.models.vit_initial",
     "vit_config_of": "linnet.models.vit_config",
     "vit_from_transformers": "linnet.models.transformers_weights",

@@ -70,7 +70,7 @@ class GPT2(LanguageModel):
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         place_CD = self.position_embd.weight
         place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
-        x_BTD = compute(self.token_embd, ids_BT, self.compute_dtype, place_TD)
+        x_BTD = self.embed(ids_BT, compute, place_TD)
         for block in self.blocks:
             x_BTD = compute(block, x_BTD, mask_TS, span)
         if cache is not None:

@@ -10,7 +10,7 @@ from linnet.models.config import Config, LlamaConfig
 from linnet.models.draws import fill_normal
 from linnet.models.language_model import LanguageModel
 
-_EMBEDDING_STD = 0.02
+EMBEDDING_STD = 0.02
 
 
 def build(config: Config, seed: int = 0, init_scale: float = 1.0, device: str | torch.device = "cpu") -> LanguageModel:
@@ -51,5 +51,5 @@ def initial_std(name: str, config: Config, init_scale: float = 1.0) -> float | N
     if name.endswith(("norm.weight", ".bias")):
         return None
     if name in ("token_embd.weight", "position_embd.weight", "output.weight"):
-        return _EMBEDDING_STD
+        return EMBEDDING_STD
     return init_scale / math.sqrt(config.d_ff if "ffn_down" in name else config.d_model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,9 @@ from linnet.models.compute import Compute, plain
 from linnet.models.config import Config
 from linnet.models.layers import Embedding, Linear
 from linnet.models.loss import head_loss
+
+if TYPE_CHECKING:
+    from linnet.models.lens import Lens
 
 
 class LanguageModel(nn.Module):
@@ -32,6 +36,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.compute_dtype = torch.float32
+        self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
 
     def hidden(
         self,
@@ -42,6 +47,14 @@ class LanguageModel(nn.Module):
     ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
+
+    def embed(self, ids_BT: Tensor, compute: Compute = plain, place_TD: Tensor | None = None) -> Tensor:
+        """[B, T, d_model]: the row of each token, through the lens where there is one, and what its place adds."""
+        if self.lens is None:
+            x_BTD: Tensor = compute(self.token_embd, ids_BT, self.compute_dtype, place_TD)
+            return x_BTD
+        x_BTD = compute(self.lens, compute(self.token_embd, ids_BT, self.compute_dtype))
+        return x_BTD if place_TD is None else x_BTD + place_TD.to(x_BTD.dtype)
 
     def sight(
         self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None
@@ -95,7 +108,7 @@ class LanguageModel(nn.Module):
         return self.token_embd.weight.device
 
     def params(self) -> dict[str, Tensor]:
-        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes."""
+        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes (and folds a lens)."""
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
@@ -104,14 +117,15 @@ class LanguageModel(nn.Module):
 
     def n_params(self) -> int:
         """How many numbers are trained; a tied head counts once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def flops_per_token(self, T: int) -> float:
         """Of forward and backward, in sequences of T tokens: 6N + 12·L·d·T.
 
-        N is every parameter but learned positions; d is the width of attention (n_heads × head size). Attention is
-        counted whole, not halved for causality: nanoGPT's convention, so that figures compare.
+        N is every trained parameter but learned positions; d is the width of attention (n_heads × head size).
+        Attention is counted whole, not halved for causality: nanoGPT's convention, so that figures compare.
         """
         config = self.config
-        N = sum(p.numel() for name, p in self.named_parameters() if name != "position_embd.weight")
+        trained = ((name, p) for name, p in self.named_parameters() if p.requires_grad)
+        N = sum(p.numel() for name, p in trained if name != "position_embd.weight")
         return 6.0 * N + 12.0 * config.n_layers * config.n_heads * config.head_size * T

@@ -85,7 +85,7 @@ class Llama(LanguageModel):
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
-        x_BTD = compute(self.token_embd, ids_BT, self.compute_dtype)
+        x_BTD = self.embed(ids_BT, compute)
         for block in self.blocks:
             x_BTD = compute(block, x_BTD, table_TP2, mask_TS, span)
         if cache is not None:

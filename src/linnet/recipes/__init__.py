@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from linnet.recipes.job import TextData as TextData
     from linnet.recipes.options import VitOptions as VitOptions
     from linnet.recipes.options import VitSettings as VitSettings
+    from linnet.recipes.options import WarmOptions as WarmOptions
     from linnet.recipes.training import Training as Training
     from linnet.recipes.training import go_on as go_on
     from linnet.recipes.training import launch as launch
     from linnet.recipes.vit_tiny import VitTiny as VitTiny
+    from linnet.recipes.warm_start import WarmStart as WarmStart
 
 _HOMES = {
     "FromScratch": "linnet.recipes.from_scratch",
@@ -25,6 +27,8 @@ _HOMES = {
     "VitOptions": "linnet.recipes.options",
     "VitSettings": "linnet.recipes.options",
     "VitTiny": "linnet.recipes.vit_tiny",
+    "WarmOptions": "linnet.recipes.options",
+    "WarmStart": "linnet.recipes.warm_start",
     "go_on": "linnet.recipes.training",
     "launch": "linnet.recipes.training",
 }

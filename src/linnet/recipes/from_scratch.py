@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from linnet import gguf
 from linnet.data import Prepared
 from linnet.errors import LinnetError
-from linnet.models import Config, LanguageModel, ViTConfig, build
+from linnet.models import Config, LanguageModel, Llama, ViTConfig, build
 from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
@@ -68,11 +70,26 @@ class FromScratch:
         """The optimiser's tensors."""
         return self._built.optimizers.state()
 
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Where the model comes from, for its checkpoints."""
+        return {}
+
     def restore(self, weights: Path, state: State) -> None:
-        """Put a checkpoint back into the model and its optimiser, to the bit."""
+        """Put a checkpoint back into the model and its optimiser, to the bit.
+
+        The state has what the file does not hold as it was: all of it below f32, a lens and its table.
+        """
         parameters = dict(self.model.named_parameters())
-        for name, tensor in state.parameters.items() if state.parameters else _read(weights):
-            parameters[name].data.copy_(tensor)
+        kept = state.parameters
+        if not parameters.keys() <= kept.keys():
+            kept = {**dict(_read(weights)), **kept}
+        for name, tensor in kept.items():
+            if name == "rope_freqs.weight":
+                assert isinstance(self.model, Llama)
+                self.model.use_divisors(tensor)
+            else:
+                parameters[name].data.copy_(tensor)
         self._built.optimizers.load(state.moments)
 
     @property

@@ -43,11 +43,14 @@ class Material(Protocol):
         """The recipe at work on it."""
 
 
-def read(job: Job, preparing: PrepareProgress | None = None) -> Material:
-    """Read the data of a job."""
+def read(job: Job, preparing: PrepareProgress | None = None, tokenizer: Path | None = None) -> Material:
+    """Read the data of a job.
+
+    `tokenizer` stands for the file that the job names: a checkpoint has a copy of it, and the file may be gone.
+    """
     if isinstance(job.data, ImageData):
         return ImageMaterial(job, preparing)
-    return TextMaterial(job, preparing)
+    return TextMaterial(job, preparing, tokenizer)
 
 
 def tokens_at_once(job: Job) -> int:
@@ -66,13 +69,13 @@ class TextMaterial:
 
     remarks: tuple[str, ...] = ()
 
-    def __init__(self, job: Job, preparing: PrepareProgress | None) -> None:
+    def __init__(self, job: Job, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> None:
         data, model, settings = job.data, job.model, job.settings
         assert isinstance(data, TextData) and not isinstance(model, ViTConfig)
         self.prepared: Prepared = prepare(
             data.corpus,
             vocab=None if data.tokenizer else model.vocab,
-            tokenizer=Path(data.tokenizer) if data.tokenizer else None,
+            tokenizer=(tokenizer or Path(data.tokenizer)) if data.tokenizer else None,
             held_out=data.held_out,
             cache=data.cache,
             progress=preparing,

@@ -12,14 +12,17 @@ from linnet.train.settings import TrainSettings
 
 @dataclass(frozen=True)
 class WarmOptions:
-    """What a warm start takes from where. The fields from `donor_name` on are found out when it is realised."""
+    """What a warm start takes from where. The fields from `donor_d_in` on are found out when it is realised."""
 
     donor: str  # a GGUF of the llama family
     init: str = "pca"  # a mode of `inheritance.MODES`
     lens: str | None = None  # a lens file to use instead of one's own
-    tokens: Literal["exact", "pieces"] = "pieces"  # rows of tokens the donor does not have: new, or from its pieces
+    # Tokens that the donor does not have: new, or from its pieces of them; None: there may be none.
+    tokens: Literal["exact", "pieces"] | None = "pieces"
+    layers: Literal["first", "even"] = "first"  # which of them `select` takes
     rescale: bool = True
     train_table: bool = False
+    donor_d_in: int | None = None
     donor_name: str | None = None
     donor_sha256: str | None = None
     explained_variance: float | None = None
@@ -57,6 +60,7 @@ class VitOptions(Augmentation):
     shift: float = 0.1
     rotate: float = 10.0
     zoom: float = 0.1
+    mixup: float = 0.3
     label_smoothing: float = 0.1
     init: Literal["seed", "mimetic", "select"] = "mimetic"
     donor: str | None = None

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from linnet.errors import LinnetError, UsageError
-from linnet.recipes import from_scratch, vit_tiny
+from linnet.recipes import from_scratch, vit_tiny, warm_start
 from linnet.recipes.job import Job
 from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
+from linnet.recipes.options import WarmOptions
 from linnet.runs import Run, Session, start
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
@@ -23,7 +24,11 @@ Realize = Callable[[Job, Hardware, Any, bool], tuple[Any, Job]]
 
 # What can be trained. A function makes the recipe of a job, built; `True`: it goes on from a checkpoint, which the
 # caller puts back.
-RECIPES: dict[str, Realize] = {"from-scratch": from_scratch.realize, "vit-tiny": vit_tiny.realize}
+RECIPES: dict[str, Realize] = {
+    "from-scratch": from_scratch.realize,
+    "warm-start": warm_start.realize,
+    "vit-tiny": vit_tiny.realize,
+}
 
 
 class Training:
@@ -106,10 +111,11 @@ def go_on(
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
     hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
-    material = read(job, preparing)
+    weights = run.path / "weights" / f"step_{at}.gguf"
+    material = read(job, preparing, tokenizer=weights)
     _check_same(run, material, state, force)
     recipe, job = _realized(material, hardware, resumed=True)
-    recipe.restore(run.path / "weights" / f"step_{at}.gguf", state)
+    recipe.restore(weights, state)
     session = start(run.path.parent, resume=run.path.name, from_step=at)
     if steps is not None:
         session.manifest.total_steps = steps
@@ -149,7 +155,10 @@ def _training(
     watch: Watch | None,
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": material.fingerprint}
-    for remark in (hardware.why, *material.remarks) if watch is not None else ():
+    remarks = [hardware.why, *material.remarks]
+    if isinstance(job.options, WarmOptions) and job.options.taken is not None and progress.step == 0:
+        remarks.append(f"from {job.options.donor_name}: {job.options.taken}")
+    for remark in remarks if watch is not None else ():
         assert watch is not None
         watch.on_start(remark)
     task = material.task(recipe, hardware)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,6 +118,11 @@ class VitTiny:
         if self._average is not None:
             moments |= {_TRAINED + name: tensor for name, tensor in self._realized.params().items()}
         return moments
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Where the model comes from, for its checkpoints."""
+        return {}
 
     def restore(self, weights: Path, state: State) -> None:
         """Put a checkpoint back into model, average and optimiser, to the bit."""

@@ -93,7 +93,8 @@ class Checkpointer:
     def _write(self, snapshot: Snapshot) -> None:
         _bring_to_host(snapshot.parameters, snapshot.moments)
         exact = self._type == "f32"
-        kept = state.State(snapshot.facts, snapshot.moments, {} if exact else snapshot.parameters)
+        parameters = gguf.unfolded(snapshot.parameters) if exact else snapshot.parameters
+        kept = state.State(snapshot.facts, snapshot.moments, parameters)
         state.save(state.state_path(self._run.run_dir, snapshot.step), kept)
         path = gguf.write_step(
             self._config,
@@ -143,10 +144,13 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     A GPU without room for them pauses for the slow way.
     """
+    own = [tensor.detach() for tensor in tensors.values()]
     try:
-        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        copies = [torch.empty_like(tensor) for tensor in own]
     except torch.OutOfMemoryError:
         return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+    torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
+    return dict(zip(tensors, copies, strict=True))
 
 
 def _bring_to_host(*copies: dict[str, Tensor]) -> None:

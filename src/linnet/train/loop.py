@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,10 @@ class Recipe(Protocol):
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Fields of `gguf.Provenance` that only this recipe knows."""
 
     def restore(self, weights: Path, state: State) -> None:
         """Put a checkpoint back, to the bit."""
@@ -255,6 +259,7 @@ class Loop:
             "best_validation": progress.best_validation,
             "fingerprints": progress.fingerprints,
         }
+        more: dict[str, Any] = {f"{self._task.unit}_seen": progress.seen, **self._recipe.origin}
         origin = gguf.Provenance(
             recipe=self._recipe.name,
             seed=self._settings.seed,
@@ -263,7 +268,7 @@ class Loop:
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
-            **{f"{self._task.unit}_seen": progress.seen},
+            **more,
         )
         parameters, moments = self._recipe.parameters(), self._recipe.moments()
         self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)

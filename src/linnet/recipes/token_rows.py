@@ -1,0 +1,170 @@
+"""Whose rows a new vocabulary begins with: a donor's tokens found again by their bytes, the rest from their pieces.
+
+Tokens are compared by the bytes they stand for, not by their spelling in the file: byte-level BPE writes ` def` as
+`Ġdef`, SentencePiece as `▁def`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linnet.gguf.tokenizer import BYTE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, rebuild_tokenizer
+from linnet.recipes.donor import DonorError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+_WRITTEN = (UNKNOWN, CONTROL, USER_DEFINED)  # spelt as they are, not in the kind's own alphabet
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """For each row of the new table, the donor's rows it is the mean of.
+
+    `of[first[i] : first[i + 1]]` are those of row i: one where the donor has the very token, several where it is
+    made of pieces, none where it is new.
+    """
+
+    of: NDArray[np.int64]
+    first: NDArray[np.int64]
+    same: bool = False  # the tokenizers are the same: row i is row i
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many of the donor's rows make each new one."""
+        return np.diff(self.first)
+
+    @property
+    def coverage(self) -> float:
+        """The share of rows that have something of the donor's."""
+        return float((self.counts > 0).mean())
+
+    @property
+    def words(self) -> str:
+        """What became of the vocabulary, in words."""
+        counts = self.counts
+        if self.same:
+            return f"all {len(counts):,} rows by the donor's own tokenizer"
+        exact, pieced, new = int((counts == 1).sum()), int((counts > 1).sum()), int((counts == 0).sum())
+        rest = "".join(
+            f", {number:,} {what}"
+            for number, what in ((pieced, "from the mean of their pieces"), (new, "new"))
+            if number
+        )
+        return f"{exact:,} of {len(counts):,} rows are tokens of the donor's ({exact / len(counts):.1%}){rest}"
+
+    def take(self, table_VW: NDArray[np.float32], seed: int = 0) -> NDArray[np.float32]:
+        """The new table, out of the donor's; rows without a source are drawn with the mean and spread of the others."""
+        counts = self.counts
+        if self.same:
+            return table_VW[: len(counts)]
+        out = np.empty((len(counts), table_VW.shape[1]), np.float32)
+        new = np.flatnonzero(counts == 0)
+        drawn = np.random.default_rng(seed).standard_normal((len(new), table_VW.shape[1]), np.float32)
+        out[new] = drawn * table_VW.std(0) + table_VW.mean(0)
+        found = np.flatnonzero(counts)
+        if len(found):
+            sums = np.add.reduceat(table_VW[self.of], self.first[found], axis=0)
+            out[found] = sums / counts[found, None]
+        return out
+
+
+def same_rows(rows: int) -> TokenRows:
+    """Row i is the donor's row i."""
+    return TokenRows(np.arange(rows), np.arange(rows + 1), same=True)
+
+
+def find_rows(donor: Mapping[str, Any], new: Mapping[str, Any], *, pieces: bool, path: object = None) -> TokenRows:
+    """Find the tokens of `new` in `donor` (both the `tokenizer.*` keys of a file).
+
+    Without `pieces` a token that the donor does not have is new; with them it is the mean of what the donor's
+    tokenizer makes of its text.
+    """
+    if tuple(donor.get("tokenizer.ggml.tokens", ())) == tuple(new["tokenizer.ggml.tokens"]):
+        return same_rows(len(new["tokenizer.ggml.tokens"]))
+    if "tokenizer.ggml.tokens" not in donor:
+        raise DonorError(
+            "the donor has no vocabulary to find tokens in",
+            path=str(path),
+            place="metadata 'tokenizer.ggml.tokens'",
+            expected="the texts of its tokens",
+            found="none",
+        )
+    known: dict[bytes | str, int] = {}
+    for number, text in enumerate(_spelt(donor)):
+        known.setdefault(text, number)
+    end = donor.get("tokenizer.ggml.eos_token_id")
+    cut = _Cutter(rebuild_tokenizer(donor), known) if pieces else None
+    of: list[int] = []
+    first = [0]
+    for number, text in enumerate(_spelt(new)):
+        if text and text in known:
+            of.append(known[text])
+        elif number == new.get("tokenizer.ggml.eos_token_id") and isinstance(end, int):
+            of.append(end)  # what ends a text goes by many names
+        elif cut is not None and isinstance(text, bytes):
+            of += cut.pieces(text)
+        first.append(len(of))
+    rows = TokenRows(np.array(of, np.int64), np.array(first, np.int64))
+    if not (rows.counts == 1).any():
+        raise DonorError(
+            "the donor and the corpus's tokenizer have no token in common",
+            path=str(path),
+            place="metadata 'tokenizer.ggml.tokens'",
+            expected="some tokens of the same text",
+            found=f"none among {len(known):,} and {len(rows.counts):,}",
+        )
+    return rows
+
+
+class _Cutter:
+    """The donor's pieces of a text, without its space at the front or its marks round a text."""
+
+    def __init__(self, tokenizer: Tokenizer, known: Mapping[bytes | str, int]) -> None:
+        from tokenizers import normalizers
+
+        if tokenizer.normalizer is not None:  # SentencePiece: the space at the front is not part of a token
+            tokenizer.normalizer = normalizers.Replace(" ", "▁")
+        tokenizer.encode_special_tokens = True
+        self._tokenizer, self._known = tokenizer, known
+
+    def pieces(self, text: bytes) -> list[int]:
+        try:
+            return list(self._tokenizer.encode(text.decode(), add_special_tokens=False).ids)
+        except UnicodeDecodeError:  # a part of a letter: its single bytes, where the donor has them
+            found = [self._known.get(bytes([byte])) for byte in text]
+            return [number for number in found if number is not None]
+
+
+def _spelt(tokenizer: Mapping[str, Any]) -> list[bytes | str]:
+    """What each token stands for: bytes; or its text, for control tokens; or nothing, for unused rows."""
+    texts: Sequence[str] = tokenizer["tokenizer.ggml.tokens"]
+    types = list(tokenizer.get("tokenizer.ggml.token_type", ())) or [1] * len(texts)
+    alphabet = _alphabet() if tokenizer.get("tokenizer.ggml.model") == "gpt2" else None
+    out: list[bytes | str] = []
+    for text, kind in zip(texts, types, strict=False):
+        if kind == UNUSED:
+            out.append("")
+        elif kind in _WRITTEN:
+            out.append(text)
+        elif alphabet is not None:
+            out.append(bytes(alphabet[letter] for letter in text) if all(c in alphabet for c in text) else text)
+        elif kind == BYTE and (match := _BYTE_TOKEN.fullmatch(text)):
+            out.append(bytes.fromhex(match[1]))
+        else:
+            out.append(text.replace("▁", " ").encode())
+    return out
+
+
+def _alphabet() -> dict[str, int]:
+    """The byte behind each letter of byte-level BPE: printable ones are themselves, the rest follow from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
