@@ -150,8 +150,7 @@ def main() -> Report:
     weights = "random weights" if model is None else Path(model).name
     report.note(
         f"{chosen.tokens} tokens after a prompt of {len(PROMPT)}, {weights}, {found['parameters']:,} parameters as "
-        f"plain numbers, prompt and all preparation counted; medians of 3 texts after a "
-        "first one, turn about in one process."
+        f"plain numbers, prompt and all preparation counted; medians of 3 texts after a first, turn about."
     )
     return report
 

@@ -41,6 +41,7 @@ def a_run(folder: str, flags: list[str]) -> dict[str, Any]:
 
 
 def main() -> Report:
+    sample.needs_cuda()
     report = Report(
         name="run_gpu",
         claim=__doc__ or "",

@@ -21,6 +21,7 @@ Role = Callable[..., dict[str, Any]]
 
 DATA = Path(__file__).parent / ".data"
 FOREIGN_CORES = 0.5  # a sample taken while others used more does not count
+NOT_HERE = 3  # the exit code of a script for which this machine lacks something
 _RETRIES = 4
 _PATIENCE = 60.0  # seconds; no further sample of a role is begun after that
 
@@ -101,6 +102,15 @@ def scratch() -> Iterator[Path]:
     DATA.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=DATA, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def needs_cuda() -> None:
+    """End the script where there is no GPU for it; that is no failure."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print("this benchmark needs a CUDA device", file=sys.stderr)
+        sys.exit(NOT_HERE)
 
 
 def start(main: Callable[[], Any], roles: dict[str, Role]) -> int:

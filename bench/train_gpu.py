@@ -102,6 +102,7 @@ def _timed(step: Any, vocab: int, batch: int, ctx: int) -> dict[str, Any]:
 
 
 def main() -> Report:
+    sample.needs_cuda()
     report = Report(
         name="train_gpu",
         claim=__doc__ or "",

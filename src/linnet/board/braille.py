@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from linnet.board.words import number
 
-_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint16)  # [row, column] of a cell
+DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint16)  # [row, column] of a cell
 
 
 def canvas(
@@ -22,8 +22,8 @@ def canvas(
 ) -> list[str]:
     """Draw one line through the points into `height` rows of `width` characters; a point not finite breaks it."""
     dots = np.zeros((height * 4, width * 2), dtype=bool)
-    column = _place(x, x_range, width * 2)
-    row = height * 4 - 1 - _place(y, y_range, height * 4)
+    column = place(x, x_range, width * 2)
+    row = height * 4 - 1 - place(y, y_range, height * 4)
     drawn = np.isfinite(x) & np.isfinite(y)
     for i in range(len(x)):
         if not drawn[i]:
@@ -37,7 +37,7 @@ def canvas(
         else:
             dots[row[i], column[i]] = True
     cells = dots.reshape(height, 4, width, 2).transpose(0, 2, 1, 3)
-    codes = (cells * _DOTS).sum(axis=(2, 3))
+    codes = (cells * DOTS).sum(axis=(2, 3))
     return ["".join(chr(0x2800 + int(code)) for code in line) for line in codes]
 
 
@@ -46,8 +46,8 @@ def chart(x: NDArray[np.float64], y: NDArray[np.float64], width: int, height: in
     finite = np.isfinite(x) & np.isfinite(y)
     if not finite.any():
         return []
-    low, high = _span(y[finite])
-    left, right = _span(x[finite])
+    low, high = span(y[finite])
+    left, right = span(x[finite])
     rows = max(2, height - 2)
     marks = _marks(low, high, rows)
     margin = max(len(label) for label in marks.values())
@@ -71,11 +71,11 @@ def sparkline(values: Sequence[float] | NDArray[np.float64], width: int) -> str:
         return ""
     if len(held) > width:
         held = np.array([part.mean() for part in np.array_split(held, width)])
-    low, high = _span(held)
-    return "".join("▁▂▃▄▅▆▇█"[level] for level in _place(held, (low, high), 8))
+    low, high = span(held)
+    return "".join("▁▂▃▄▅▆▇█"[level] for level in place(held, (low, high), 8))
 
 
-def _place(values: NDArray[np.float64], span: tuple[float, float], cells: int) -> NDArray[np.int64]:
+def place(values: NDArray[np.float64], span: tuple[float, float], cells: int) -> NDArray[np.int64]:
     """Which of `cells` each value falls into; those outside the span, or not finite, fall on its ends."""
     low, high = span
     with np.errstate(invalid="ignore", over="ignore"):
@@ -84,7 +84,7 @@ def _place(values: NDArray[np.float64], span: tuple[float, float], cells: int) -
     return (np.clip(np.nan_to_num(share, nan=0.0, posinf=1.0, neginf=0.0), 0, 1) * (cells - 1)).round().astype(np.int64)
 
 
-def _span(values: NDArray[np.float64]) -> tuple[float, float]:
+def span(values: NDArray[np.float64]) -> tuple[float, float]:
     """Least and greatest, drawn apart when they are the same."""
     low, high = float(values.min()), float(values.max())
     if high > low:

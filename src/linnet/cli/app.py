@@ -12,6 +12,7 @@ from cyclopts.config import Toml
 from linnet import __version__
 from linnet.board.words import plain
 from linnet.errors import LinnetError, UsageError
+from linnet.train.sharing import wait_asleep_where_shared
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
@@ -46,6 +47,15 @@ _COMMANDS = {
     "runs": (
         "List the runs of a folder, with status and last loss.",
         ["linnet runs", "linnet runs --status completed --sort loss", "linnet runs --runs ablations --tag wide --json"],
+    ),
+    "board": (
+        "Watch runs in the terminal while they train: charts, machine, samples, checkpoints.",
+        [
+            "linnet board",
+            "linnet board wide narrow",
+            "linnet board --runs ablations",
+            "linnet board latest --key loss --once > loss.txt",
+        ],
     ),
     "show": (
         "Show one run: status, settings, metrics and a chart.",
@@ -190,6 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         words, config = _with_config(sys.argv[1:] if arguments is None else arguments)
         app = _app()
         app.config = () if config is None else (config,)
+        wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from linnet.board import words
+from linnet.board.settings import ABSENT
+from linnet.board.settings import differing as differing_of
+from linnet.board.settings import settings as settings_of
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
-from linnet.cli.show import commit, summary
+from linnet.cli.show import summary
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
 from linnet.runs import Metrics, Run, RunStore
-
-_ABSENT = "–"
 
 
 def compare(
@@ -30,8 +31,8 @@ def compare(
     store = RunStore(runs)
     found = [store.find(reference) for reference in run]
     metrics = [each.metrics() for each in found]
-    settings = [_settings(each) for each in found]
-    differing = _differing(settings)
+    settings = [settings_of(each.manifest) for each in found]
+    differing = differing_of(settings)
     known = list(dict.fromkeys(name for each in metrics for name in each.names()))
     require_metrics(key or (), known, "these runs have")
     names = [name for name in known if _wanted(name, key)]
@@ -58,7 +59,7 @@ def _print(
 ) -> None:
     ids = [each.id for each in found]
     rows = [("status", *(each.status for each in found))]
-    rows += [(name, *(str(setting.get(name, _ABSENT)) for setting in settings)) for name in differing]
+    rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
     print("\n".join(table(("setting", *ids), rows)))
     if not differing:
         print(paint("the settings are the same", "dim"))
@@ -79,7 +80,7 @@ def _best_cells(name: str, metrics: list[Metrics]) -> list[str]:
     cells = []
     for each, value in zip(series, best, strict=True):
         if each is None:
-            cells.append(_ABSENT)
+            cells.append(ABSENT)
             continue
         mark = "*" if value is not None and value == top and len(known) > 1 else " "
         last = words.number(each.latest[1] if each.latest else None)
@@ -89,27 +90,3 @@ def _best_cells(name: str, metrics: list[Metrics]) -> list[str]:
 
 def _wanted(name: str, key: list[str] | None) -> bool:
     return name in key if key else not name.startswith("sys/")
-
-
-def _settings(run: Run) -> dict[str, object]:
-    """Everything set before the run began, by dotted name."""
-    manifest = run.manifest
-    top = {"recipe": manifest.recipe, "experiment": manifest.experiment, "total_steps": manifest.total_steps}
-    flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
-    for room, fields in (("model", manifest.model), ("config", manifest.config)):
-        flat |= _flat(f"{room}.", fields)
-    if git := commit(manifest):
-        flat["git"] = git
-    return flat
-
-
-def _flat(prefix: str, fields: dict[str, object]) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in fields.items():
-        flat |= _flat(f"{prefix}{name}.", value) if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
-
-
-def _differing(settings: list[dict[str, object]]) -> list[str]:
-    names = dict.fromkeys(name for setting in settings for name in setting)
-    return [name for name in names if len({repr(setting.get(name, _ABSENT)) for setting in settings}) > 1]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from linnet.board import words
+from linnet.board.settings import commit
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
-from linnet.runs import Glance, Manifest, Metrics, Run, RunStore, Series
+from linnet.runs import Glance, Metrics, Run, RunStore, Series
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
@@ -73,15 +74,6 @@ def _print_head(run: Run, glance: Glance) -> None:
     for name, value in facts.items():
         if value:
             print(f"  {paint(f'{name:<11}', 'dim')} {words.shorten(words.plain(value), max(20, width() - 14))}")
-
-
-def commit(manifest: Manifest, *, branch: bool = False) -> str:
-    """The commit a run was started from, in short; empty where it is not known."""
-    git = manifest.provenance.get("git")
-    if not isinstance(git, dict) or not git.get("sha"):
-        return ""
-    named = f" {git['branch']}" if branch and git.get("branch") else ""
-    return f"{str(git['sha'])[:9]}{named}{' + changes' if git.get('dirty') else ''}"
 
 
 def _pairs(fields: dict[str, object]) -> str:

@@ -125,7 +125,7 @@ def vit_tiny(
     """Train a vision transformer to tell classes of images.
 
     With no flags at all it learns the 1,797 scanned digits that come with scikit-learn. Photographs want more
-    variation: --flip 0.5 --crop 0.3 --rand-augment 2 --mixup 0.3 --cutmix 0.5.
+    variation: --flip 0.5 --crop 0.3 --rand-augment 2 --cutmix 0.5.
     """
     from linnet.recipes import ImageData, Job
 

@@ -12,7 +12,7 @@ from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
 from linnet.gguf.names import layout
-from linnet.models import ViTConfig
+from linnet.models import Config, ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
 from linnet.recipes.options import VitOptions
 from linnet.recipes.vit_tiny import read_images
@@ -58,9 +58,9 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(job: Job) -> int:
+def weights_of_layers(model: Config | ViTConfig) -> int:
     """A vocabulary is not counted: it may change while the text is read."""
-    params = layout(job.model).params
+    params = layout(model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
 

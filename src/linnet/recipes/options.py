@@ -60,6 +60,7 @@ class VitOptions(Augmentation):
     shift: float = 0.1
     rotate: float = 10.0
     zoom: float = 0.1
+    mixup: float = 0.3
     label_smoothing: float = 0.1
     init: Literal["seed", "mimetic", "select"] = "mimetic"
     donor: str | None = None

@@ -70,7 +70,7 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
     material = read(job, preparing)
     recipe, job = _realized(material, hardware, resumed=False)
     session = start(
@@ -110,7 +110,7 @@ def go_on(
         job = replace(job, settings=replace(job.settings, steps=steps))
     if at >= job.settings.steps:
         raise UsageError(f"run {run.id} has done its {at} steps; go further with --steps N")
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job))
+    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
     weights = run.path / "weights" / f"step_{at}.gguf"
     material = read(job, preparing, tokenizer=weights)
     _check_same(run, material, state, force)

@@ -49,6 +49,7 @@ class Intake:
         self.step_now = 0  # of the latest line with metrics, or resume, that has one; a line without one belongs to it
         self.last_epoch: float | None = None
         self.goals: dict[str, str] = {}
+        self.resumes = 0  # events met that made later steps void; not kept
         self._origin = origin
         self._superseded = superseded
         self._tables: dict[tuple[str, ...], Table] = {}
@@ -186,6 +187,7 @@ class Intake:
         self._flush()
         if event.step is None:
             return
+        self.resumes += 1
         self.step_now, self._block_start = event.step, self.lines
         if self._superseded:
             return

@@ -9,7 +9,7 @@ from linnet.runs import cache
 from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import has_direction, lower_is_better, main_metric
-from linnet.runs.series import Series
+from linnet.runs.series import Series, Table
 
 
 class Metrics(Mapping[str, Series]):
@@ -19,6 +19,7 @@ class Metrics(Mapping[str, Series]):
     - `origin`: the Unix time at which a kaun-board or munin run began.
     - `superseded`: show also the steps that a resumed run has trained again.
     - `cached`: keep what was read beside the stream, so that opening it again is instant.
+    - `read`: take in at once what there is; without, nothing until the first `refresh`.
 
     `refresh` takes in what was written since.
     """
@@ -31,6 +32,7 @@ class Metrics(Mapping[str, Series]):
         origin: float = 0.0,
         superseded: bool = False,
         cached: bool = True,
+        read: bool = True,
     ) -> None:
         self._reader = LineReader(events)
         self._declared = dict(goals or {})
@@ -45,15 +47,20 @@ class Metrics(Mapping[str, Series]):
             self._intake.restore(found.tables, found.state)
             self._reader.skip_to(found.position, found.crc, found.oversized)
             self._saved_at = found.position
-        self.refresh()
+        self._before: list[int] = []  # the stream's stamp before the latest reading began
+        if read:
+            self.refresh()
 
-    def refresh(self) -> bool:
-        """Take in what is new; True when there was something."""
-        before = cache.stamp(self._reader.path) if self._cached else []
+    def refresh(self, blocks: int | None = None) -> bool:
+        """Take in what is new; True when there was something.
+
+        `blocks`: stop after so many, of about a megabyte each, and leave it to the caller to `keep` what was read.
+        """
+        self._before = cache.stamp(self._reader.path) if self._cached else []
         changed = False
-        reading = True
-        while reading:
-            block = self._reader.read_block()
+        reading, taken = True, 0
+        while reading and (blocks is None or taken < blocks):
+            block, taken = self._reader.read_block(), taken + 1
             if self._reader.generation != self._generation:  # also when nothing stands in the file any more
                 self._generation = self._reader.generation
                 self._intake = self._fresh()
@@ -64,8 +71,40 @@ class Metrics(Mapping[str, Series]):
             reading = bool(block)
         if changed:
             self._series.clear()
-            self._save(before)
+            if blocks is None:
+                self.keep()
         return changed
+
+    def drain(self) -> list[Table]:
+        """Hand over the rows read so far and forget them: for a reader that keeps a smaller form of its own.
+
+        Names, steps and counts stay known. Nothing is kept beside the stream from here on.
+        """
+        tables, state = self._intake.tables(), self._intake.state()
+        self._intake = self._fresh()
+        self._intake.restore([], state)
+        self._series.clear()
+        self._cached = False
+        return tables
+
+    def tables(self) -> list[Table]:
+        """The rows themselves, by which metrics were logged together."""
+        return self._intake.tables()
+
+    @property
+    def generation(self) -> int:
+        """How often the stream turned out to be another than the one that was read; all rows then came anew."""
+        return self._generation
+
+    @property
+    def resumes(self) -> int:
+        """How many events were met that made later steps void."""
+        return self._intake.resumes
+
+    @property
+    def goals(self) -> dict[str, str]:
+        """Which way is better, by name, as far as it was declared."""
+        return {**self._intake.goals, **self._declared}
 
     @property
     def damaged(self) -> int:
@@ -97,7 +136,7 @@ class Metrics(Mapping[str, Series]):
             parts = self._intake.tables_with(name)
             if not parts:
                 raise KeyError(name)
-            goals = {**self._intake.goals, **self._declared}
+            goals = self.goals
             self._series[name] = Series(name, parts, lower_is_better(name, goals), has_direction(name, goals))
         return self._series[name]
 
@@ -114,8 +153,8 @@ class Metrics(Mapping[str, Series]):
     def _fresh(self) -> Intake:
         return Intake(origin=self._origin, superseded=self._superseded)
 
-    def _save(self, before: list[int]) -> None:
-        """Keep what was read, once enough is new to be worth it."""
+    def keep(self) -> None:
+        """Keep what was read beside the stream, once enough is new to be worth it."""
         new = self._reader.position - self._saved_at
         worth = max(cache.SMALLEST, self._saved_at // 4)
         if self._cached and self._reader.at_line_start and (new >= worth or new < 0):
@@ -125,7 +164,7 @@ class Metrics(Mapping[str, Series]):
                 crc=self._reader.crc,
                 oversized=self._reader.oversized,
                 origin=self._origin,
-                stamp=before,
+                stamp=self._before,
                 state=self._intake.state(),
             )
             cache.save(self._reader.path, header, self._intake.tables())

@@ -17,6 +17,7 @@ class Table:
 
     def __init__(self, names: tuple[str, ...], columns: Mapping[str, NDArray[Any]] | None = None) -> None:
         self.names = names
+        self._places = {key: place for place, key in enumerate(self.column_names())}
         self._columns: list[NDArray[Any]] = (
             [columns[key] for key in self.column_names()]
             if columns is not None
@@ -41,7 +42,7 @@ class Table:
 
     def column(self, key: str) -> NDArray[Any]:
         """One column, without a copy."""
-        return self._columns[self.column_names().index(key)][: self.rows]
+        return self._columns[self._places[key]][: self.rows]
 
     def settle(self) -> None:
         """Put the rows into the order of the stream, where they came otherwise."""

@@ -10,11 +10,15 @@ import psutil
 
 
 class SystemProbe:
-    """Reads the figures; rates are taken between two readings. `folder` names the disk that is watched."""
+    """Reads the figures; rates are taken between two readings.
 
-    def __init__(self, folder: Path) -> None:
+    - `folder` names the disk that is watched.
+    - `pid`: the process; this one by default.
+    """
+
+    def __init__(self, folder: Path, pid: int | None = None) -> None:
         self._folder = folder
-        self._process = psutil.Process()
+        self._process = psutil.Process(pid)
         self._process.cpu_percent()
         self._cpu = psutil.cpu_times()
         self._flow = self._flows()

@@ -144,10 +144,13 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     A GPU without room for them pauses for the slow way.
     """
+    own = [tensor.detach() for tensor in tensors.values()]
     try:
-        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        copies = [torch.empty_like(tensor) for tensor in own]
     except torch.OutOfMemoryError:
         return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+    torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
+    return dict(zip(tensors, copies, strict=True))
 
 
 def _bring_to_host(*copies: dict[str, Tensor]) -> None:

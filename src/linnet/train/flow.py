@@ -28,10 +28,10 @@ log = logging.getLogger("linnet")
 Node = dict[str, Any]
 
 
-def write_flow(run_dir: Path, model: LanguageModel | ViT, batch: int) -> Path | None:
+def write_flow(run_dir: Path, model: LanguageModel | ViT, batch: int, ctx: int | None = None) -> Path | None:
     """Describe the model's pass over `batch` sequences or images in the run folder; a fault is a warning."""
     try:
-        flow = describe(model, batch)
+        flow = describe(model, batch, ctx)
         lines = b",\n".join(encode(node) for node in flow["nodes"])
         path, temporary = run_dir / FLOW, run_dir / f".{FLOW}.tmp"
         temporary.write_bytes(_LINE_START + lines + b'\n],"summary":' + encode(flow["summary"]) + b"}\n")

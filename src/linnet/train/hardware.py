@@ -15,6 +15,7 @@ from linnet.errors import UsageError
 from linnet.models import pick_device
 from linnet.models.attention import Attention
 from linnet.train.settings import TrainSettings
+from linnet.train.sharing import waits_asleep
 
 # Dense peak of bf16 products, FLOP/s, as the makers state it.
 _PEAKS = {
@@ -73,7 +74,7 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = 1 if device.type == "cpu" and work <= _TINY_WORK else torch.get_num_threads()
-    threads = f", {count} thread{'s' if count != 1 else ''}" if device.type == "cpu" else ""
+    threads = f", {_threads(count)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
     if device.type != "mps":
         words.append(f"graph {_on(graph)} ({occasion})")
@@ -81,6 +82,12 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
         words.append(f"attention by {attention}")
     words.append(f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
     return Hardware(device, dtype, compiled, graph, attention, count, peak, ", ".join(words))
+
+
+def _threads(count: int) -> str:
+    if count == 1:
+        return "1 thread"
+    return f"{count} threads{' that wait asleep (the cores are shared)' if waits_asleep() else ''}"
 
 
 def _on(flag: bool) -> str:

@@ -1,0 +1,43 @@
+"""What was set before a run began, by dotted name, and where runs differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from linnet.runs import Manifest
+
+ABSENT = "–"
+
+
+def settings(manifest: Manifest) -> dict[str, object]:
+    """Everything set before the run began."""
+    top = {"recipe": manifest.recipe, "experiment": manifest.experiment, "total_steps": manifest.total_steps}
+    flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
+    for room, fields in (("model", manifest.model), ("config", manifest.config)):
+        flat |= flatten(fields, f"{room}.")
+    if git := commit(manifest):
+        flat["git"] = git
+    return flat
+
+
+def flatten(fields: dict[str, object], prefix: str = "") -> dict[str, object]:
+    """Nested fields by dotted name."""
+    flat: dict[str, object] = {}
+    for name, value in fields.items():
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def differing(found: Sequence[dict[str, object]]) -> list[str]:
+    """The names under which not all settings are the same."""
+    names = dict.fromkeys(name for each in found for name in each)
+    return [name for name in names if len({repr(each.get(name, ABSENT)) for each in found}) > 1]
+
+
+def commit(manifest: Manifest, *, branch: bool = False) -> str:
+    """The commit a run was started from, in short; empty where it is not known."""
+    git = manifest.provenance.get("git")
+    if not isinstance(git, dict) or not git.get("sha"):
+        return ""
+    named = f" {git['branch']}" if branch and git.get("branch") else ""
+    return f"{str(git['sha'])[:9]}{named}{' + changes' if git.get('dirty') else ''}"

@@ -1,0 +1,1 @@
+"""The board in the terminal: runs as they train, in any terminal, over ssh, with no set-up."""

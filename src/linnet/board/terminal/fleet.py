@@ -1,0 +1,134 @@
+"""`Fleet`: all runs of a folder for the table, looked at again only where something changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from linnet.runs import Glance, Metrics, RunStore, Series
+from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.glance import look, origin_of
+
+_LOOK_SECONDS = 1.0
+_SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
+_SPARK_POINTS = 48
+_OPEN = 16  # runs whose numbers stay open, because they are being written
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass
+class Row:
+    """A run in the table: `best` and `spark` come later than the rest, when its numbers have been read."""
+
+    glance: Glance
+    stamp: Stamp
+    best: tuple[int, float] | None = None
+    spark: list[float] = field(default_factory=list)
+    summed: Stamp | None = None  # the stream that best and spark were taken from
+    summed_at: float = 0.0
+
+    @property
+    def path(self) -> str:
+        """The run's folder."""
+        return self.glance.path
+
+
+class Fleet:
+    """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+        self.rows: list[Row] = []
+        self.looked = False  # at least once
+        self._known: dict[str, Row] = {}
+        self._open: dict[str, Metrics] = {}
+        self._last_look = -_LOOK_SECONDS
+
+    def read(self, seconds: float) -> bool:
+        """Look for new and changed runs, then sum some up, for about so long; True when something is new."""
+        until = time.monotonic() + seconds
+        changed = False
+        if time.monotonic() - self._last_look >= _LOOK_SECONDS:
+            changed = self._look()
+            self._last_look = time.monotonic()
+        for row in self._waiting():
+            if time.monotonic() >= until:
+                break
+            self._sum_up(row)
+            changed = True
+        return changed
+
+    @property
+    def busy(self) -> bool:
+        """There are runs whose numbers were not read yet."""
+        return bool(self._waiting())
+
+    def newest(self) -> Row | None:
+        """The run that was made last."""
+        return max(self.rows, key=lambda row: (row.glance.manifest.created_at, row.glance.run_id), default=None)
+
+    def _look(self) -> bool:
+        known, changed = {}, not self.looked
+        for folder in self.store.folders():
+            key, stamp = str(folder), _stamp(folder)
+            row = self._known.get(key)
+            if row is None or row.stamp != stamp or row.glance.status in ("live", "stalled"):
+                glance = look(folder)
+                if glance is None:
+                    continue
+                if row is None:
+                    row, changed = Row(glance, stamp), True
+                elif row.glance != glance:
+                    row.glance, row.stamp, changed = glance, stamp, True
+            known[key] = row
+        changed |= known.keys() != self._known.keys()
+        self._known, self.looked = known, True
+        self.rows = list(known.values())
+        return changed
+
+    def _waiting(self) -> list[Row]:
+        now = time.monotonic()
+        return [r for r in self.rows if r.summed != r.stamp and (not r.summed or now - r.summed_at > _SUMMARY_SECONDS)]
+
+    def _sum_up(self, row: Row) -> None:
+        row.summed, row.summed_at = row.stamp, time.monotonic()
+        metrics = self._open.pop(row.path, None)
+        if metrics is None:
+            manifest = row.glance.manifest
+            metrics = Metrics(Path(row.path) / EVENTS, goals=manifest.goals, origin=origin_of(manifest))
+        else:
+            metrics.refresh()
+        series = metrics.main
+        if series is not None:
+            row.best = series.best if series.has_direction else None
+            row.spark = _spark(series)
+        if row.glance.status == "live" and len(self._open) < _OPEN and (series is None or len(series) < 200_000):
+            self._open[row.path] = metrics
+        else:
+            metrics.close()
+
+
+def _spark(series: Series) -> list[float]:
+    value = series.value[np.isfinite(series.value)]
+    if len(value) <= _SPARK_POINTS:
+        return [float(v) for v in value]
+    starts = np.linspace(0, len(value), _SPARK_POINTS + 1).astype(np.int64)[:-1]
+    with np.errstate(over="ignore"):
+        sums = np.add.reduceat(value, starts)
+    return [float(v) for v in sums / np.diff(np.append(starts, len(value)))]
+
+
+def _stamp(folder: Path) -> Stamp:
+    stamp = []
+    for name in (EVENTS, MANIFEST):
+        try:
+            there = os.stat(folder / name)  # noqa: PTH116 - two of these for each run, every second
+            stamp += [there.st_mtime_ns, there.st_size]
+        except OSError:
+            stamp += [0, 0]
+    return stamp[0], stamp[1], stamp[2]

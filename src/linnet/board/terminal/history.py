@@ -1,0 +1,149 @@
+"""`History`: the numbers of a run that is being watched, kept up to date a little at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from linnet.board.terminal.curve import Curve
+from linnet.board.terminal.fold import Fold
+from linnet.runs import Metrics, Run
+from linnet.runs.metric_names import has_direction, lower_is_better
+
+EXACT_CELLS = 1 << 18  # numbers up to which every row is held; beyond, they are folded into buckets
+_WHOLE_CELLS = 24 << 20  # and up to which a run is first read whole, so that its cache can be kept
+_CURVES = 256  # curves held ready; a run may have thousands of metrics, of which a screen shows some
+
+
+class History:
+    """The metrics of one run. One thread calls `read`, others may ask for curves meanwhile.
+
+    `caught_up`: everything that was in the stream at the last look has been read.
+    """
+
+    def __init__(self, run: Run, exact_cells: int = EXACT_CELLS) -> None:
+        self.caught_up = False
+        self._run = run
+        self._exact_cells = exact_cells
+        self._lock = threading.Lock()
+        self._metrics = self._open()
+        self._fold: Fold | None = None
+        self._drained = False  # the rows are held in buckets only
+        self._resumes = 0
+        self._generation = 0
+        self._curves: dict[str, Curve] = {}
+        self._names: list[str] = self._metrics.names()
+
+    @property
+    def folded(self) -> bool:
+        """Rows are held in buckets."""
+        return self._fold is not None
+
+    def read(self, seconds: float) -> bool:
+        """Take in what is new, for about so long; True when there was something."""
+        until = time.monotonic() + seconds
+        changed = False
+        while True:
+            with self._lock:
+                new = self._metrics.refresh(blocks=1)
+                if new:
+                    self._settle()
+            changed |= new
+            if not new or time.monotonic() >= until:
+                break
+        self.caught_up = not new
+        if self.caught_up and not self._drained:
+            self._metrics.keep()  # only this thread changes the rows, so the lock can wait
+            with self._lock:
+                self._settle_cached()
+        return changed
+
+    def names(self) -> list[str]:
+        """Every metric, in order of appearance."""
+        return self._names
+
+    def curve(self, name: str) -> Curve | None:
+        """One metric as it stands; None when there is none of that name."""
+        with self._lock:
+            if name not in self._curves:
+                found = self._make(name)
+                if found is None:
+                    return None
+                if len(self._curves) >= _CURVES:
+                    self._curves.clear()
+                self._curves[name] = found
+            return self._curves[name]
+
+    def last(self, name: str) -> float | None:
+        """The last value of a metric that is a number."""
+        curve = self.curve(name)
+        return None if curve is None or curve.last_value != curve.last_value else curve.last_value
+
+    @property
+    def damaged(self) -> int:
+        """Lines that could not be read."""
+        return self._metrics.damaged
+
+    @property
+    def last_step(self) -> int | None:
+        """The highest step seen."""
+        return self._metrics.last_step
+
+    @property
+    def last_epoch(self) -> float | None:
+        """The highest epoch seen."""
+        return self._metrics.last_epoch
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._metrics.close()
+
+    def _open(self) -> Metrics:
+        run = self._run
+        return Metrics(run.events_path, goals=run.manifest.goals, origin=run.origin, read=False)
+
+    def _settle(self) -> None:
+        """Bring what was just read to where curves are made from; called with the lock held."""
+        self._curves.clear()
+        if self._metrics.generation != self._generation:  # the stream is another one: nothing read before stands
+            self._generation = self._metrics.generation
+            self._fold, self._resumes = (Fold() if self._drained else None), 0
+        if self._metrics.resumes != self._resumes:  # steps that were folded already are void
+            self._resumes = self._metrics.resumes
+            self._fold = None
+            if self._drained:  # the rows are gone: begin again, from the cache
+                self._metrics, self._drained = self._open(), False
+                self._generation = self._resumes = 0
+        if self._drained:
+            assert self._fold is not None
+            self._fold.take(self._metrics.drain())
+        elif self._cells() > self._exact_cells:
+            self._fold = self._fold or Fold()
+            self._fold.follow(self._metrics.tables())
+            if self._cells() > _WHOLE_CELLS:
+                self._drain()
+        self._names = self._fold.names() if self._drained and self._fold else self._metrics.names()
+
+    def _settle_cached(self) -> None:
+        """Once everything is read: long runs go on in buckets. (What a cache held was never read block by block.)"""
+        if self._cells() > self._exact_cells:
+            self._fold = self._fold or Fold()
+            self._fold.follow(self._metrics.tables())
+            self._curves.clear()
+            self._names = self._metrics.names()
+            self._drain()
+
+    def _drain(self) -> None:
+        """From here on the rows are held in buckets only."""
+        self._metrics.drain()
+        self._drained, self._resumes = True, 0
+
+    def _cells(self) -> int:
+        return sum(table.rows * (4 + len(table.names)) for table in self._metrics.tables())
+
+    def _make(self, name: str) -> Curve | None:
+        goals = self._metrics.goals
+        if self._fold is not None:
+            return self._fold.curve(name, lower_is_better(name, goals), has_direction(name, goals))
+        series = self._metrics.get(name)
+        return None if series is None else Curve.of(series)

@@ -1,0 +1,94 @@
+"""`Host`: figures of this machine, for a run that trains on it; and a run's own figures in the same words."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+import psutil
+
+from linnet.board.terminal.watch import Watch
+from linnet.runs import Manifest, provenance
+from linnet.runs.events import to_event
+from linnet.runs.metric_names import rows
+from linnet.runs.system import SystemProbe
+
+_EVERY = 1.0  # seconds between two readings
+HISTORY = 120  # readings that are kept
+
+_MUNIN = {  # how munin names what ours calls otherwise, and how many of ours one of its is
+    "sys/cpu/user": ("sys/cpu_user", 1.0),
+    "sys/cpu/system": ("sys/cpu_system", 1.0),
+    "sys/memory/percent": ("sys/mem_used_pct", 1.0),
+    "sys/memory/used": ("sys/mem_used_gb", 1e9),
+    "sys/process/cpu": ("sys/proc_cpu_pct", 1.0),
+    "sys/process/rss": ("sys/proc_mem_mb", 1e6),
+    "sys/disk/read_bps": ("sys/disk_read_mbs", 1e6),
+    "sys/disk/write_bps": ("sys/disk_write_mbs", 1e6),
+    "sys/disk/busy": ("sys/disk_util_pct", 1.0),
+}
+
+
+class Host:
+    """Reads this machine once a second, while asked to. One thread calls `read`; `past` is for others to show."""
+
+    def __init__(self) -> None:
+        self.cores: list[float] = []
+        self._past: dict[str, deque[float]] = {}
+        self._probe: SystemProbe | None = None
+        self._pid: int | None = None  # the run's process, where it is known
+        self._told_pid: object = None
+        self._read_at = -_EVERY
+
+    def read(self, watch: Watch) -> bool:
+        """Take the figures again when it is time, for a run that trains on this machine."""
+        now = time.monotonic()
+        if not is_here(watch) or now - self._read_at < _EVERY:
+            return False
+        pid = watch.glance.manifest.provenance.get("pid")
+        if self._probe is None or pid != self._told_pid:
+            self._past, self._told_pid = {}, pid
+            self._pid = pid if isinstance(pid, int) and 0 < pid < 2**31 and psutil.pid_exists(pid) else None
+            self._probe = SystemProbe(watch.run.path, self._pid)
+            psutil.cpu_percent(percpu=True)
+            self._read_at = now
+            return False
+        self._read_at = now
+        try:
+            figures = self._probe.figures()
+        except psutil.Error:  # the process has ended meanwhile
+            self._probe = None
+            return False
+        if self._pid is None:
+            del figures["process"]  # it would be the board's own
+        self.cores = [float(share) for share in psutil.cpu_percent(percpu=True)]
+        for name, value in rows(to_event({"kind": "system", **figures})):
+            self._past.setdefault(name, deque(maxlen=HISTORY)).append(value)
+        return True
+
+    def past(self, name: str) -> list[float]:
+        """The last readings of a figure."""
+        return list(self._past.get(name, ()))
+
+
+def is_here(watch: Watch) -> bool:
+    """Does this run train on this machine, now? By boot id; by the host's name where there is none."""
+    if watch.status != "live":
+        return False
+    told: dict[str, Any] = watch.glance.manifest.provenance
+    if told.get("boot_id") and provenance.boot_id():
+        return bool(told["boot_id"] == provenance.boot_id())
+    return bool(told.get("host")) and told.get("host") == provenance.host()["name"]
+
+
+def logged(watch: Watch, name: str) -> list[float]:
+    """The last readings of a figure that the run itself has logged."""
+    foreign, scale = _MUNIN.get(name, ("", 1.0))
+    curve, scale = (c, 1.0) if (c := watch.history.curve(name)) is not None else (watch.history.curve(foreign), scale)
+    return [] if curve is None else [float(v) * scale for v in curve.mean[-HISTORY:] if v == v]
+
+
+def describe(manifest: Manifest) -> str:
+    """The machine a run trains on, in a word."""
+    return str(manifest.provenance.get("host") or manifest.provenance.get("hostname") or "")

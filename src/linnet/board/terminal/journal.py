@@ -1,0 +1,217 @@
+"""`Journal`: what a run tells besides numbers: samples, notes, checkpoints, turns, warnings, damaged lines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from linnet.runs import Event, Run
+from linnet.runs.events import as_number, decode
+from linnet.runs.lines import LineReader
+
+_PLAIN = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
+    b'"kind":"step"',
+    b'"kind":"scalars"',
+    b'"kind":"system"',
+    b'"kind":"heartbeat"',
+    b'"type":"scalar"',
+    b'"type":"metric"',
+)
+_HEAD = 40  # bytes in which a line tells its kind
+_SAMPLES, _NOTES, _REMARKS, _CHECKPOINTS = 200, 500, 1000, 2000
+_TOLD = frozenset(("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A text that the model wrote at a step."""
+
+    step: int | None
+    t: float
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A line of the log. `weight`: `info`, `warning` or `error`."""
+
+    t: float
+    step: int | None
+    weight: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark that somebody made."""
+
+    t: float
+    step: int | None
+    at: str
+    text: str
+
+
+class Journal:
+    """Reads a stream for all that is not a number. One thread calls `read`; the lists are for others to show.
+
+    The lists are bounded: of very many, the latest are kept.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._origin = run.origin
+        self._reader = LineReader(run.events_path)
+        self._lock = threading.Lock()
+        self._generation = 0
+        self.caught_up = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.lines = 0
+        self.damaged = 0
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
+        self._notes: deque[Note] = deque(maxlen=_NOTES)
+        self._remarks: deque[Remark] = deque(maxlen=_REMARKS)
+        self._checkpoints: dict[str, dict[str, Any]] = {}
+
+    def samples(self) -> list[Sample]:
+        """Texts that the model wrote, in order."""
+        with self._lock:
+            return list(self._samples)
+
+    def notes(self) -> list[Note]:
+        """Notes, in order."""
+        with self._lock:
+            return list(self._notes)
+
+    def remarks(self) -> list[Remark]:
+        """The log, in order."""
+        with self._lock:
+            return list(self._remarks)
+
+    def checkpoint(self, path: str) -> dict[str, Any]:
+        """What the run said when it wrote a checkpoint, by its path in the folder; empty when it did not."""
+        return self._checkpoints.get(path, {})
+
+    def say(self, text: str, weight: str = "info", t: float = 0.0) -> None:
+        """Add a remark of the board's own."""
+        with self._lock:
+            self._remarks.append(Remark(t, None, weight, text))
+
+    def read(self, seconds: float) -> bool:
+        """Take in what is new, for about so long; True when there was something."""
+        until = time.monotonic() + seconds
+        changed = False
+        while block := self._reader.read_block():
+            self._notice_replacement()
+            with self._lock:
+                self._take(block)
+            changed = True
+            if time.monotonic() >= until:
+                break
+        self.caught_up = not block
+        return self._notice_replacement() or changed
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+    def _notice_replacement(self) -> bool:
+        if self._reader.generation == self._generation:
+            return False
+        self._generation = self._reader.generation
+        with self._lock:
+            self._clear()
+            moment = time.strftime("%H:%M:%S")
+            text = f"{moment}: the stream was cut or replaced while the board was open; it was read anew"
+            self._remarks.append(Remark(0.0, None, "warning", text))
+        return True
+
+    def _take(self, block: bytes) -> None:
+        count = block.count(b"\n")
+        plain = sum(block.count(word) for word in _PLAIN)
+        if plain == count and block.count(b"}\n") == count:
+            self.lines += count
+            return
+        for line in block.split(b"\n")[:-1]:
+            self.lines += 1
+            head = line[:_HEAD]
+            if line.endswith((b"}", b"}\r")) and any(word in head for word in _PLAIN):
+                continue
+            if line and not line.isspace():
+                self._take_line(line)
+
+    def _take_line(self, line: bytes) -> None:
+        event = decode(line, self._origin)
+        if event is None:
+            self.damaged += 1
+            shown = line[:80].decode("utf-8", "replace")
+            self._remark(0.0, None, "error", f"line {self.lines} is damaged: {shown}{'…' if len(line) > 80 else ''}")
+            return
+        data, t, step = event.data, event.t, event.step
+        if event.kind == "sample":
+            self._samples.append(Sample(step, t, _text(data.get("prompt")), _text(data.get("text"))))
+        elif event.kind == "note":
+            self._take_note(event)
+        elif event.kind == "checkpoint":
+            if isinstance(path := data.get("path"), str):
+                if len(self._checkpoints) >= _CHECKPOINTS:
+                    self._checkpoints.pop(next(iter(self._checkpoints)))
+                self._checkpoints[path] = data
+                self._remark(t, step, "info", f"checkpoint {path}")
+        elif event.kind == "run_end":
+            self._take_end(event)
+        elif event.kind not in _TOLD and event.kind:
+            self._remark(t, step, *_told(event))
+
+    def _take_note(self, event: Event) -> None:
+        data, text = event.data, _text(event.data.get("text"))
+        if isinstance(data.get("lost_events"), int) or data.get("level") in ("warning", "error"):
+            weight = "error" if data.get("level") == "error" else "warning"
+            self._remark(event.t, event.step, weight, text or f"{data.get('lost_events')} events were lost")
+        else:
+            self._notes.append(Note(event.t, event.step, _text(data.get("at")), text))
+
+    def _take_end(self, event: Event) -> None:
+        data, reason = event.data, _text(event.data.get("reason")) or "ended"
+        weight = {"completed": "info", "interrupted": "warning"}.get(reason, "error")
+        words = [f"run {reason}"]
+        if error := data.get("error"):
+            words.append(_text(error) if isinstance(error, str) else str(error))
+        gate = data.get("quality_gate")
+        if isinstance(gate, dict):
+            verdict = "reached" if gate.get("passed") else "missed"
+            words.append(f"gate {verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}")
+            weight = weight if gate.get("passed") else "error"
+        self._remark(event.t, event.step, weight, ": ".join(words))
+
+    def _remark(self, t: float, step: int | None, weight: str, text: str) -> None:
+        self._remarks.append(Remark(t if 0 <= t < 1e12 else 0.0, step, weight, text[:2000]))
+
+
+def _told(event: Event) -> tuple[str, str]:
+    """How much an event of another kind weighs, and what it says."""
+    data = event.data
+    if event.kind == "run_start":
+        return "info", f"run started {_text(data.get('started_at'))}"
+    if event.kind == "resume":
+        return "info", f"resumed from step {event.step}" if event.step is not None else "resumed"
+    weight = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
+    text = data.get("text") or data.get("message")
+    if not isinstance(text, str):
+        own = ("kind", "type", "t", "step", "phase")
+        pairs = ((name, value) for name, value in data.items() if name not in own)
+        text = "  ".join(f"{name} {_short(value)}" for name, value in pairs)
+    return weight, f"{event.kind}: {text}" if text else event.kind
+
+
+def _short(value: object) -> str:
+    text = f"{as_number(value):g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _text(value: object) -> str:
+    return value[:20_000] if isinstance(value, str) else ""

@@ -1,0 +1,97 @@
+"""Every key, what it does, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Key:
+    """Keys as the terminal names them, the action they cause, and how they are explained."""
+
+    keys: str  # with commas between
+    action: str
+    shown: str
+    text: str
+
+
+SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    (
+        "everywhere",
+        (
+            Key("up", "up", "↑ ↓ ← →", "select a chart, move in a list, scroll"),
+            Key("enter", "open", "Enter", "open what is selected"),
+            Key("space", "space", "Space", "the same; in the runs tab: mark"),
+            Key("escape,q", "back", "q  Esc", "back; from the metrics: quit"),
+            Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
+            Key("m", "view:metrics", "m", "metrics"),
+            Key("y", "view:system", "y", "the machine"),
+            Key("r", "view:runs", "r", "all runs"),
+            Key("a", "view:samples", "a", "samples"),
+            Key("k", "view:checkpoints", "k", "checkpoints"),
+            Key("c", "view:config", "c", "settings and where the run comes from"),
+            Key("n", "notes", "n", "notes; there, write one"),
+            Key("g", "view:log", "g", "the log: turns, warnings, damaged lines"),
+            Key("w", "next_run", "w", "of several runs, the next in the header and the tabs"),
+            Key("d", "differences", "d", "what was set differently in the runs shown or marked"),
+            Key("N", "newest", "N", "open the newest run"),
+            Key("t", "theme", "t", "light or dark"),
+            Key("question_mark", "help", "?", "these keys"),
+            Key("ctrl+p", "", "Ctrl+P", "every command, by name"),
+        ),
+    ),
+    (
+        "metrics",
+        (
+            Key("1,2,3,4,5,6,7,8,9", "chart", "1 … 9", "open the n-th chart"),
+            Key("left_square_bracket,less_than_sign,pageup", "page_back", "[  <  PgUp", "the page before"),
+            Key("right_square_bracket,greater_than_sign,pagedown", "page_on", "]  >  PgDn", "the next page"),
+            Key("s,S", "smoothing", "S", "smoothing off, light, medium, heavy"),
+            Key("x", "axis", "x", "x axis by step, tokens, epoch, wall time, relative time"),
+            Key("l", "log_scale", "l", "log scale"),
+            Key("e", "side", "e", "the machine beside the charts"),
+        ),
+    ),
+    (
+        "one metric",
+        (
+            Key("left", "left", "← →", "the cursor, with exact values; Home and End: to the ends"),
+            Key("plus,equals_sign", "zoom_in", "+  ↑  wheel", "closer"),
+            Key("minus", "zoom_out", "-  ↓  wheel", "farther"),
+            Key("comma,shift+left", "pan_left", ",  Shift+←", "earlier; or drag with the mouse"),
+            Key("full_stop,shift+right", "pan_right", ".  Shift+→", "later"),
+            Key("0", "zoom_all", "0", "all of it"),
+            Key("o", "clip_or_sort", "o", "clip outliers"),
+            Key("", "", "[ ]  < >", "the metric before, the next metric"),
+        ),
+    ),
+    (
+        "runs",
+        (
+            Key("", "", "Space", "mark; Enter then overlays the marked runs"),
+            Key("slash", "filter", "/", "filter: words, or status:live tag:wide recipe:lora experiment:ablation"),
+            Key("", "", "o", "order by the next column; a click on a column orders by it"),
+            Key("O", "reverse", "O", "the other way round"),
+            Key("u", "unmark", "u", "no marks"),
+        ),
+    ),
+)
+MORE = {  # keys that a section names beside another
+    "down": "down",
+    "right": "right",
+    "shift+tab": "previous_view",
+    "home": "first",
+    "end": "last",
+    "backspace": "back",
+}
+
+
+def bindings() -> dict[str, str]:
+    """Key to action, for every key."""
+    found: dict[str, str] = {}
+    for _, keys in SECTIONS:
+        for key in keys:
+            for name in filter(None, key.keys.split(",")):
+                if key.action:
+                    found[name] = f"{key.action}:{name}" if key.action == "chart" else key.action
+    return found | MORE

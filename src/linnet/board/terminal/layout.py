@@ -1,0 +1,150 @@
+"""Where charts stand: a grid that fits the screen, in pages, grouped by the word before the slash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LEAST_WIDTH, _LEAST_HEIGHT = 28, 6
+_GOOD_WIDTH = 30  # of a chart where not all of them fit on the screen
+_BEST_SHAPE = 4.4  # columns for each row of a chart that is good to look at
+_TALLEST = 18
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A chart's place on its page, in characters; `number` is the key that opens it."""
+
+    name: str
+    x: int
+    y: int
+    width: int
+    height: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The line above a group."""
+
+    text: str
+    y: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is on the screen at once."""
+
+    cells: list[Cell]
+    headings: list[Heading]
+
+
+def group_of(name: str) -> str:
+    """The word before the first slash; empty where there is none."""
+    return name.split("/", 1)[0] if "/" in name else ""
+
+
+def in_groups(names: Sequence[str]) -> list[str]:
+    """Names with those of a group side by side; those without one first, groups as they came."""
+    groups: dict[str, list[str]] = {"": []}
+    for name in names:
+        groups.setdefault(group_of(name), []).append(name)
+    return [name for group in groups.values() for name in group]
+
+
+class Layout:
+    """Pages of charts."""
+
+    def __init__(self, pages: list[Page]) -> None:
+        self.pages = pages
+        self._place = {cell.name: (at, i) for at, page in enumerate(pages) for i, cell in enumerate(page.cells)}
+
+    def page_number(self, name: str | None) -> int:
+        """The page on which a chart stands; the first for one that is nowhere."""
+        return self._place.get(name, (0, 0))[0] if name is not None else 0
+
+    def page_of(self, name: str | None) -> list[Cell]:
+        """The charts of the page on which one stands."""
+        return self.pages[self.page_number(name)].cells if self.pages else []
+
+    def turn(self, name: str | None, by: int) -> str | None:
+        """The first chart of the next page, or the one before."""
+        if not self.pages:
+            return name
+        at = min(max(self.page_number(name) + by, 0), len(self.pages) - 1)
+        return self.pages[at].cells[0].name
+
+    def beside(self, name: str | None, right: int, down: int) -> str | None:
+        """The chart next to one, also across pages."""
+        if name not in self._place:
+            return self.pages[0].cells[0].name if self.pages else None
+        at, index = self._place[name]
+        cells = self.pages[at].cells
+        if right:
+            if 0 <= index + right < len(cells):
+                return cells[index + right].name
+        else:
+            here = cells[index]
+            rows = sorted({cell.y for cell in cells})
+            row = rows.index(here.y) + down
+            if 0 <= row < len(rows):
+                return min((c for c in cells if c.y == rows[row]), key=lambda c: abs(c.x - here.x)).name
+        step = right + down
+        if not 0 <= at + step < len(self.pages):
+            return name
+        return self.pages[at + step].cells[0 if step > 0 else -1].name
+
+
+def arrange(names: Sequence[str], width: int, height: int) -> Layout:
+    """A grid in which charts are as large as the screen allows when all of them are shown, and not too small."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(group_of(name), []).append(name)
+    if not groups:
+        return Layout([])
+    columns, tall = _shape([len(group) for group in groups.values()], width, height)
+    pages: list[Page] = []
+    cells: list[Cell] = []
+    headings: list[Heading] = []
+    y = 0
+
+    def turn() -> None:
+        nonlocal cells, headings, y
+        pages.append(Page(cells, headings))
+        cells, headings, y = [], [], 0
+
+    for group, members in groups.items():
+        for begin in range(0, len(members), columns):
+            head = 1 if len(groups) > 1 and group and (begin == 0 or y == 0) else 0
+            if cells and y + head + tall > height:
+                turn()
+                head = 1 if len(groups) > 1 and group else 0
+            if head:
+                headings.append(Heading(group, y))
+                y += 1
+            for at, name in enumerate(members[begin : begin + columns]):
+                left, right = at * width // columns, (at + 1) * width // columns
+                cells.append(Cell(name, left, y, right - left, min(tall, max(3, height - y)), len(cells) + 1))
+            y += tall
+    turn()
+    return Layout(pages)
+
+
+def _shape(sizes: list[int], width: int, height: int) -> tuple[int, int]:
+    """Columns, and the height of a chart: of grids that show all charts at once the best shaped, else the fullest."""
+    most = max(1, width // _LEAST_WIDTH)
+    heads = sum(1 for _ in sizes) - 1 if len(sizes) > 1 else 0
+    best: tuple[float, int, int] | None = None
+    for columns in range(1, most + 1):
+        rows = sum(-(-size // columns) for size in sizes)
+        tall = min(_TALLEST, (height - heads) // rows)
+        if tall < _LEAST_HEIGHT:
+            continue
+        shape = (width / columns) / tall
+        badness = max(shape / _BEST_SHAPE, _BEST_SHAPE / shape)
+        if best is None or badness < best[0]:
+            best = (badness, columns, tall)
+    if best is not None:
+        return best[1], best[2]
+    rows = max(1, height // 8)
+    return max(1, width // _GOOD_WIDTH), max(3, (height - (1 if len(sizes) > 1 else 0)) // rows)

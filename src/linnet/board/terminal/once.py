@@ -1,0 +1,38 @@
+"""One frame of the board, printed: for pipes, logs and CI."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.color import ColorSystem
+
+from linnet.board.terminal import palette
+from linnet.board.terminal.reader import Reader
+from linnet.board.terminal.spans import Line, text_of
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.views import screen
+
+
+def print_frame(board: Board, width: int, height: int, theme: str) -> None:
+    """Read all that there is, and print the board as it stands; in colour only on a terminal that wants it."""
+    lines = frame(board, width, height)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        print("\n".join(_painted(line, theme) for line in lines))
+    else:
+        print(text_of(lines))
+
+
+def frame(board: Board, width: int, height: int) -> list[Line]:
+    """The board as it stands once everything has been read."""
+    reader = Reader(board, lambda: None)
+    board.size = (width, max(1, height - screen.HEAD - screen.FOOT))
+    rounds = 0
+    while rounds < 2:  # the second for what the first has asked for
+        reader.read_once()
+        rounds += reader.idle()
+    return screen.whole(board, width, height)
+
+
+def _painted(line: Line, theme: str) -> str:
+    return "".join(palette.look(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line)

@@ -1,0 +1,103 @@
+"""`Reader`: the thread that reads, so that whoever draws never waits for a file."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.watch import Watch
+from linnet.runs import Run, RunError
+
+EVERY = 0.15  # seconds between two looks at the files
+_SLICE = 0.05  # seconds of reading between two looks at what else there is to do
+_IDLE_LIST = 3.0  # seconds between two looks for new runs while their table is not shown
+
+
+class Reader(threading.Thread):
+    """Reads for a board until stopped; `tell` is called, from this thread, when there is something new to draw."""
+
+    def __init__(self, board: Board, tell: Callable[[], None]) -> None:
+        super().__init__(name="linnet-board-reader", daemon=True)
+        self._board = board
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._listed = 0.0
+
+    def run(self) -> None:
+        """Read, tell, wait."""
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                if self.read_once():
+                    self._tell()
+            except Exception as error:  # one run that cannot be read must not stop the board for all
+                self._board.message = f"reading failed: {type(error).__name__}: {error}"
+                self._tell()
+                self._stopping.wait(1.0)
+            self._wake.wait(max(0.005, EVERY - (time.monotonic() - began)) if self.idle() else 0.005)
+            self._wake.clear()
+
+    def read_once(self) -> bool:
+        """One round over everything that is watched; True when something is new."""
+        board = self._board
+        changed = self._open_wanted()
+        for watch in board.watches:
+            changed |= watch.read(_SLICE)
+        if all(watch.history.caught_up or watch.gone for watch in board.watches):
+            changed |= self._list()
+        if board.watch is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
+            changed |= board.host.read(board.watch)
+        return changed
+
+    def wake(self) -> None:
+        """Look now: something was asked for."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._wake.set()
+
+    def idle(self) -> bool:
+        """Everything that was in the files at the last look has been read."""
+        board = self._board
+        caught_up = all(watch.caught_up for watch in board.watches)
+        return board.opening is None and caught_up and not (board.view == "runs" and board.fleet.busy)
+
+    def _open_wanted(self) -> bool:
+        board = self._board
+        wanted, board.opening = board.opening, None
+        if wanted is None:
+            return False
+        kept = {str(watch.run.path): watch for watch in board.watches}
+        opened = []
+        for path in wanted:
+            try:
+                key = str(path)
+                opened.append(kept.pop(key) if key in kept else Watch(Run.load(path)))
+            except RunError as error:
+                board.message = str(error)
+        board.watches = opened
+        for watch in kept.values():
+            watch.close()
+        return True
+
+    def _list(self) -> bool:
+        board = self._board
+        now = time.monotonic()
+        if board.view != "runs":
+            if now - self._listed < _IDLE_LIST:
+                return False
+            self._listed = now
+            changed = board.fleet.read(0.0)
+        else:
+            changed = board.fleet.read(_SLICE)
+        if not board.watches and board.opening is None and board.view == "metrics":
+            newest = board.fleet.newest()
+            if newest is not None:
+                board.opening = [Path(newest.path)]
+        return changed

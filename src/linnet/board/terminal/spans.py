@@ -1,0 +1,98 @@
+"""Lines of styled text, before anything knows of a terminal: a style is a word, and a palette gives it a look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from linnet.board.words import plain
+
+Span = tuple[str, str]  # text, style
+Line = list[Span]
+
+_LONGEST = 4096  # characters of one foreign text that are looked at; no screen shows more of it in a line
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes; some characters take two, some none."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """A text in at most `width` columns, with a mark where something is left out."""
+    if width <= 0:
+        return ""
+    if cells(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def put(text: str, width: int, right: bool = False) -> str:
+    """A text in exactly `width` columns."""
+    text = cut(text, width)
+    room = " " * max(0, width - cells(text))
+    return room + text if right else text + room
+
+
+def foreign(text: object, width: int | None = None) -> str:
+    """Text from a run: harmless, on one line, and not longer than wanted."""
+    safe = plain(str(text)[:_LONGEST])
+    return safe if width is None else cut(safe, width)
+
+
+def length(line: Line) -> int:
+    """The columns a line takes."""
+    return sum(cells(text) for text, _ in line)
+
+
+def fit(line: Line, width: int, style: str = "") -> Line:
+    """A line of exactly `width` columns: cut, or filled with blanks of a style."""
+    used, fitted = 0, []
+    for text, look in line:
+        wide = cells(text)
+        if used + wide > width:
+            text = cut(text, width - used) if not text.isspace() else text[: width - used]
+            wide = cells(text)
+            if text:
+                fitted.append((text, look))
+            used += wide
+            break
+        fitted.append((text, look))
+        used += wide
+    if used < width:
+        fitted.append((" " * (width - used), style))
+    return fitted
+
+
+def ends(left: Line, right: Line, width: int) -> Line:
+    """Something at the left end of a line and something at its right; the left gives way."""
+    room = width - length(right)
+    if room <= 0:
+        return fit(right, width)
+    return fit(left, room) + right
+
+
+def text_of(lines: Sequence[Line]) -> str:
+    """Lines as plain text, without the blanks at their ends."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def wrap(text: str, width: int, most: int) -> list[str]:
+    """A foreign text with its own line ends, in at most `most` lines of `width` columns."""
+    lines: list[str] = []
+    for part in text[: width * most * 2].replace("\r\n", "\n").replace("\t", "    ").split("\n"):
+        rest = plain(part)
+        while True:
+            if len(lines) >= most:
+                return lines
+            if cells(rest) <= width:
+                lines.append(rest)
+                break
+            piece = set_cell_size(rest, width)
+            end = len(piece)
+            while end > 1 and cells(rest[:end]) > width:
+                end -= 1
+            lines.append(rest[:end])
+            rest = rest[end:]
+    return lines

@@ -1,0 +1,1 @@
+"""What each tab looks like: functions from the board's state and a size to lines of text."""

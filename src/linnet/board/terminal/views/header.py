@@ -1,0 +1,191 @@
+"""The lines above and below every tab: the run, how far it is, the tabs, and the keys."""
+
+from __future__ import annotations
+
+from linnet.board.terminal.curve import SMOOTHING
+from linnet.board.terminal.spans import Line, Span, cells, cut, ends, fit, foreign, length
+from linnet.board.terminal.state import VIEWS, Board
+from linnet.board.terminal.watch import Watch
+from linnet.board.words import duration, number
+
+SIGNS = {
+    "live": "●",
+    "completed": "✓",
+    "interrupted": "‖",
+    "aborted": "✗",
+    "errored": "✗",
+    "crashed": "✗",
+    "stalled": "…",
+    "gone": "?",
+}
+HOT = {  # the key of each tab, and where in its name it stands
+    "metrics": 0,
+    "system": 1,
+    "runs": 0,
+    "samples": 1,
+    "checkpoints": 4,
+    "config": 0,
+    "notes": 0,
+    "log": 2,
+}
+
+
+def status_span(status: str, word: bool = True) -> Span:
+    """A status as sign, word and colour."""
+    sign = SIGNS.get(status, " ")
+    return (f"{sign} {status}" if word else sign, f"status.{status or 'none'}")
+
+
+def draw(board: Board, width: int) -> list[Line]:
+    """Two lines about the run, and the tabs."""
+    watch = board.watch
+    if watch is None:
+        place = foreign(board.store.root)
+        first: Line = [(" linnet ", "brand"), (" ", ""), (place, "dim")]
+        return [fit(first, width), fit([], width), tabs(board, width)]
+    return [_who(board, watch, width), _how_far(watch, width), tabs(board, width)]
+
+
+def _who(board: Board, watch: Watch, width: int) -> Line:
+    manifest = watch.glance.manifest
+    name = foreign(watch.id)
+    line: Line = [(" ", ""), (cut(name, max(12, width - 16)), "title"), ("  ", ""), status_span(watch.status)]
+    about = [manifest.name, manifest.recipe, manifest.experiment]
+    for word in about:
+        if word:
+            line += [("  ", ""), (foreign(word, 40), "")]
+    for tag in manifest.tags[:12]:
+        line += [("  ", ""), (foreign(f"#{tag}", 24), "dim")]
+    others = len(board.watches) - 1
+    right: Line = []
+    if watch.history.damaged:
+        right += [(f" {watch.history.damaged:,} damaged", "warning")]
+    if others:
+        right += [(f" +{others} more ", "dim")]
+    if board.message:
+        right = [(f" {foreign(board.message, width // 2)} ", "notice")]
+    elif (newer := _newer(board)) and width >= 80:
+        right = [(f" new: {foreign(newer, 40)} ", "notice"), (" N opens it ", "dim")]
+    return ends(line, right, width)
+
+
+def _newer(board: Board) -> str:
+    """A run that began while the board was open on an older one."""
+    row, watch = board.fleet.newest(), board.watch
+    if row is None or watch is None or any(row.path == str(w.run.path) for w in board.watches):
+        return ""
+    newest_shown = max(w.glance.manifest.created_at for w in board.watches)
+    fresh = row.glance.status == "live" and row.glance.manifest.created_at > newest_shown
+    return row.glance.run_id if fresh else ""
+
+
+def _how_far(watch: Watch, width: int) -> Line:
+    manifest = watch.glance.manifest
+    step, total = watch.step(), manifest.total_steps
+    facts: list[Line] = []
+    said = number(step) + (f"/{number(total)}" if total else "")
+    facts.append([("step ", "dim"), (said, "")])
+    epoch = watch.history.last_epoch
+    if epoch is not None or manifest.total_epochs:
+        whole = f"/{number(manifest.total_epochs)}" if manifest.total_epochs else ""
+        facts.append([("epoch ", "dim"), (f"{number(epoch, 3)}{whole}", "")])
+    facts.append([("elapsed ", "dim"), (duration(watch.elapsed()), "")])
+    if (left := watch.remaining()) is not None:
+        facts.append([("ETA ", "dim"), (duration(left), "")])
+    if (speed := watch.tokens_per_second()) is not None:
+        facts.append([(number(round(speed) if speed >= 10 else speed), ""), (" tok/s", "dim")])
+    if (mfu := watch.history.last("mfu")) is not None:
+        facts.append([("MFU ", "dim"), (f"{100 * mfu:.1f} %", "")])
+    line: Line = [(" ", "")]
+    for index, fact in enumerate(facts):
+        if length(line) + length(fact) + 3 > width:
+            break
+        line += [*([("   ", "")] if index else []), *fact]
+    room = width - length(line) - 12
+    share = min(1.0, step / total) if step is not None and total else None
+    if share is not None and room >= 10:
+        line += [("   ", ""), *bar(share, min(room, 40), "progress"), (f" {100 * share:.0f} %", "dim")]
+    return fit(line, width)
+
+
+def bar(share: float, width: int, style: str, rest: str = "bar.empty") -> Line:
+    """A bar that is filled by halves of a character."""
+    halves = round(max(0.0, min(1.0, share)) * width * 2)
+    full, half = divmod(halves, 2)
+    return [("━" * full + ("╸" if half else ""), style), ("─" * (width - full - half), rest)]
+
+
+def tabs(board: Board, width: int) -> Line:
+    """The tabs; the underlined letter of each is its key."""
+    short = width < 74
+    line: Line = [(" ", "tabs")]
+    for view in VIEWS:
+        on = "tab.on" if view == board.view else "tab"
+        at = HOT[view]
+        text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
+        line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
+    modes = _modes(board) if board.view == "metrics" and board.detail is None else []
+    return ends(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")
+
+
+def _modes(board: Board) -> Line:
+    """How the charts are drawn, where that is not the usual way."""
+    name, alpha = SMOOTHING[board.smoothing]
+    words = [
+        f"by {board.axis}" if board.axis != "step" else "",
+        f"smoothing {name} {alpha}" if board.smoothing else "",
+        "log scale" if board.log_scale else "",
+        "clipped" if board.clip else "",
+    ]
+    said = " · ".join(word for word in words if word)
+    return [(f"{said} ", "dim")] if said else []
+
+
+def tab_at(board: Board, width: int, x: int) -> str | None:
+    """The tab under a column."""
+    at, seen = 0, -1
+    for text, style in tabs(board, width):
+        if style in ("tab", "tab.on") and text.startswith(" "):
+            seen += 1
+        at += cells(text)
+        if x < at:
+            return VIEWS[seen] if 0 <= seen < len(VIEWS) and style != "tabs" else None
+    return None
+
+
+def footer(board: Board, width: int) -> Line:
+    """The keys that do something here."""
+    if board.overlay:
+        keys = [("↑↓", "scroll"), ("Esc", "close")]
+    elif board.view == "metrics" and board.detail is not None:
+        keys = [
+            ("←→", "cursor"),
+            ("+ -", "zoom"),
+            (", .", "pan"),
+            ("0", "all"),
+            ("S", "smooth"),
+            ("x", "axis"),
+            ("l", "log"),
+            ("o", "clip"),
+            ("[ ]", "next"),
+            ("Esc", "back"),
+        ]
+    elif board.view == "metrics":
+        keys = [("↑↓←→", "select"), ("⏎", "open"), ("[ ]", "page"), ("S", "smooth"), ("x", "axis"), ("l", "log")]
+        keys += [("w", "next run"), ("d", "differences")] if len(board.watches) > 1 else []
+        keys += [("e", "machine"), ("t", "theme"), ("q", "quit")]
+    elif board.view == "runs":
+        keys = [("space", "mark"), ("⏎", "open"), ("d", "differences"), ("/", "filter"), ("o", "order"), ("q", "back")]
+    elif board.view == "notes":
+        keys = [("n", "write a note"), ("↑↓", "scroll"), ("q", "back")]
+    else:
+        keys = [("↑↓", "scroll"), ("q", "back")]
+        if len(board.watches) > 1:
+            keys.insert(0, ("w", "next run"))
+    line: Line = []
+    for key, text in [*keys, ("?", "help")]:
+        part: Line = [(f" {key}", "key"), (f" {text} ", "dim")]
+        if length(line) + length(part) > width - (9 if key != "?" else 0):
+            continue
+        line += part
+    return fit(line, width, "footer")

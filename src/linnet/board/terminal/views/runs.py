@@ -1,0 +1,147 @@
+"""The table of runs."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from linnet.board.braille import sparkline
+from linnet.board.terminal.fleet import Row
+from linnet.board.terminal.spans import Line, Span, cells, cut, fit, foreign, put
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.views.header import status_span
+from linnet.board.words import duration, number
+
+_RIGHT = ("step", "last", "best", "age")
+_LEAST = {"run": 12, "status": 13, "step": 7, "last": 7, "best": 7, "age": 8, "curve": 10}
+_ORDER = ("run", "status", "recipe", "experiment", "tags", "step", "last", "best", "age", "curve")
+_SHORT_NAME = 24  # a run's name may be cut to this before a column is left out
+_CURVE = 24
+_DROPPED = ("experiment", "tags", "recipe", "age", "curve", "best")  # first, when there is no room
+
+
+def draw(board: Board, width: int, height: int) -> list[Line]:
+    """The body of the runs tab."""
+    rows = board.rows()
+    table = board.table
+    lines = [_summary(board, rows, width)]
+    if not rows:
+        why = "no run fits the filter" if table.filter else f"no runs in {foreign(board.store.root)} yet"
+        why = why if board.fleet.looked else "looking …"
+        lines += [fit([], width), fit([(f"   {why}", "dim")], width)]
+        return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
+    at = next((i for i, row in enumerate(rows) if row.path == table.cursor), 0)
+    room = max(1, height - 2)
+    table.offset = min(max(table.offset, at - room + 1), at, max(0, len(rows) - room))
+    shown = rows[table.offset : table.offset + room]
+    texts = [_texts(row) for row in shown]
+    columns = _columns(texts, width)
+    lines.append(_head(board, columns, width))
+    for index, (row, text) in enumerate(zip(shown, texts, strict=True), table.offset):
+        lines.append(_line(row, text, columns, index == at, row.path in table.marks, width))
+    return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
+
+
+def row_at(board: Board, y: int) -> Row | None:
+    """The run in a line of the body."""
+    rows = board.rows()
+    index = board.table.offset + y - 2
+    return rows[index] if y >= 2 and index < len(rows) else None
+
+
+def column_at(board: Board, width: int, height: int, x: int) -> str | None:
+    """The column under x, for sorting by it."""
+    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - 2)]
+    at = 3
+    for name, wide in _columns([_texts(row) for row in rows], width).items():
+        if at <= x < at + wide + 2:
+            return name
+        at += wide + 2
+    return None
+
+
+def _summary(board: Board, rows: list[Row], width: int) -> Line:
+    live = sum(1 for row in board.fleet.rows if row.glance.status == "live")
+    runs = "run" if len(rows) == 1 and not board.table.filter else "runs"
+    count = f"{len(rows)} of {len(board.fleet.rows)}" if board.table.filter else f"{len(rows)}"
+    line: Line = [(f" {count} {runs} ", "")]
+    if live:
+        line += [("  ", ""), (f"{live} live", "status.live")]
+    if board.table.marks:
+        line += [("  ", ""), (f"{len(board.marked())} marked: ⏎ overlays them, d compares their settings", "notice")]
+    if board.table.filter:
+        line += [("  filter ", "dim"), (foreign(board.table.filter, 40), "key"), ("  Esc clears it", "dim")]
+    if board.fleet.busy:
+        line += [("  reading …", "dim")]
+    return fit(line, width)
+
+
+def _texts(row: Row) -> dict[str, str]:
+    glance, manifest = row.glance, row.glance.manifest
+    total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
+    best = row.best[1] if row.best is not None else None
+    finite = [value for value in row.spark if math.isfinite(value)]
+    return {
+        "run": foreign(manifest.name, 40) + "  " + foreign(glance.run_id) if manifest.name else foreign(glance.run_id),
+        "status": status_span(glance.status)[0],
+        "recipe": foreign(manifest.recipe or "", 24),
+        "experiment": foreign(manifest.experiment or "", 24),
+        "tags": foreign(" ".join(f"#{tag}" for tag in manifest.tags[:8]), 32),
+        "step": f"{number(glance.step)}{total}",
+        "last": number(glance.value),
+        "best": number(best),
+        "age": _age(time.time() - glance.modified),
+        "curve": sparkline(finite, _CURVE) if len(finite) > 1 else "",
+    }
+
+
+def _age(seconds: float) -> str:
+    if seconds < 1:
+        return "now"
+    return duration(seconds).split(".")[0] + " s" if seconds < 10 else duration(seconds)
+
+
+def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
+    """The widths of the columns that fit, in order; those that are empty everywhere are left out."""
+    wide = {
+        name: max([len(name) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts if name != "curve")])
+        for name in _ORDER
+        if name in _LEAST or any(text[name] for text in texts)
+    }
+    room = width - 4
+
+    def needed() -> int:
+        return sum(wide.values()) + 2 * len(wide) - max(0, wide["run"] - _SHORT_NAME)
+
+    for name in _DROPPED:
+        if needed() <= room:
+            break
+        wide.pop(name, None)
+    spare = room - sum(wide.values()) - 2 * len(wide)
+    wide["run"] = max(8, wide["run"] + min(0, spare))
+    if "curve" in wide:
+        wide["curve"] += min(max(0, spare), _CURVE - wide["curve"])
+    return wide
+
+
+def _head(board: Board, columns: dict[str, int], width: int) -> Line:
+    line: Line = [("   ", "")]
+    for name, wide in columns.items():
+        arrow = ("▲" if board.table.reverse else "▼") if name == board.table.sort else ""
+        text = name + arrow
+        line += [(put(text, wide, right=name in _RIGHT), "head.on" if arrow else "head"), ("  ", "")]
+    return fit(line, width)
+
+
+def _line(row: Row, text: dict[str, str], columns: dict[str, int], here: bool, marked: bool, width: int) -> Line:
+    look = "row.on" if here else ""
+    on = ".on" if here else ""
+    line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]
+    for name, wide in columns.items():
+        span: Span = (put(cut(text[name], wide), wide, right=name in _RIGHT), look)
+        if name == "status":
+            span = (span[0], f"status.{row.glance.status}{on}")
+        elif name == "curve":
+            span = (put(sparkline(row.spark, wide) if text[name] else "", wide), f"graph{on}")
+        line += [span, ("  ", look)]
+    return fit(line, width, look)

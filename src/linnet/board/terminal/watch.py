@@ -1,0 +1,165 @@
+"""`Watch`: one run that is being looked at: how it stands, its numbers, and what it said."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from linnet.board.terminal.curve import Curve
+from linnet.board.terminal.history import History
+from linnet.board.terminal.journal import Journal
+from linnet.runs import Glance, Metrics, Run
+from linnet.runs.glance import look
+from linnet.runs.metric_names import main_metric
+
+_LOOK_SECONDS = 1.0
+_ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
+_MOST_ROWS = 1 << 16
+_PACE_ROWS = 256  # rows by which the present speed is judged
+
+
+class Watch:
+    """A run folder under observation. One thread calls `read`; the rest is for whoever draws."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.glance: Glance = Glance(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
+        self.history = History(run)
+        self.journal = Journal(run)
+        self.gone = False
+        self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
+        self._close_lock = threading.Lock()
+        self._want_close_up = False
+        self._looked = -_LOOK_SECONDS
+        self._status = ""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def status(self) -> str:
+        """The run's status; `gone` when its folder is."""
+        return "gone" if self.gone else self.glance.status
+
+    def read(self, seconds: float) -> bool:
+        """Look again, for about so long; True when something is new."""
+        changed = self._look()
+        if self.gone:
+            return changed
+        changed |= self.history.read(seconds)
+        if self.history.caught_up:
+            changed |= self.journal.read(seconds)
+            changed |= self._look_closely()
+        return changed
+
+    @property
+    def caught_up(self) -> bool:
+        """Everything that was in the folder at the last look has been read; of one that is gone there is no more."""
+        return self.gone or (self.history.caught_up and self.journal.caught_up)
+
+    def look_closely(self, wanted: bool) -> None:
+        """Ask for every row of the run (or say that they are not needed any more)."""
+        self._want_close_up = wanted
+        if not wanted:
+            with self._close_lock:
+                self.close_up = None
+
+    def rows(self, curve: Curve, first: float, last: float) -> Curve | None:
+        """Every row of a folded curve between two steps, and some before them, by which a smoothed line begins.
+
+        None while they are not there (see `look_closely`), and where they are so many that buckets show as much.
+        """
+        with self._close_lock:
+            series = None if self.close_up is None else self.close_up.get(curve.name)
+            if series is None:
+                return None
+            begin = max(0, int(np.searchsorted(series.step, first)) - _ROWS_BEFORE)
+            end = int(np.searchsorted(series.step, last, "right"))
+            if end - begin > _MOST_ROWS:
+                return None
+            return replace(Curve.of(series, slice(begin, end), curve.stats), last_value=curve.last_value)
+
+    def main(self) -> Curve | None:
+        """The metric to show when there is room for one."""
+        name = main_metric(self.history.names())
+        return None if name is None else self.history.curve(name)
+
+    def step(self) -> int | None:
+        """The step the run has reached."""
+        return self.history.last_step if self.history.last_step is not None else self.glance.step
+
+    def elapsed(self, now: float | None = None) -> float:
+        """Seconds of training; of a live run, up to this moment."""
+        since = (time.time() if now is None else now) - self.glance.modified
+        return self.glance.t + (max(0.0, min(since, 60.0)) if self.glance.status == "live" else 0.0)
+
+    def remaining(self) -> float | None:
+        """Seconds until the last step, at the present speed; None where there is no knowing."""
+        total, curve = self.glance.manifest.total_steps, self.main()
+        if self.glance.status != "live" or not total or curve is None or len(curve) < 2:
+            return None
+        step, t = curve.step[-_PACE_ROWS:], curve.t[-_PACE_ROWS:]
+        steps, seconds = float(step[-1] - step[0]), float(t[-1] - t[0])
+        if steps <= 0 or seconds <= 0:
+            return None
+        return max(0.0, (total - (self.step() or 0)) * seconds / steps)
+
+    def tokens_per_second(self) -> float | None:
+        """As logged; else from the tokens and microseconds of the last step."""
+        if (logged := self.history.last("tokens_per_s")) is not None:
+            return logged
+        tokens, wall = self.history.last("tokens"), self.history.last("wall_us")
+        return tokens / wall * 1e6 if tokens and wall and np.isfinite(tokens / wall) else None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.history.close()
+        self.journal.close()
+        self.look_closely(False)
+
+    def _look(self) -> bool:
+        if time.monotonic() - self._looked < _LOOK_SECONDS:
+            return False
+        self._looked = time.monotonic()
+        found = look(self.run.path)
+        gone, self.gone = self.gone, found is None
+        if found is not None:
+            changed = found != self.glance
+            self.glance, self.run.manifest = found, found.manifest
+        else:
+            changed = not gone
+        self._tell_turn(self.status)
+        return changed or gone
+
+    def _tell_turn(self, status: str) -> None:
+        """Put a change of status into the log, where the stream itself does not tell it."""
+        before, self._status = self._status, status
+        if before == status or not (before or status in ("crashed", "stalled")):
+            return
+        moment = time.strftime("%H:%M:%S")
+        words = {
+            "gone": ("error", f"{moment}: the run's folder is gone; what was read of it is still shown"),
+            "crashed": ("error", f"{moment}: the writer died without a run_end; every event it logged is here"),
+            "stalled": ("warning", f"{moment}: nothing was written for a while, though the run has not ended"),
+        }
+        if status in words:
+            weight, text = words[status]
+            self.journal.say(text, weight, self.glance.t)
+        elif before == "gone":
+            self.journal.say(f"{moment}: the run's folder is back", "info", self.glance.t)
+
+    def _look_closely(self) -> bool:
+        if not self._want_close_up or not self.history.folded:
+            return False
+        if self.close_up is None:
+            found = self.run.metrics()
+            with self._close_lock:
+                self.close_up = found if self._want_close_up else None
+            return True
+        with self._close_lock:
+            return self.close_up is not None and self.close_up.refresh()

@@ -1,0 +1,66 @@
+"""`Zoom`: which stretch of the x axis is looked at, and where the cursor is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from linnet.board.terminal.raster import Range
+
+
+@dataclass
+class Zoom:
+    """The stretch of the x axis that is shown; all of it without a window. `at_end`: it moves on with the run."""
+
+    window: Range | None = None
+    whole: Range | None = None  # what could be shown; set when a chart is drawn
+    at_end: bool = False
+    cursor: float | None = None
+    columns: tuple[int, int] = (0, 1)  # where on the screen the plot begins, and how wide it is; set with `whole`
+
+    def at(self, column: int) -> float | None:
+        """The x of a column of the screen."""
+        shown = self.shown() or self.whole
+        if shown is None:
+            return None
+        left, width = self.columns
+        share = min(1.0, max(0.0, (column - left + 0.5) / width))
+        return shown[0] * (1 - share) + shown[1] * share
+
+    def shown(self) -> Range | None:
+        """The window now."""
+        if self.window is not None and self.at_end and self.whole is not None:
+            width = self.window[1] - self.window[0]
+            self.window = (self.whole[1] - width, self.whole[1])
+        return self.window
+
+    def by(self, factor: float, around: float | None = None) -> None:
+        """Show `factor` times as much, keeping the place of `around` (the cursor, or the right end)."""
+        if self.whole is None:
+            return
+        low, high = self.window or self.whole
+        if around is None:
+            around = self.cursor if self.cursor is not None and low <= self.cursor <= high else high
+        least = (self.whole[1] - self.whole[0]) * 1e-7
+        width = max((high - low) * factor, least)
+        left = around - (around - low) / (high - low) * width
+        self._set(left, width)
+
+    def move(self, share: float) -> None:
+        """Move the window by a share of its width."""
+        if self.window is not None and self.whole is not None:
+            low, high = self.window
+            self._set(low + share * (high - low), high - low)
+
+    def _set(self, left: float, width: float) -> None:
+        assert self.whole is not None
+        low, high = self.whole
+        if width >= high - low:
+            self.window, self.at_end = None, False
+            return
+        left = min(max(left, low), high - width)
+        self.window = (left, left + width)
+        self.at_end = left + width >= high - (high - low) * 1e-9
+
+    def reset(self) -> None:
+        """Show everything, without a cursor."""
+        self.window, self.cursor, self.at_end = None, None, False

@@ -1,0 +1,92 @@
+"""`linnet board`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from linnet.cli.options import RunsFolder, require_metrics
+from linnet.errors import UsageError
+from linnet.runs import RunError, RunStore
+from linnet.runs.place import is_folder
+
+View = Literal["metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log"]
+
+
+def board(
+    *run: Annotated[str, Parameter(help="Runs to watch, overlaid; by default the newest.")],
+    runs: RunsFolder = None,
+    view: View | None = None,
+    key: str | None = None,
+    theme: Literal["dark", "light"] | None = None,
+    once: bool = False,
+    size: str | None = None,
+) -> int:
+    """Watch runs in the terminal while they train.
+
+    Parameters
+    ----------
+    view
+        The tab to begin with.
+    key
+        The metric to begin with, on the whole screen.
+    theme
+        dark or light; by default what the terminal says of itself, else dark.
+    once
+        Print one frame and end: for pipes, logs and CI.
+    size
+        Columns and lines of that frame, as in 120x40; by default the terminal's.
+    """
+    store = RunStore(runs)
+    if runs is not None and not is_folder(store.root):
+        raise RunError(f"there is no folder {store.root}")
+    found = [store.find(reference) for reference in run]
+    if not found and runs is None and view != "runs":
+        newest = store.latest()
+        found = [newest] if newest is not None else []
+    if key is not None:
+        if not found:
+            raise UsageError(f"--key {key!r} needs a run to draw it of; name one, or start one")
+        known = list(dict.fromkeys(name for each in found for name in each.metrics().names()))
+        require_metrics([key], known, "these runs have" if len(found) > 1 else f"run {found[0].id} has")
+    wanted = _size(size)
+    if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the board needs a terminal; `linnet board --once` prints one frame into a pipe")
+
+    from linnet.board.terminal.state import Board
+
+    listing = not found and runs is not None
+    state = Board(store, [each.path for each in found], view or ("runs" if listing else "metrics"))
+    if key is not None:
+        state.open_metric(key)
+    if once:
+        from linnet.board.terminal.once import print_frame
+
+        print_frame(state, *wanted, theme or _theme_of_terminal())
+        return 0
+
+    from linnet.board.terminal.app import BoardApp
+
+    BoardApp(state, theme or _theme_of_terminal()).run()
+    return 0
+
+
+def _size(text: str | None) -> tuple[int, int]:
+    if text is None:
+        columns, lines = shutil.get_terminal_size((100, 30))
+        return max(20, columns), max(8, lines)
+    parts = re.fullmatch(r"([0-9]{1,4})[x×]([0-9]{1,4})", text)
+    if parts is None or not (20 <= int(parts[1]) <= 2000 and 8 <= int(parts[2]) <= 1000):
+        raise UsageError(f"--size {text!r}: columns and lines, as in 120x40, from 20x8 to 2000x1000")
+    return int(parts[1]), int(parts[2])
+
+
+def _theme_of_terminal() -> str:
+    """Some terminals say what colours they have: the last number is the background, and 7 and 15 are white."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if ground in ("7", "15") else "dark"

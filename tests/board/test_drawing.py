@@ -1,0 +1,154 @@
+"""From numbers to characters."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from linnet.board.terminal.curve import smooth
+from linnet.board.terminal.raster import Plot, Trace, nearest, range_of
+from linnet.board.terminal.spans import cells, cut, ends, fit, length, put, text_of, wrap
+from linnet.board.terminal.views import chart
+
+
+def trace(y: list[float] | np.ndarray, x: np.ndarray | None = None, style: str = "run0", mark: str = "") -> Trace:
+    value = np.asarray(y, dtype=np.float64)
+    return Trace(np.arange(len(value), dtype=np.float64) if x is None else x, value, value, value, style, mark=mark)
+
+
+def drawn(*traces: Trace, width: int = 10, height: int = 3) -> str:
+    ranges = range_of(traces)
+    assert ranges is not None
+    plot = Plot(width, height, *ranges)
+    for each in traces:
+        plot.draw(each)
+    return text_of(plot.lines())
+
+
+def test_a_falling_line_falls() -> None:
+    assert drawn(trace([3, 2, 1])) == "⠑⠢⢄⡀\n   ⠈⠑⠢⣀\n       ⠑⠢⢄"
+
+
+def test_two_points_are_joined_and_one_is_a_bullet() -> None:
+    assert drawn(trace([1, 1]), height=1) == "⠒" * 10
+    assert drawn(trace([5.0]), height=1).strip() == "•"
+
+
+def test_a_value_that_is_not_finite_breaks_the_line() -> None:
+    whole, broken = drawn(trace([1, 1, 1, 1, 1]), height=1), drawn(trace([1, 1, np.nan, 1, 1]), height=1)
+    assert " " not in whole
+    assert " " in broken.strip()
+
+
+@pytest.mark.parametrize("at", [1, 31_415, 99_998])
+def test_one_spike_in_a_hundred_thousand_steps_is_seen(at: int) -> None:
+    y = np.ones(100_000)
+    y[at] = 100.0
+    top = drawn(trace(y), width=60, height=8).splitlines()[0]
+    assert top.strip()
+
+
+def test_a_million_points_are_drawn_in_milliseconds() -> None:
+    y = np.random.default_rng(0).normal(size=1_000_000)
+    line = trace(y)
+    plot = Plot(120, 30, (0.0, 1e6), (-6.0, 6.0))
+    began = time.process_time()
+    plot.draw(line)
+    plot.lines()
+    assert time.process_time() - began < 0.4  # some 0.06 on a quiet machine
+
+
+@given(
+    arrays(np.float64, st.integers(0, 50), elements=st.floats(allow_nan=True, allow_infinity=True)),
+    st.integers(1, 40),
+    st.integers(1, 12),
+)
+def test_any_numbers_can_be_drawn(y: np.ndarray, width: int, height: int) -> None:
+    values = np.where(np.isfinite(y), y, np.nan)
+    ranges = range_of([trace(values)])
+    if ranges is None:
+        assert not np.isfinite(values).any()
+        return
+    plot = Plot(width, height, *ranges)
+    plot.draw(trace(values))
+    assert [length(line) for line in plot.lines()] == [width] * height
+
+
+@pytest.mark.parametrize(
+    "y", [[7.0] * 5, [1e300, -1e300, 1e300], [1e-300, 2e-300], [0.0, 5e-324], [1e308, 1.7e308], [float("nan"), 3.0]]
+)
+@pytest.mark.parametrize("log_scale", [False, True])
+def test_extreme_values_make_a_chart(y: list[float], log_scale: bool) -> None:
+    drawing = chart.draw([trace(y)], 40, 6, log_scale=log_scale)
+    assert drawing is not None
+    assert all(length(line) == 40 for line in drawing.lines)
+
+
+def test_the_end_of_each_line_carries_its_letter() -> None:
+    assert "A" in drawn(trace([1, 2], mark="A"), trace([2, 1], style="run1", mark="B"))
+    assert "B" in drawn(trace([1, 2], mark="A"), trace([2, 1], style="run1", mark="B"))
+
+
+def test_clipping_leaves_out_the_farthest() -> None:
+    y = np.ones(1000) + np.arange(1000) / 1000
+    y[500] = 1e6
+    ranges, clipped = range_of([trace(y)]), range_of([trace(y)], clip=True)
+    assert ranges is not None
+    assert clipped is not None
+    assert ranges[1][1] == 1e6
+    assert clipped[1][1] < 2.1
+
+
+def test_the_row_under_the_cursor_is_the_nearest_with_a_value() -> None:
+    x, y = np.arange(3.0), np.array([1.0, np.nan, 3.0])
+    assert nearest(x, y, 0.9) == 0
+    assert nearest(x, y, 1.4) == 2
+    assert nearest(x[:1], np.array([np.nan]), 0.0) is None
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 0.15])
+def test_smoothing_is_the_exponential_mean_of_every_value(alpha: float) -> None:
+    x = np.random.default_rng(1).normal(size=1000)
+    x[[5, 77]] = np.nan
+    expected, now = [], None
+    for value in x:
+        if not np.isnan(value):
+            now = value if now is None else alpha * value + (1 - alpha) * now
+        expected.append(np.nan if np.isnan(value) else now)
+    np.testing.assert_allclose(smooth(x, alpha), expected, rtol=1e-9)
+
+
+def test_smoothing_of_huge_values_stays_finite() -> None:
+    assert np.isfinite(smooth(np.full(500, 1.7e308), 0.15)).all()
+
+
+def test_ticks_are_round_numbers() -> None:
+    assert chart.ticks(0, 480, 4) == [0, 200, 400]
+    assert chart.ticks(0.13, 0.92, 4) == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert chart.ticks(1e300, 1e300, 4) == []
+
+
+@given(st.text(), st.integers(0, 30))
+def test_texts_are_cut_to_columns(text: str, width: int) -> None:
+    assert cells(cut(text, width)) <= width
+    assert cells(put(text, width)) == width
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("損失") == 4
+    assert put("損失", 5) == "損失 "
+    assert cells(cut("損失損失", 5)) <= 5
+
+
+def test_a_line_is_fitted_exactly() -> None:
+    assert length(fit([("abc", ""), ("損失損失", "")], 6)) == 6
+    assert length(ends([("left" * 10, "")], [("right", "")], 20)) == 20
+
+
+def test_foreign_text_keeps_its_lines_and_loses_its_controls() -> None:
+    assert wrap("a\x1b[31mb\nlong line", 6, 5) == ["a␛[31m", "b", "long l", "ine"]

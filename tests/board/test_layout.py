@@ -1,0 +1,66 @@
+"""Where charts stand, and which stretch of them is looked at."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linnet.board.terminal.layout import arrange, in_groups
+from linnet.board.terminal.zoom import Zoom
+
+NAMES = st.lists(st.sampled_from([f"{g}m{i}" for g in ("", "train/", "validation/") for i in range(30)]), unique=True)
+
+
+@given(NAMES, st.integers(20, 300), st.integers(6, 80))
+def test_every_chart_has_a_place_of_its_own_on_some_page(names: list[str], width: int, height: int) -> None:
+    layout = arrange(in_groups(names), width, height)
+    assert sorted(cell.name for page in layout.pages for cell in page.cells) == sorted(names)
+    for page in layout.pages:
+        taken: set[tuple[int, int]] = set()
+        for cell in page.cells:
+            assert cell.x + cell.width <= width
+            assert cell.y + cell.height <= height
+            area = {(x, y) for x in range(cell.x, cell.x + cell.width) for y in range(cell.y, cell.y + cell.height)}
+            assert not area & taken
+            taken |= area
+        assert not {(0, heading.y) for heading in page.headings} & taken
+
+
+@given(NAMES.filter(bool), st.integers(20, 300), st.integers(6, 80), st.lists(st.sampled_from("lrud"), max_size=30))
+def test_moving_about_always_ends_on_a_chart(names: list[str], width: int, height: int, moves: list[str]) -> None:
+    layout = arrange(in_groups(names), width, height)
+    now: str | None = None
+    for move in moves:
+        now = layout.beside(now, {"l": -1, "r": 1}.get(move, 0), {"u": -1, "d": 1}.get(move, 0))
+        assert now in names
+    assert layout.turn(now, 1) in names
+
+
+def test_walking_right_passes_every_chart_in_order() -> None:
+    names = in_groups([f"a/{i}" for i in range(20)] + [f"b/{i}" for i in range(20)])
+    layout = arrange(names, 60, 20)
+    seen = [names[0]]
+    while (after := layout.beside(seen[-1], 1, 0)) != seen[-1]:
+        assert after is not None
+        seen.append(after)
+    assert seen == names
+
+
+@given(st.lists(st.tuples(st.sampled_from("zp"), st.floats(-3, 3)), max_size=20))
+def test_the_window_never_leaves_the_run(moves: list[tuple[str, float]]) -> None:
+    zoom = Zoom(whole=(10.0, 90.0))
+    for what, amount in moves:
+        if what == "z":
+            zoom.by(2.0**amount, around=10 + 80 * abs(amount) / 3)
+        else:
+            zoom.move(amount)
+        low, high = zoom.shown() or zoom.whole or (0.0, 0.0)
+        assert 10 - 1e-9 <= low < high <= 90 + 1e-9
+
+
+def test_zooming_keeps_the_place_it_points_at() -> None:
+    zoom = Zoom(whole=(0.0, 100.0), columns=(0, 100))
+    before = zoom.at(30)
+    zoom.by(0.5, around=before)
+    assert zoom.at(30) == pytest.approx(before, abs=0.5)

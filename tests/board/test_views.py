@@ -1,0 +1,388 @@
+"""What stands on the screen, tab by tab."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linnet.board.terminal.state import VIEWS
+from linnet.board.terminal.views import chart, screen
+from linnet.cli import main
+from tests.board.conftest import ABOUT, END, board_of, look, read, steps, styles, training, write
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def test_the_header_says_what_the_run_is_and_how_far(trained: Path) -> None:
+    header = look(board_of(trained.parent, "latest")).splitlines()[:3]
+    for word in ("llama-20260528-001", "✓ completed", "from-scratch", "width", "#wide", "#seed3"):
+        assert word in header[0]
+    for word in ("step 400/400", "epoch 2/2", "elapsed 6 m 40 s", "5,815 tok/s", "MFU 43.0 %", "100 %"):
+        assert word in header[1]
+    assert all(view in header[2] for view in VIEWS)
+
+
+def test_a_live_run_tells_the_time_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("linnet.runs.glance._status", lambda *_: "live")
+    write(root / "a", steps(100), total_steps=300)
+    header = look(board_of(root, "a"))
+    assert "● live" in header
+    assert "ETA 3 m 20 s" in header
+
+
+@pytest.mark.parametrize("status", ["live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled"])
+def test_every_status_has_a_word_and_a_colour(root: Path, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("linnet.runs.glance._status", lambda *_: status)
+    write(root / "a", steps(3))
+    board = board_of(root, "a")
+    assert status in look(board).splitlines()[0]
+    assert f"status.{status}" in styles(screen.whole(board, 100, 30))
+
+
+def test_charts_are_grouped_numbered_and_say_latest_and_best(trained: Path) -> None:
+    text = look(board_of(trained.parent, "latest"))
+    assert "1 loss" in text
+    assert "2 lr" in text
+    assert " validation ───" in text
+    best = min(e["loss"] for e in training() if e["kind"] == "step")
+    assert f"best {best:.4g}"[:10] in text
+    assert "sys/" not in text
+    assert "machine" in text  # beside the charts, where there is room
+
+
+def test_a_narrow_screen_has_pages(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    first = look(board, 60, 20)
+    assert "page 1/" in first
+    board.act("page_on")
+    second = look(board, 60, 20)
+    assert "page 2/" in second
+    assert "loss" in first
+    assert first.splitlines()[3:] != second.splitlines()[3:]
+
+
+def test_several_runs_are_overlaid_with_a_legend(root: Path) -> None:
+    write(root / "wide", training(0.2), **ABOUT)
+    write(root / "narrow", training(0.4), **{**ABOUT, "name": "the narrow one"})
+    board = board_of(root, "wide", "narrow")
+    text = look(board)
+    assert " A  wide ✓   B  the narrow one ✓" in text
+    assert {"run0.block", "run1.block"} <= styles(screen.whole(board, 120, 40))
+    board.act("chart:1")
+    detail = look(board)
+    assert "A wide" in detail
+    assert "B the narrow one" in detail
+
+
+def test_detail_has_exact_numbers(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    board.open_metric("loss")
+    text = look(board)
+    losses = {e["step"]: e["loss"] for e in training() if e["kind"] == "step"}
+    step, best = min(losses.items(), key=lambda pair: pair[1])
+    assert f"best {best:.6g} @ {step}" in text
+    assert f"last {losses[400]:.6g} @ 400" in text
+    assert "points 400" in text
+    board.act("left")
+    board.act("left")
+    board.act("first")
+    assert f"step 1  at 1.0 s  {losses[1]!r}" in look(board)
+    board.act("last")
+    assert f"step 400  at 6 m 40 s  {losses[400]!r}" in look(board)
+
+
+def test_smoothing_goes_round_its_four_levels(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    board.open_metric("loss")
+    levels, said = ["off", "light 0.5", "medium 0.3", "heavy 0.15"], []
+    for _ in range(5):
+        text = look(board)
+        said.append(next(word for word in levels if f"smoothing {word}" in text))
+        board.act("smoothing")
+    assert said == [*levels, "off"]
+
+
+def test_the_raw_line_stays_behind_the_smoothed_one(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    board.open_metric("loss")
+    board.act("zoom_in")
+    board.act("zoom_in")
+    assert "run0.raw" not in styles(screen.body(board, 120, 36))
+    board.act("smoothing")
+    assert {"run0", "run0.raw"} <= styles(screen.body(board, 120, 36))
+
+
+@pytest.mark.parametrize(
+    ("axis", "shown"),
+    [("step", "300"), ("tokens", "300k"), ("epoch", "1.5"), ("wall time", "20:33:20"), ("relative time", "6 m 40 s")],
+)
+def test_every_x_axis(trained: Path, axis: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    time.tzset()
+    board = board_of(trained.parent, "latest")
+    board.open_metric("loss")
+    while board.axis != axis:
+        board.act("axis")
+    text = look(board)
+    assert shown in text
+    assert f"x {axis}" in text
+
+
+def test_an_axis_that_was_not_logged_falls_back_and_says_so(root: Path) -> None:
+    write(root / "a", steps(50))
+    board = board_of(root, "a")
+    board.open_metric("loss")
+    board.act("axis")
+    assert "no tokens logged: by step" in look(board)
+
+
+def test_log_scale_leaves_out_what_has_no_logarithm_and_says_so(root: Path) -> None:
+    write(root / "a", steps(100, loss=lambda s: s - 10))
+    board = board_of(root, "a")
+    board.open_metric("loss")
+    board.act("log_scale")
+    assert "10 values ≤ 0 are not on a log scale" in look(board)
+
+
+def test_zoom_and_pan_show_a_stretch(root: Path) -> None:
+    write(root / "a", steps(1000))
+    board = board_of(root, "a")
+    board.open_metric("loss")
+    look(board)
+    board.act("zoom_in")
+    board.act("zoom_in")
+    text = look(board)
+    assert "25 % of the run, following" in text
+    assert "800" in text
+    assert "200 " not in text.splitlines()[-6]
+    board.act("pan_left")
+    assert "following" not in look(board)
+    board.act("zoom_all")
+    assert "% of the run" not in look(board)
+
+
+def test_a_window_at_the_end_moves_on_with_the_run(root: Path) -> None:
+    from tests.board.conftest import append
+
+    folder = write(root / "a", steps(1000))
+    board = board_of(root, "a")
+    board.open_metric("loss")
+    look(board)
+    board.act("zoom_in")
+    append(folder, steps(1000, first=1001))
+    read(board)
+    look(board)
+    assert board.zoom.shown() == pytest.approx((1500, 2000), abs=2)
+
+
+@pytest.mark.parametrize("axis", ["step", "tokens", "relative time"])
+def test_looking_closely_at_a_folded_run_gives_every_row(
+    root: Path, axis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.board.terminal.fold._LEAST_BUCKETS", 64)
+    monkeypatch.setattr("linnet.board.terminal.fold._CELLS", 64)
+    monkeypatch.setattr("linnet.board.terminal.history.History.__init__.__defaults__", (100,))
+    write(root / "a", steps(5000, loss=lambda step: 2 + 6 / step, tokens=lambda step: 8))
+    board = board_of(root, "a")
+    assert board.watches[0].history.folded
+    board.open_metric("loss")
+    assert "least to greatest of each stretch" in look(board)
+    while board.axis != axis:
+        board.act("axis")
+    look(board)
+    board.act("left")
+    read(board)
+    assert repr(2 + 6 / 5000) in look(board)
+    for _ in range(9):
+        board.act("zoom_in")
+    assert "0.195 % of the run" in look(board)
+    drawn = chart.traces_of(board, "loss", close=True)[0][2]
+    window = board.zoom.shown()
+    assert window is not None
+    inside = (drawn.x >= window[0]) & (drawn.x <= window[1])
+    assert drawn.mean[inside].tolist() == [2 + 6 / step for step in range(5001 - inside.sum(), 5001)]
+    assert inside.sum() in (9, 10, 11)
+    board.act("smoothing")
+    look(board)
+    board.act("back")
+    assert board.watches[0].close_up is None
+
+
+def test_the_machine_is_shown_as_the_run_logged_it(trained: Path) -> None:
+    board = board_of(trained.parent, "latest", view="system")
+    text = look(board)
+    for words in ("user 30 + system 12 %", "8.0 GB of 16.0 GB", "180 %", "400 GB free", "1.0 MB/s", "trainer"):
+        assert words in text
+    for words in ("GPU 0 ", "90 %", "6.0 GB of 8.0 GB", "220 W", "71 °C", "as the run logged it"):
+        assert words in text
+    assert {"bar.ok", "bar.high"} <= styles(screen.body(board, 120, 36))
+
+
+def test_munins_figures_of_the_machine_are_known(root: Path) -> None:
+    lines = [
+        {"type": "metric", "key": key, "step": 1, "timestamp": 1.78e9 + 1, "value": value}
+        for key, value in (
+            ("sys/cpu_user", 40.0),
+            ("sys/cpu_system", 5.0),
+            ("sys/mem_used_gb", 3.0),
+            ("sys/proc_mem_mb", 700.0),
+        )
+    ]
+    folder = write(root / "a", lines)
+    (folder / "run.json").write_text(json.dumps({"id": "a", "started_at": 1.78e9}))
+    text = look(board_of(root, "a", view="system"))
+    assert "user 40 + system 5 %" in text
+    assert "700 MB" in text
+
+
+def test_the_table_of_runs(root: Path) -> None:
+    for index in range(3):
+        write(root / f"run-{index}", training(0.1 * index), **{**ABOUT, "tags": [f"seed{index}"]})
+    write(root / "other", [*steps(20), END], recipe="lora")
+    board = board_of(root, view="runs")
+    read(board)
+    text = look(board, 150, 20)
+    assert "4 runs" in text
+    for word in ("run-0", "✓ completed", "from-scratch", "width", "#seed2", "400/400", "▁"):
+        assert word in text
+    board.answer("")
+    board.asking = "filter"
+    board.answer("tag:seed1")
+    assert "1 of 4 runs" in look(board)
+    board.asking = "filter"
+    board.answer("lora")
+    assert [row.glance.run_id for row in board.rows()] == ["other"]
+    board.table.filter = ""
+    board.act("sort:run")
+    assert [row.glance.run_id for row in board.rows()] == ["other", "run-0", "run-1", "run-2"]
+    board.act("sort:run")
+    assert board.rows()[0].glance.run_id == "run-2"
+    board.act("sort:best")
+    best = [row.best[1] for row in board.rows() if row.best]
+    assert best == sorted(best)
+
+
+def test_marked_runs_are_opened_together_and_compared(root: Path) -> None:
+    write(root / "a", training(), **{**ABOUT, "config": {"lr": 0.1, "batch": 8}})
+    write(root / "b", training(), **{**ABOUT, "config": {"lr": 0.2, "batch": 8}})
+    board = board_of(root, view="runs")
+    board.act("sort:run")
+    board.act("first")
+    board.act("space")
+    board.act("space")
+    assert "2 marked" in look(board)
+    board.act("differences")
+    text = look(board)
+    assert "config.lr" in text
+    assert "0.1" in text
+    assert "0.2" in text
+    assert "config.batch" not in text
+    board.act("back")
+    board.act("open")
+    read(board)
+    assert [watch.id for watch in board.watches] == ["a", "b"]
+
+
+def test_the_other_tabs(trained: Path) -> None:
+    weights = trained / "weights"
+    weights.mkdir()
+    for step in (200, 400):
+        (weights / f"step_{step}.gguf").write_bytes(b"\0" * 2_000_000)
+    (weights / "latest").symlink_to("step_400.gguf")
+    board = board_of(trained.parent, "latest")
+
+    def tab(view: str) -> str:
+        board.act(f"view:{view}")
+        return look(board)
+
+    samples = tab("samples")
+    assert "step 400" in samples
+    assert "def main():" in samples
+    assert samples.index("step 400") < samples.index("step 200 ")
+    checkpoints = tab("checkpoints")
+    assert "2.0 MB" in checkpoints
+    assert "latest" in checkpoints
+    assert "linnet generate llama-20260528-001@400" in checkpoints
+    config = tab("config")
+    assert "d_model" in config
+    assert "0.0003" in config
+    assert "the good seed; keep" in tab("notes")
+    log = tab("log")
+    assert "run started" in log
+    assert "run completed" in log
+    board.act("help")
+    assert "every command, by name" in look(board, 120, 60)
+
+
+def test_a_note_typed_into_the_board_is_in_the_run(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    board.act("notes")
+    board.act("notes")
+    assert board.asking == "note"
+    board.answer("look at step 200")
+    read(board)
+    assert "look at step 200" in look(board)
+    last = json.loads((trained / "events.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["text"], last["step"]) == ("note", "look at step 200", 400)
+
+
+@pytest.mark.parametrize("run", ["kaun-board", "munin", "toy"])
+def test_runs_of_other_writers(run: str) -> None:
+    board = board_of(DATA / run, "latest")
+    text = look(board)
+    assert "loss" in text
+    for view in VIEWS:
+        board.act(f"view:{view}")
+        look(board)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (300, 80), (20, 8)])
+def test_every_tab_fits_every_size(root: Path, size: tuple[int, int]) -> None:
+    write(root / "wide", training(0.2), **ABOUT)
+    write(root / "narrow", training(0.4), **ABOUT)
+    board = board_of(root, "wide", "narrow")
+    for view in VIEWS:
+        board.act(f"view:{view}")
+        look(board, *size)
+    board.open_metric("loss")
+    look(board, *size)
+    for action in ("left", "smoothing", "zoom_in", "log_scale", "clip", "help", "differences"):
+        board.act(action)
+        look(board, *size)
+
+
+def test_one_frame_is_printed_for_pipes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board", "latest", "--once", "--size", "100x30"]) == 0
+    out = capsys.readouterr().out
+    assert "✓ completed" in out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 30
+    assert max(map(len, out.splitlines())) <= 100
+    assert main(["board", "--runs", str(trained.parent), "--once"]) == 0
+    assert " 1 run\n" in capsys.readouterr().out
+    assert main(["board", "--once", "--key", "loss"]) == 0
+    assert "smoothing off" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["board", "--key", "los"], "did you mean loss"),
+        (["board", "--once", "--size", "9x9"], "from 20x8"),
+        (["board", "nobody"], "no run 'nobody'"),
+        (["board", "--runs", "nowhere"], "there is no folder nowhere"),
+        (["board"], "needs a terminal"),
+    ],
+)
+def test_wrong_usage_is_told(trained: Path, arguments: list[str], complaint: str, capsys: Any) -> None:
+    assert main(arguments) != 0
+    assert complaint in capsys.readouterr().err
+
+
+def test_no_runs_yet(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board", "--once"]) == 0
+    assert "no runs in" in capsys.readouterr().out
