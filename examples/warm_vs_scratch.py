@@ -69,7 +69,8 @@ def main() -> None:
         page = DOCS / "warm-start.md"
         before, _, rest = page.read_text().partition(MARKS[0])
         after = rest.partition(MARKS[1])[2]
-        page.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+        picture_link = "\n![held-out loss against tokens](warm-start.svg)\n\n"
+        page.write_text(f"{before}{MARKS[0]}\n{table}{picture_link}{MARKS[1]}{after}")
         (DOCS / "warm-start.svg").write_text(picture)
         (DOCS / "warm-start.json").write_text((out / "results.json").read_text())
 
