@@ -114,8 +114,12 @@ def _into(result: Any, func: Any, args: tuple[Any, ...], named: dict[str, Any]) 
         if taken == wanted and len(outs) == len(results):
             return form._op, args, {**named, **{out.name: kept for out, kept in zip(outs, results, strict=True)}}
 
+    call, several = func._op, not isinstance(result, Tensor)
+
     def again() -> None:
-        for kept, new in zip(_tensors(result), _tensors(func(*args, **named)), strict=True):
-            kept.copy_(new)
+        found = call(*args, **named)
+        for kept, new in zip(results, found if several else (found,), strict=True):
+            if new is not None:
+                kept.copy_(new)
 
     return again, (), {}
