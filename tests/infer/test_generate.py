@@ -17,7 +17,7 @@ from linnet.infer import Sampling, generate
 from linnet.infer.decoder import Decoder
 from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
 from linnet.models.layers import Linear
-from linnet.models.ready import Stripes
+from linnet.models.ready import Stripes, ready
 from tests.gguf.llama_client import ask
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=160, tied=False)
@@ -203,6 +203,15 @@ def test_generating_leaves_the_model_as_it_was() -> None:
     after = list(generate(model, PROMPT, 20))
     assert after == uncached(model, PROMPT, 20) != before
     assert all(module.ready is None for module in model.modules() if isinstance(module, Linear))
+
+
+def test_weights_are_made_ready_once_as_long_as_they_do_not_change() -> None:
+    model = restless(LLAMA)
+    first = ready(model)
+    assert ready(model) is first
+    with torch.no_grad():
+        model.output_norm.weight.mul_(2)
+    assert ready(model) is not first
 
 
 @pytest.mark.parametrize(("rows", "bias"), [(64, False), (97, True), (5, False)])

@@ -215,7 +215,7 @@ def test_the_command_line_says_the_same_in_a_line_and_leaves_nothing(
         ([str(broken)], 1, "broken.gguf"),
         ([str(trained), "--init", "pca", "--d-model", "128"], 2, "choose --d-model 96 or less, or --init warm"),
         (
-            [str(trained), "--d-model", "48", "--lens", str(lens)],
+            [str(trained), "--d-model", "48", "--init", "pca", "--lens", str(lens)],
             1,
             "expected [48, 96], [d_model, donor width], found [1",
         ),

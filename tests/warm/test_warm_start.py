@@ -92,7 +92,8 @@ def test_a_resumed_run_needs_no_donor_and_is_the_same_to_the_bit(
 def test_the_unfolded_pair_is_in_the_state(said: Said, trained: Path, corpus: Path) -> None:
     from safetensors.torch import load_file
 
-    assert said(*words(trained, corpus, "--d-model", "64", "--n-layers", "1", "--steps", "2", "--run-id", "a"))[0] == 0
+    more = ["--init", "pca", "--d-model", "64", "--n-layers", "1", "--steps", "2", "--run-id", "a"]
+    assert said(*words(trained, corpus, *more))[0] == 0
     state = load_file("runs/a/state/step_2.safetensors")
     kept = {name.removeprefix("param/"): tensor for name, tensor in state.items() if name.startswith("param/")}
     assert {name: tuple(tensor.shape) for name, tensor in kept.items()} == {
@@ -108,7 +109,7 @@ def test_full_begins_where_the_donor_stopped(said: Said, trained: Path, corpus: 
     code, _, err = said(*words(trained, corpus, "--init", "full", "--steps", "3", "--lr", "1e-5", "--run-id", "a"))
     assert code == 0, err
     assert losses("a")[1] < 5, "a fresh model would begin at 6.2"
-    code, _, err = said("eval", "a", "--corpus", str(corpus))
+    code, _, err = said("eval", "a", "--corpus", str(corpus), "--tokens", "512")
     assert code == 0, err
 
 

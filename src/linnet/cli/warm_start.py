@@ -29,9 +29,9 @@ class DonorFlags:
     donor
         A GGUF of the llama family, quantised or not.
     init
-        pca or warm: the donor's embedding through a lens; select: layers, heads and channels of a larger donor; embed:
-        the rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all of
-        it; scratch: nothing.
+        select: layers, heads and channels of a larger donor; pca or warm: its embedding through a lens; embed: the
+        rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all of it;
+        scratch: nothing.
     lens
         A lens file (linnet lens) for pca or warm to begin with.
     tokens
@@ -45,7 +45,7 @@ class DonorFlags:
     """
 
     donor: Path
-    init: str = "pca"
+    init: str = "select"
     lens: Path | None = None
     tokens: Literal["pieces", "exact"] = "pieces"
     layers: Literal["first", "even"] = "first"

@@ -11,7 +11,7 @@ from torch import Tensor
 from linnet.models.cache import KVCache
 from linnet.models.graph import Graph
 from linnet.models.language_model import LanguageModel
-from linnet.models.ready import Ready
+from linnet.models.ready import Ready, ready
 from linnet.models.recording import Recording
 
 _Work = Callable[..., tuple[Tensor, ...]]
@@ -28,7 +28,7 @@ class Decoder:
     def __init__(self, model: LanguageModel, slots: int) -> None:
         self._device = model.device.type
         self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
-        self._pass = _Pass(model, self._cache, Ready(model) if slots >= _WORTH_IT and self._device != "mps" else None)
+        self._pass = _Pass(model, self._cache, ready(model) if slots >= _WORTH_IT and self._device != "mps" else None)
         self._captured: tuple[int, _Work] = (0, self._pass.step)
 
     def read(self, ids_1T: Tensor) -> Tensor:
@@ -69,6 +69,6 @@ class _Pass:
         return self.model.logits(self.model.hidden(ids_1T, cache=self.cache)[:, -1:])[0, 0]
 
     def step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
-        with self.ready.used() if self.ready is not None else nullcontext():
+        with self.ready.used_by(self.model) if self.ready is not None else nullcontext():
             logits_V = self.read(token_11)
         return logits_V, logits_V.argmax()

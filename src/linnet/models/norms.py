@@ -30,8 +30,8 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
-        scale = mean_square.add_(eps).rsqrt_()
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        scale = torch.addcmul(norm.new_full((), eps), norm, norm, value=1 / x.shape[-1]).rsqrt_()
         ctx.save_for_backward(x, weight, scale)
         return (x * scale).mul_(weight)
 
@@ -42,7 +42,8 @@ class _RMSNorm(torch.autograd.Function):
         normed = x * scale
         product = (grad * normed).flatten(0, -2)
         # d/dx = scale · (grad·w − normed · mean(grad·w·normed))
-        mean = torch.mv(product, weight).div_(x.shape[-1]).view_as(scale)
+        zero = weight.new_zeros(())
+        mean = torch.addmv(zero, product, weight, beta=0, alpha=1 / x.shape[-1]).view_as(scale)
         grad_x = (grad * weight).sub_(normed.mul_(mean)).mul_(scale)
         return grad_x, product.sum(0), None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +53,6 @@ class Ready:
     """The forms of all matrices of a model, as they are now; a copy of the weights, held beside them."""
 
     def __init__(self, model: LanguageModel) -> None:
-        self._model = model
         self._forms: list[tuple[Linear, Callable[[Tensor], Tensor]]] = []
         self._head: Callable[[Tensor], Tensor] | None = None
         make = _maker(model)
@@ -64,17 +64,30 @@ class Ready:
         self._head = make(model.head_VD, None)
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def used_by(self, model: LanguageModel) -> Iterator[None]:
         """The model's own code reads them for a while; one token at a time."""
         for module, form in self._forms:
             module.ready = form
-        self._model.head_ready = self._head
+        model.head_ready = self._head
         try:
             yield
         finally:
             for module, _ in self._forms:
                 module.ready = None
-            self._model.head_ready = None
+            model.head_ready = None
+
+
+_made: WeakKeyDictionary[LanguageModel, tuple[object, Ready]] = WeakKeyDictionary()
+
+
+def ready(model: LanguageModel) -> Ready:
+    """The model's matrices made ready; those of last time, if no weight has changed since."""
+    state = (model.compute_dtype, *((weight.data_ptr(), weight._version) for weight in model.parameters()))
+    kept = _made.get(model)
+    if kept is None or kept[0] != state:
+        _made.pop(model, None)  # before new ones are made: both at once would be a third copy of the weights
+        _made[model] = kept = (state, Ready(model))
+    return kept[1]
 
 
 def _maker(model: LanguageModel) -> Callable[[Tensor, nn.Parameter | None], Callable[[Tensor], Tensor]] | None:

@@ -15,7 +15,7 @@ class WarmOptions:
     """What a warm start takes from where. The fields from `donor_d_in` on are found out when it is realised."""
 
     donor: str  # a GGUF of the llama family
-    init: str = "pca"  # a mode of `inheritance.MODES`
+    init: str = "select"  # a mode of `inheritance.MODES`
     lens: str | None = None  # a lens file to use instead of one's own
     # Tokens that the donor does not have: new, or from its pieces of them; None: there may be none.
     tokens: Literal["exact", "pieces"] | None = "pieces"

@@ -64,7 +64,7 @@ class BoardApp(App[None]):
         self.frames = 0  # drawn so far
         self._reader = Reader(board, self._tell)
         self._drawn = 0.0
-        self._waiting = False
+        self._waiting, self._due = False, 0.0
 
     def compose(self) -> ComposeResult:
         """Three canvases, and a line to type in that is mostly hidden."""
@@ -95,12 +95,12 @@ class BoardApp(App[None]):
     def _fresh(self) -> None:
         """Draw soon, but not more often than eyes can use."""
         ready = all(watch.history.caught_up for watch in self.board.watches)
-        wait = self._drawn + (_SHORTEST if ready else _WHILE_READING) - time.monotonic()
-        if wait <= 0:
+        now, due = time.monotonic(), self._drawn + (_SHORTEST if ready else _WHILE_READING)
+        if due <= now:
             self.draw()
-        elif not self._waiting:
-            self._waiting = True
-            self.set_timer(wait, self.draw)
+        elif not self._waiting or due < self._due:  # a run that has just been read whole waits less
+            self._waiting, self._due = True, due
+            self.set_timer(due - now, self.draw)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size, another frame."""
