@@ -183,6 +183,29 @@ def test_bf16_weights_are_cast_once_and_give_the_same_logits(config: Config) -> 
     assert torch.allclose(found_V, expected_V, atol=0.05 * expected_V.abs().max().item())
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_decoder_reads_the_weights_as_they_are_now_also_after_training(fused: bool) -> None:
+    model = build(LLAMA)
+    model.set_compute_dtype(torch.bfloat16)  # so that the matrices are made ready on every processor
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=fused)  # fused: torch counts no new version
+    ids = torch.tensor([PROMPT])
+    for _ in range(3):
+        with torch.inference_mode():
+            decoder = Decoder(model, 32)
+            decoder.read(ids)
+            logits, _ = decoder.next(torch.tensor(7))
+            expected = model(torch.tensor([[*PROMPT, 7]]))[0, -1]
+        assert torch.allclose(logits, expected, atol=0.05, rtol=0.05)
+        model.loss(ids, ids).backward()
+        optimizer.step()
+
+
+def test_a_model_made_in_inference_mode_can_write() -> None:
+    with torch.inference_mode():
+        model = build(LLAMA)
+    assert len(list(generate(model, PROMPT, 20))) == 20
+
+
 def test_a_decoder_goes_when_it_is_done_with_also_while_pythons_collector_is_off() -> None:
     model = build(LLAMA)
     gc.disable()  # as it is while training, where samples are written now and then

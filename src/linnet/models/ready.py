@@ -82,12 +82,25 @@ _made: WeakKeyDictionary[LanguageModel, tuple[object, Ready]] = WeakKeyDictionar
 
 def ready(model: LanguageModel) -> Ready:
     """The model's matrices made ready; those of last time, if no weight has changed since."""
-    state = (model.compute_dtype, *((weight.data_ptr(), weight._version) for weight in model.parameters()))
+    state = (model.compute_dtype, *_marks(model))
     kept = _made.get(model)
     if kept is None or kept[0] != state:
         _made.pop(model, None)  # before new ones are made: both at once would be a third copy of the weights
         _made[model] = kept = (state, Ready(model))
     return kept[1]
+
+
+@torch.no_grad()
+def _marks(model: LanguageModel) -> Iterator[tuple[int, int, float]]:
+    """Of each weight what cannot stay the same when it changes: its place, torch's count of changes, and its sum.
+
+    torch counts no change by a fused optimiser, by a captured step, or in a tensor made in inference mode: for those
+    there is the sum, which costs about as much as one token.
+    """
+    weights = list(model.parameters())
+    sums = torch.stack([weight.sum() for weight in weights]).tolist()
+    for weight, total in zip(weights, sums, strict=True):
+        yield weight.data_ptr(), 0 if weight.is_inference() else weight._version, total
 
 
 def _maker(model: LanguageModel) -> Callable[[Tensor, nn.Parameter | None], Callable[[Tensor], Tensor]] | None:
