@@ -47,6 +47,10 @@ class PtyTerminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
+    def echoes(self) -> bool:
+        """The terminal shows what is typed, as it does wherever no program has taken it over."""
+        return bool(termios.tcgetattr(self._fd)[3] & termios.ECHO)
+
     def poll(self, seconds: float = 0.02) -> bool:
         """Take what the board sends, for a moment; False when it has ended."""
         ready, _, _ = select.select([self._fd], [], [], seconds)

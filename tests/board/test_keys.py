@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -382,3 +383,23 @@ def test_snapshot(two: Path, size: tuple[int, int], view: str, monkeypatch: pyte
         assert shown == kept.read_text()
 
     play(two, ["narrow", "wide"] if view == "overlay" else ["wide"], do, size=size)
+
+
+def test_no_thread_and_no_file_is_left_behind(two: Path) -> None:
+    import threading
+
+    def open_streams() -> list[str]:
+        found = []
+        for fd in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(fd.readlink()))
+        return [name for name in found if name.startswith(str(two))]
+
+    async def do(pilot: Pilot[None], app: BoardApp) -> None:
+        await pilot.press("r")
+        await settled(pilot, app)
+
+    app = play(two, ["narrow", "wide"], do)
+    app._reader.join(5.0)
+    assert not any(thread.name == app._reader.name for thread in threading.enumerate())
+    assert open_streams() == []

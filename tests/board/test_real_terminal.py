@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -160,6 +161,57 @@ def test_quitting_leaves_the_terminal_as_it_was(root: Path, opened: list[Termina
         assert b"\x1b[?1049h" in board.sent  # the alternate screen was taken
         assert board.sent.rfind(b"\x1b[?1049l") > board.sent.rfind(b"\x1b[?1049h")  # and given back
         assert b"\x1b[?25h" in board.sent  # with its cursor
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_board_ended_from_outside_leaves_the_terminal_as_it_was(
+    number: signal.Signals, root: Path, opened: list[Terminal]
+) -> None:
+    write(root / "a", [*steps(10), END])
+    board = PtyTerminal([])
+    opened.append(board)
+    see(board, "✓ completed")
+    assert not board.echoes()
+    os.kill(board.pid, number)
+    assert board.ended() == 128 + number
+    assert board.echoes()
+    assert board.sent.rfind(b"\x1b[?1049l") > board.sent.rfind(b"\x1b[?1049h")
+    assert board.sent.rfind(b"\x1b[?25h") > board.sent.rfind(b"\x1b[?25l")
+
+
+def test_a_board_that_fails_says_so_by_its_exit_code(
+    root: Path, opened: list[Terminal], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write(root / "a", [*steps(10), END])
+    (tmp_path / "sitecustomize.py").write_text(
+        "import linnet.board.terminal.views.pages as pages\ndel pages.duration\n"  # the log tab will fail
+    )
+    paths = (str(tmp_path), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    board = PtyTerminal([])
+    opened.append(board)
+    see(board, "✓ completed")
+    board.press("g")
+    assert board.ended() == 1
+    assert board.echoes()
+    assert b"NameError" in board.sent
+
+
+def test_a_stream_that_cannot_be_read_any_more_is_told(root: Path, opened: list[Terminal]) -> None:
+    folder = write(root / "a", steps(200))
+    board = PtyTerminal(["a"])
+    opened.append(board)
+    see(board, "step 200", "1 loss")
+    (folder / "events.jsonl").unlink()
+    see(board, "events.jsonl cannot be read", "step 200", "1 loss")
+    board.press("g")
+    see(board, "(No such file or directory)", "still shown")
+    (folder / "events.jsonl").mkdir()
+    see(board, "(not a regular file)")
+    (folder / "events.jsonl").rmdir()
+    append(folder, steps(20))
+    see(board, "step 20", "can be read again")
+    assert "cannot be read" not in board.text().splitlines()[0]
 
 
 def test_a_terminal_that_changes_its_size(root: Path, opened: list[Terminal]) -> None:

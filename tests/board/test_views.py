@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from linnet.board.terminal.state import VIEWS
+from linnet.board.terminal.once import print_frame
+from linnet.board.terminal.state import VIEWS, Board
 from linnet.board.terminal.views import chart, screen
 from linnet.cli import main
-from tests.board.conftest import ABOUT, END, board_of, look, read, steps, styles, training, write
+from linnet.runs import RunStore
+from tests.board.conftest import ABOUT, END, append, board_of, look, read, steps, styles, training, write
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -386,3 +388,98 @@ def test_wrong_usage_is_told(trained: Path, arguments: list[str], complaint: str
 def test_no_runs_yet(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["board", "--once"]) == 0
     assert "no runs in" in capsys.readouterr().out
+
+
+def test_more_runs_than_colours_are_drawn_as_far_as_they_go(root: Path) -> None:
+    for index in range(10):
+        write(root / f"run{index}", training())
+    board = board_of(root, *(f"run{index}" for index in range(10)))
+    assert "the first 8 of 10 runs are drawn" in look(board)
+    assert [watch.id for watch in board.watches] == [f"run{index}" for index in range(8)]
+
+
+def test_a_run_named_twice_is_drawn_once(trained: Path) -> None:
+    board = board_of(trained.parent, "latest", trained.name)
+    assert len(board.watches) == 1
+    assert len(Board(board.store, [trained, trained]).opening or []) == 1
+
+
+def test_a_long_log_is_scrolled_from_its_end_and_followed_there(root: Path) -> None:
+    folder = write(root / "a", [{"kind": "warning", "t": 1.0, "text": f"number {i}."} for i in range(100)])
+    board = board_of(root, "a", view="log")
+    assert "number 99." in look(board)
+    board.act("up")
+    assert "number 98." in look(board)
+    assert "number 99." not in look(board)
+    append(folder, [{"kind": "warning", "t": 1.0, "text": "number 100."}])
+    assert "number 98." in look(read(board))  # what is being read stays where it is
+    board.act("last")
+    assert "number 100." in look(board)
+    append(folder, [{"kind": "warning", "t": 1.0, "text": "number 101."}])
+    assert "number 101." in look(read(board))
+
+
+def test_home_and_end_scroll_the_help_over_a_metric(trained: Path) -> None:
+    board = board_of(trained.parent, "latest")
+    board.open_metric("loss")
+    look(board, 60, 20)
+    board.act("help")
+    look(board, 60, 20)
+    board.act("last")
+    assert "no marks" in look(board, 60, 20)
+    assert board.zoom.cursor is None
+
+
+def test_what_could_not_be_opened_is_told_also_without_a_run(trained: Path) -> None:
+    import shutil
+
+    board = board_of(trained.parent, view="runs")
+    look(board)
+    shutil.rmtree(trained)
+    board.act("open")
+    read(board, 1)
+    assert "is not a run: no such folder" in look(board)
+
+
+def test_why_a_note_was_not_written_is_seen_on_a_narrow_screen(trained: Path) -> None:
+    board = board_of(trained.parent, "latest", view="notes")
+    (trained / "events.jsonl").unlink()
+    (trained / "events.jsonl").mkdir()
+    board.act("note")
+    board.answer("lost")
+    assert "not a regular file" in look(board, 60, 20) or "Is a directory" in look(board, 60, 20)
+
+
+def test_one_run_that_cannot_be_read_does_not_stop_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "bad", steps(5))
+    good = write(root / "good", steps(5))
+    board = board_of(root, "bad", "good", view="runs")
+
+    def fail(seconds: float) -> bool:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(board.watches[0], "read", fail)
+    append(good, steps(5, first=6))
+    with pytest.raises(RuntimeError, match="odd"):
+        read(board, 1)
+    assert board.watches[1].step() == 10
+
+
+def test_commands_for_checkpoints_can_be_pasted(root: Path) -> None:
+    folder = write(root / "two words", training(), **ABOUT)
+    (folder / "weights").mkdir()
+    (folder / "weights" / "step_400.gguf").write_bytes(b"GGUF")
+    text = look(board_of(root, "two words", view="checkpoints"), 300, 40)
+    assert "linnet generate 'two words@400' --prompt" in text
+    assert "/two words/weights/step_400.gguf' -p" in text
+
+
+def test_a_frame_goes_into_a_pipe_of_any_encoding(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", pipe)
+    print_frame(Board(RunStore(trained.parent), [trained]), 80, 24, "dark")
+    pipe.flush()
+    assert b"1 loss" in pipe.buffer.getvalue()  # type: ignore[attr-defined]

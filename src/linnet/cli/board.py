@@ -72,8 +72,9 @@ def board(
 
     from linnet.board.terminal.app import BoardApp
 
-    BoardApp(state, theme or _theme_of_terminal()).run()
-    return 0
+    app = BoardApp(state, theme or _theme_of_terminal())
+    app.run()
+    return app.return_code or 0
 
 
 def _size(text: str | None) -> tuple[int, int]:

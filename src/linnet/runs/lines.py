@@ -21,6 +21,7 @@ class LineReader:
       replaced by a longer copy of itself (as `rsync` does) is simply read on.
     - `oversized`: lines longer than `LONGEST_LINE`, passed over.
     - `last_mtime`: the file's time of change when it was last looked at.
+    - `trouble`: why the file could not be read at the last look; empty when it could, or was never there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,6 +31,7 @@ class LineReader:
         self.crc = 0
         self.oversized = 0
         self.last_mtime = 0.0
+        self.trouble = ""
         self._fd = -1
         self._identity: tuple[int, int] | None = None
         self._guard = b""
@@ -49,10 +51,15 @@ class LineReader:
     def read_block(self) -> bytes:
         """The next whole lines, up to about a megabyte; empty when there is nothing new. Never raises."""
         try:
-            return self._next_block() if self._look() else b""
-        except OSError:
+            self._look()
+            block = self._next_block()
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError) and not self.position
+            self.trouble = "" if missing else error.strerror or str(error)
             self.close()
             return b""
+        self.trouble = ""
+        return block
 
     def skip_to(self, position: int, crc: int, oversized: int = 0) -> None:
         """Begin behind bytes that the caller knows already and has checked, with so many lines too long in them."""
@@ -91,19 +98,15 @@ class LineReader:
         self.crc = zlib.crc32(taken, self.crc)
         self._guard = (self._guard + taken[-_GUARD:])[-_GUARD:]
 
-    def _look(self) -> bool:
-        """Is there a file, and does what was read of it still stand?"""
-        try:
-            there = self.path.stat()
-        except OSError:
-            self.close()
-            return False
+    def _look(self) -> None:
+        """Open the file where that is needed, and begin anew when what was read of it no longer stands."""
+        there = self.path.stat()
         self.last_mtime = there.st_mtime
         identity = (there.st_dev, there.st_ino)
         read_to = self.position + len(self._pending)
         same = self._fd >= 0 and identity == self._identity
         if same and (there.st_size == read_to or (there.st_size > read_to and self._guard_stands())):
-            return True
+            return
         self.close()
         self._fd = open_regular(self.path)
         first_time = self._identity is None
@@ -111,7 +114,6 @@ class LineReader:
         self._pending.clear()
         if not first_time and checksum(self._fd, self.position) != self.crc:
             self._begin_anew()
-        return True
 
     def _guard_stands(self) -> bool:
         return read_at(self._fd, len(self._guard), self.position - len(self._guard)) == self._guard

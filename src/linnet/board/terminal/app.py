@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
@@ -79,6 +82,7 @@ class BoardApp(App[None]):
             self.register_theme(_theme(name))
         if self.look != palette.PLAIN:
             self.theme = f"linnet-{self.look}"
+        self._leave_on_signals()
         self.draw()
         self._reader.start()
         self.set_interval(_CLOCK, self.draw)
@@ -86,6 +90,15 @@ class BoardApp(App[None]):
     def on_unmount(self) -> None:
         """Stop reading."""
         self._reader.stop()
+
+    def _leave_on_signals(self) -> None:
+        """Somebody who ends the board from outside gets the terminal back as it was, too."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # Windows has no such handlers, and only the main thread can have any.
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                if number is not None:
+                    asyncio.get_running_loop().add_signal_handler(number, partial(self.exit, return_code=128 + number))
 
     def _tell(self) -> None:
         """Called by the reader, from its thread."""

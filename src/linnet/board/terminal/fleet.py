@@ -72,6 +72,11 @@ class Fleet:
         """The run that was made last."""
         return max(self.rows, key=lambda row: (row.glance.manifest.created_at, row.glance.run_id), default=None)
 
+    def close(self) -> None:
+        """Let go of the files."""
+        while self._open:
+            self._open.popitem()[1].close()
+
     def _look(self) -> bool:
         known, changed = {}, not self.looked
         for folder in self.store.folders():
@@ -87,6 +92,8 @@ class Fleet:
                     row.glance, row.stamp, changed = glance, stamp, True
             known[key] = row
         changed |= known.keys() != self._known.keys()
+        for path in self._open.keys() - known.keys():
+            self._open.pop(path).close()
         self._known, self.looked = known, True
         self.rows = list(known.values())
         return changed

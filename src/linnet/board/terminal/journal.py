@@ -115,6 +115,11 @@ class Journal:
         self.caught_up = not block
         return self._notice_replacement() or changed
 
+    @property
+    def trouble(self) -> str:
+        """Why the stream cannot be read now; empty when it can, or is not there yet."""
+        return self._reader.trouble
+
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()

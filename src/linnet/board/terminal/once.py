@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 from rich.color import ColorSystem
 
@@ -17,6 +18,8 @@ from linnet.board.terminal.views import screen
 def print_frame(board: Board, width: int, height: int, theme: str) -> None:
     """Read all that there is, and print the board as it stands; in colour only on a terminal that wants it."""
     lines = frame(board, width, height)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a pipe may have an encoding without dots and lines
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         print("\n".join(_painted(line, theme) for line in lines))
     else:

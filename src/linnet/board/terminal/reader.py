@@ -29,6 +29,12 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         """Read, tell, wait."""
+        try:
+            self._run()
+        finally:
+            self._board.close()
+
+    def _run(self) -> None:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
@@ -45,12 +51,18 @@ class Reader(threading.Thread):
         """One round over everything that is watched; True when something is new."""
         board = self._board
         changed = self._open_wanted()
+        failed: dict[Watch, Exception] = {}
         for watch in board.watches:
-            changed |= watch.read(_SLICE)
-        if all(watch.history.caught_up or watch.gone for watch in board.watches):
+            try:
+                changed |= watch.read(_SLICE)
+            except Exception as error:  # told below, when the others have been read
+                failed[watch] = error
+        if all(watch.history.caught_up or watch.gone or watch in failed for watch in board.watches):
             changed |= self._list()
         if board.watch is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
             changed |= board.host.read(board.watch)
+        if failed:
+            raise next(iter(failed.values()))
         return changed
 
     def wake(self) -> None:

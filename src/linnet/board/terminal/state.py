@@ -31,12 +31,12 @@ class Board:
         self.fleet = Fleet(store)
         self.host = Host()
         self.watches: list[Watch] = []
-        self.opening: list[Path] | None = list(paths) if paths else None
         self.view = view
         self.detail: str | None = None
         self.overlay = ""  # `help` or `differences`
         self.asking = ""
         self.message = ""
+        self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
         self.selected: str | None = None
         self.smoothing = 0
@@ -47,6 +47,7 @@ class Board:
         self.zoom = Zoom()
         self.table = Table()
         self.scroll: dict[str, int] = {}
+        self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
         self.size = (80, 20)  # of the body
         self.leaving = False
         self._layout: tuple[object, Layout] | None = None
@@ -99,6 +100,12 @@ class Board:
         """Somebody looks so closely that folded rows do not do."""
         return self.detail is not None and (self.zoom.window is not None or self.zoom.cursor is not None)
 
+    def close(self) -> None:
+        """Let go of all files; for the thread that reads, when it ends."""
+        for watch in self.watches:
+            watch.close()
+        self.fleet.close()
+
     # -- keys ---------------------------------------------------------------------------------------------------
 
     def act(self, action: str) -> None:
@@ -134,11 +141,16 @@ class Board:
 
     def open_runs(self, paths: list[str]) -> None:
         """Watch these runs instead."""
-        self.opening = [Path(path) for path in paths[:MOST_OVERLAID]]
-        if len(paths) > MOST_OVERLAID:
-            self.message = f"the first {MOST_OVERLAID} of {len(paths)} runs are drawn"
+        self.opening = self._to_draw([Path(path) for path in paths])
         self.view, self.detail, self.primary, self.selected = "metrics", None, 0, None
         self.scroll.clear()
+
+    def _to_draw(self, paths: list[Path]) -> list[Path] | None:
+        """Each run once, and no more than there are colours and letters for."""
+        found = list(dict.fromkeys(paths))
+        if len(found) > MOST_OVERLAID:
+            self.message = f"the first {MOST_OVERLAID} of {len(found)} runs are drawn"
+        return found[:MOST_OVERLAID]
 
     def _do_view(self, view: str) -> None:
         self.view, self.detail, self.overlay = view, None, ""
@@ -218,13 +230,13 @@ class Board:
         self._turn(1)
 
     def _do_first(self) -> None:
-        if self.detail is not None:
+        if self.detail is not None and not self.overlay:
             self._to_end(0)
         else:
             self._far(-(10**9))
 
     def _do_last(self) -> None:
-        if self.detail is not None:
+        if self.detail is not None and not self.overlay:
             self._to_end(1)
         else:
             self._far(10**9)
@@ -375,4 +387,5 @@ class Board:
 
     def _scroll_by(self, lines: int) -> None:
         place = self.overlay or self.view
-        self.scroll[place] = max(0, self.scroll.get(place, 0) + lines)
+        at = self.scroll.get(place, self.top_line.get(place, 0))
+        self.scroll[place] = max(0, at + lines)

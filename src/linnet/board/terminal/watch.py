@@ -35,6 +35,7 @@ class Watch:
         self._want_close_up = False
         self._looked = -_LOOK_SECONDS
         self._status = ""
+        self._trouble = ""
 
     @property
     def id(self) -> str:
@@ -54,6 +55,7 @@ class Watch:
         changed |= self.history.read(seconds)
         if self.history.caught_up:
             changed |= self.journal.read(seconds)
+            changed |= self._tell_trouble()
             changed |= self._look_closely()
         return changed
 
@@ -152,6 +154,19 @@ class Watch:
             self.journal.say(text, weight, self.glance.t)
         elif before == "gone":
             self.journal.say(f"{moment}: the run's folder is back", "info", self.glance.t)
+
+    def _tell_trouble(self) -> bool:
+        """Put into the log that the stream cannot be read any more, and that it can again."""
+        before, self._trouble = self._trouble, self.journal.trouble
+        if before == self._trouble:
+            return False
+        moment = time.strftime("%H:%M:%S")
+        if self._trouble:
+            text = f"{moment}: events.jsonl cannot be read ({self._trouble}); what was read of it is still shown"
+            self.journal.say(text, "error", self.glance.t)
+        else:
+            self.journal.say(f"{moment}: events.jsonl can be read again", "info", self.glance.t)
+        return True
 
     def _look_closely(self) -> bool:
         if not self._want_close_up or not self.history.folded:

@@ -42,7 +42,7 @@ def draw(board: Board, width: int) -> list[Line]:
     if watch is None:
         place = foreign(board.store.root)
         first: Line = [(" linnet ", "brand"), (" ", ""), (place, "dim")]
-        return [fit(first, width), fit([], width), tabs(board, width)]
+        return [ends(first, _notice(board, width), width), fit([], width), tabs(board, width)]
     return [_who(board, watch, width), _how_far(watch, width), tabs(board, width)]
 
 
@@ -58,15 +58,26 @@ def _who(board: Board, watch: Watch, width: int) -> Line:
         line += [("  ", ""), (foreign(f"#{tag}", 24), "dim")]
     others = len(board.watches) - 1
     right: Line = []
-    if watch.history.damaged:
+    if watch.journal.trouble:
+        right += [(" events.jsonl cannot be read", "warning")]
+    elif watch.history.damaged:
         right += [(f" {watch.history.damaged:,} damaged", "warning")]
     if others:
         right += [(f" +{others} more ", "dim")]
     if board.message:
-        right = [(f" {foreign(board.message, width // 2)} ", "notice")]
+        right = _notice(board, width)
     elif (newer := _newer(board)) and width >= 80:
         right = [(f" new: {foreign(newer, 40)} ", "notice"), (" N opens it ", "dim")]
     return ends(line, right, width)
+
+
+def _notice(board: Board, width: int) -> Line:
+    """What the board has to say; of a long text both ends, because errors name a path first and the reason last."""
+    text, room = foreign(board.message), max(width // 2, width - 24)
+    if cells(text) > room:
+        end = text[-(room // 2) :]
+        text = cut(text, room - cells(end)) + end
+    return [(f" {text} ", "notice")] if text else []
 
 
 def _newer(board: Board) -> str:

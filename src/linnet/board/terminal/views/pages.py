@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ _VALUE_LINES = 6  # of one setting
 
 
 def page(board: Board, name: str, lines: list[Line], width: int, height: int, end: bool = False) -> list[Line]:
-    """The part of a long page that is scrolled to. `end`: it begins at its end, until somebody scrolls."""
+    """The part of a long page that is scrolled to. `end`: it stays at its end, until somebody scrolls away from it."""
     most = max(0, len(lines) - height)
-    at = min(board.scroll.get(name, most if end else 0), most)
-    if name in board.scroll:
+    at = board.top_line[name] = min(board.scroll.get(name, most if end else 0), most)
+    if end and at == most:
+        board.scroll.pop(name, None)
+    elif name in board.scroll:
         board.scroll[name] = at
     shown = [fit(line, width) for line in lines[at : at + height]]
     if most and shown:
@@ -78,10 +81,10 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
             line += [("  ", ""), (name, "notice")]
         lines.append(line)
     newest = int(files[-1].stem.removeprefix("step_"))
-    run = foreign(watch.id)
+    run = foreign(shlex.quote(f"{watch.id}@{newest}"))
     lines += [[], [(" to run one", "group")]]
-    lines += [[("   ", ""), (f'linnet generate {run}@{newest} --prompt "…"', "code")]]
-    lines += [[("   ", ""), (f'llama-cli -m {foreign(files[-1])} -p "…"', "code")]]
+    lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"', "code")]]
+    lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
     return page(board, "checkpoints", lines, width, height)
 
 
