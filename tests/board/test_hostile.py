@@ -199,3 +199,12 @@ def test_links_and_pipes_in_the_weights_folder(trained: Path) -> None:
     text = look(board)
     assert "gone" in text
     assert "root:" not in text
+
+
+def test_a_metric_of_only_nan_is_called_that_on_a_log_scale_too(root: Path) -> None:
+    write(root / "a", [{"kind": "step", "t": 1.0, "step": 1, "loss": None, "nonfinite": {"loss": "nan"}}])
+    board = board_of(root, "a")
+    board.act("log_scale")
+    assert "all values are NaN or infinite" in look(board)
+    board.open_metric("loss")
+    assert "all values are NaN or infinite" in look(board)

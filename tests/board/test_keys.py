@@ -403,3 +403,23 @@ def test_no_thread_and_no_file_is_left_behind(two: Path) -> None:
     app._reader.join(5.0)
     assert not any(thread.name == app._reader.name for thread in threading.enumerate())
     assert open_streams() == []
+
+
+def test_a_click_ends_the_typing_of_a_filter_and_leaves_a_note_alone(two: Path) -> None:
+    async def do(pilot: Pilot[None], app: BoardApp) -> None:
+        await pilot.press("slash", *"wide")
+        await pilot.pause()
+        await pilot.click("#body", offset=(8, 2), times=2)
+        await settled(pilot, app)
+        assert app.board.asking == ""
+        assert app.board.table.filter == "wide"
+        assert [watch.id for watch in app.board.watches] == ["wide"]
+        await pilot.press("n", "n", *"half a ")
+        await pilot.click("#body", offset=(8, 2))
+        await pilot.click("#header", offset=(4, 2))
+        await pilot.press(*"note", "enter")
+        await settled(pilot, app)
+        await pilot.pause(0.4)
+        assert app.board.watches[0].journal.notes()[-1].text == "half a note"
+
+    play(two, ["narrow"], do)

@@ -200,6 +200,11 @@ class BoardApp(App[None]):
     def _pointed(self, event: Canvas.Pointed) -> None:
         width, height = self.size
         room = max(1, height - screen.HEAD - screen.FOOT)
+        if self.board.asking == "note":  # what is half written is not lost by a click
+            return
+        if self.board.asking and event.what in ("click", "double"):
+            self.board.answer(self.query_one("#asked", Input).value)
+            self._stop_asking()
         if event.canvas.id == "header":
             view = header.tab_at(self.board, width, event.x) if event.y == 2 and event.what == "click" else None
             if view is not None:

@@ -72,7 +72,8 @@ def _why_empty(board: Board, found: Found) -> str:
         return "no values"
     if board.zoom.window is not None:
         return "no values in this stretch"
-    return "no value above 0 for a log scale" if board.log_scale else "all values are NaN or infinite"
+    finite = any(curve.stats.low is not None for _, curve, _ in found)
+    return "no value above 0 for a log scale" if finite and board.log_scale else "all values are NaN or infinite"
 
 
 def _x_axis(board: Board, drawing: chart.Drawing, width: int) -> Line:

@@ -78,7 +78,7 @@ def tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
     )
     if drawing is None:
         text = "nothing to draw: all values are NaN or infinite" if found else "no values"
-        if found and board.log_scale:
+        if board.log_scale and any(curve.stats.low is not None for _, curve, _ in found):
             text = "no value above 0 for a log scale"
         inner: list[Line] = [[] for _ in range((cell.height - 2) // 2)] + [[(put(f" {text}", cell.width - 2), "dim")]]
         return chart.box(inner, (title, value), ("", ""), cell.width, cell.height, selected)
