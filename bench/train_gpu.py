@@ -1,5 +1,10 @@
-"""Training on a GPU, whole steps in bf16: ours beside the peers', the same shapes and the same tokens a step."""
+"""Training on a GPU, whole steps in bf16: ours beside the peers', the same shapes and the same tokens a step.
 
+python bench/train_gpu.py           # language models: six minutes, most of them the peers' compiling
+python bench/train_gpu.py --vit     # vision transformers: two minutes
+"""
+
+import argparse
 import statistics
 import sys
 import time
@@ -101,11 +106,38 @@ def _timed(step: Any, vocab: int, batch: int, ctx: int) -> dict[str, Any]:
     }
 
 
-def main() -> Report:
+def vit(shape: str, who: str) -> dict[str, Any]:
+    import vit_gpu
+
+    return {"rate": vit_gpu.ours(shape) if who == "linnet" else vit_gpu.theirs(shape)}
+
+
+def main(chosen: argparse.Namespace) -> Report:
     sample.needs_cuda()
+    return images() if chosen.vit else language()
+
+
+def images() -> Report:
+    import vit_gpu
+
+    report = Report(
+        name="train_gpu_vit",
+        claim="Vision transformers on a GPU, whole training steps in bf16, images as bytes on the device.",
+        columns={"what": "", "who": "", "images/s": ",.0f"},
+    )
+    for shape, wanted in vit_gpu.TO_REACH.items():
+        rates = {}
+        for who in ("linnet", "transformers + compile"):
+            rates[who] = sample.play(__file__, "vit", {"shape": shape, "who": who}, None)["rate"]
+            report.row(shape, who, rates[who])
+        report.at_least(shape, rates["linnet"] / rates["transformers + compile"], wanted, "× transformers + compile")
+    return report
+
+
+def language() -> Report:
     report = Report(
         name="train_gpu",
-        claim=__doc__ or "",
+        claim=(__doc__ or "").splitlines()[0],
         columns={"what": "", "who": "", "ms a step": ".2f", "tok/s": ",.0f", "peak GB": ".1f", "first step s": ".1f"},
     )
     top = sample.play(__file__, "ceiling", {}, None)
@@ -148,7 +180,11 @@ def _judge(report: Report, found: dict[tuple[str, str], dict[str, Any]], compile
     report.at_least(f"{NANO} against {compiled}", found[NANO, "linnet"]["rate"] / found[NANO, compiled]["rate"], 6, "×")
 
 
-ROLES = {"ceiling": ceiling, "ours": ours, "theirs": theirs}
+def flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vit", action="store_true", help="vision transformers instead of language models")
+
+
+ROLES = {"ceiling": ceiling, "ours": ours, "theirs": theirs, "vit": vit}
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, ROLES))
+    sys.exit(sample.start(main, ROLES, flags))

@@ -113,7 +113,7 @@ def main() -> int:
     if chosen.steps is not None:
         changes["steps"] = chosen.steps
     report = Report(
-        name="vit",
+        name="vit_gpu" if gpu else "vit",
         claim=(__doc__ or "").splitlines()[0],
         columns={"seconds": ".1f", "step": ",", "test accuracy": ".2%"},
     )
