@@ -13,7 +13,7 @@ from linnet.board.terminal.state import VIEWS, Board
 from linnet.board.terminal.views import chart, screen
 from linnet.cli import main
 from linnet.runs import RunStore
-from tests.board.conftest import ABOUT, END, append, board_of, look, read, steps, styles, training, write
+from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -483,3 +483,15 @@ def test_a_frame_goes_into_a_pipe_of_any_encoding(trained: Path, monkeypatch: py
     print_frame(Board(RunStore(trained.parent), [trained]), 80, 24, "dark")
     pipe.flush()
     assert b"1 loss" in pipe.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_newer_run_does_not_hide_that_this_one_cannot_be_read(root: Path) -> None:
+    folder = write(root / "old", [])
+    (folder / "events.jsonl").unlink()
+    (folder / "events.jsonl").mkdir()
+    write(root / "new", steps(3), created_at=BEGAN + 60)
+    board = board_of(root, "old")
+    text = look(board)
+    assert "events.jsonl cannot be read: not a regular file" in text  # in place of the charts
+    assert "events.jsonl cannot be read" in text.splitlines()[0]
+    assert "new: new" in text.splitlines()[0]

@@ -128,6 +128,8 @@ def _waiting(board: Board, width: int, height: int) -> list[Line]:
     elif watch is None:
         text = f"no runs in {foreign(board.store.root)} yet; the first one opens by itself"
         text = text if board.fleet.looked and not board.fleet.rows else "reading …"
+    elif watch.journal.trouble:
+        text = f"events.jsonl cannot be read: {watch.journal.trouble}"
     else:
         text = "no metrics yet; they appear here as soon as the run logs some"
     empty: list[Line] = [fit([], width) for _ in range(height)]

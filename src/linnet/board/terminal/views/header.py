@@ -67,7 +67,7 @@ def _who(board: Board, watch: Watch, width: int) -> Line:
     if board.message:
         right = _notice(board, width)
     elif (newer := _newer(board)) and width >= 80:
-        right = [(f" new: {foreign(newer, 40)} ", "notice"), (" N opens it ", "dim")]
+        right += [("  ", ""), (f" new: {foreign(newer, 40)} ", "notice"), (" N opens it ", "dim")]
     return ends(line, right, width)
 
 
