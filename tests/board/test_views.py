@@ -309,6 +309,7 @@ def test_the_other_tabs(trained: Path) -> None:
     assert "2.0 MB" in checkpoints
     assert "latest" in checkpoints
     assert "linnet generate llama-20260528-001@400" in checkpoints
+    assert "--runs " in checkpoints  # the board was opened on another folder than the usual one
     config = tab("config")
     assert "d_model" in config
     assert "0.0003" in config

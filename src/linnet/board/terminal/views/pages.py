@@ -15,6 +15,7 @@ from linnet.board.terminal.watch import Watch
 from linnet.board.words import duration, moment, number, size
 from linnet.runs import Manifest
 from linnet.runs.folder import WEIGHTS
+from linnet.runs.ids import runs_root
 from linnet.runs.place import open_regular
 
 _SAMPLE_LINES = 24  # of one sample
@@ -83,7 +84,9 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     newest = int(files[-1].stem.removeprefix("step_"))
     run = foreign(shlex.quote(f"{watch.id}@{newest}"))
     lines += [[], [(" to run one", "group")]]
-    lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"', "code")]]
+    root = watch.run.path.parent
+    where = "" if root.resolve() == runs_root(None).resolve() else f" --runs {foreign(shlex.quote(str(root)))}"
+    lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"{where}', "code")]]
     lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
     return page(board, "checkpoints", lines, width, height)
 
