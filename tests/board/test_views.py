@@ -309,7 +309,6 @@ def test_the_other_tabs(trained: Path) -> None:
     assert "2.0 MB" in checkpoints
     assert "latest" in checkpoints
     assert "linnet generate llama-20260528-001@400" in checkpoints
-    assert "--runs " in checkpoints  # the board was opened on another folder than the usual one
     config = tab("config")
     assert "d_model" in config
     assert "0.0003" in config
@@ -466,13 +465,17 @@ def test_one_run_that_cannot_be_read_does_not_stop_the_others(root: Path, monkey
     assert board.watches[1].step() == 10
 
 
-def test_commands_for_checkpoints_can_be_pasted(root: Path) -> None:
+def test_commands_for_checkpoints_can_be_pasted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(root / "two words", training(), **ABOUT)
     (folder / "weights").mkdir()
     (folder / "weights" / "step_400.gguf").write_bytes(b"GGUF")
     text = look(board_of(root, "two words", view="checkpoints"), 300, 40)
     assert "linnet generate 'two words@400' --prompt" in text
+    assert "--runs" not in text
     assert "/two words/weights/step_400.gguf' -p" in text
+    monkeypatch.delenv("LINNET_RUNS")  # now the folder is none that a command finds by itself
+    text = look(board_of(root, "two words", view="checkpoints"), 300, 40)
+    assert f"linnet generate 'two words@400' --prompt \"…\" --runs {root}" in text
 
 
 def test_a_frame_goes_into_a_pipe_of_any_encoding(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
