@@ -161,8 +161,8 @@ def main() -> Report:
         report.note(f"{shape}: {found['why']}.")
     report.note(
         f"Medians of whole steps (forward, backward, clipping, AdamW), {THREADS} threads each. "
-        "sgemm: a product of 1024 × 1024 matrices in our process. `tiny` takes turns of 20 steps; in turns of one step, each "
-        "side just awake, it was 2.26 × on 2026-11-15."
+        "sgemm: a product of 1024 × 1024 matrices in our process. `tiny` takes turns of 20 steps; in turns of "
+        "one step, each side just awake, it was 2.26 × on 2026-11-15."
     )
     return report
 
