@@ -10,13 +10,14 @@ import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from linnet.models import LlamaConfig
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit, cuda
 from linnet.models.loss import slope
 from linnet.models.rotary import rotary_table, split_heads
 
@@ -32,7 +33,15 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     # The interpreter makes arrays of one element of numbers, and numpy takes no such array for a number any more.
     wrap = interpreter._implicit_cvt
     monkeypatch.setattr(interpreter, "_implicit_cvt", lambda value: value if isinstance(value, int) else wrap(value))
-    return {each: importlib.import_module(f"linnet.models.cuda.{each}") for each in ("slope", "gate", "rotary")}
+    patch = interpreter._patch_lang_tensor
+
+    def patch_and_mend(tensor: type, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
+    names = ("slope", "gate", "rotary", "norm", "gelu", "heads")
+    return {each: importlib.import_module(f"linnet.models.cuda.{each}") for each in names}
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -43,9 +52,10 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 def test_slope_equals_the_plain_one_also_with_padding(kernels: dict[str, ModuleType], vocab: int, width: int) -> None:
     logits = 5 * random(6, width)
     targets = torch.tensor([0, vocab - 1, 17, -100, 3, 96])
-    expected_losses, expected = slope(logits.clone(), targets, vocab)
+    weights = torch.tensor([1.0, 0.5, 2.0, 0.0, 1.0, 0.25])
+    expected_losses, expected = slope(logits.clone(), targets, weights, vocab)
     given = logits.clone()
-    losses, found = kernels["slope"].slope(given, targets, vocab)
+    losses, found = kernels["slope"].slope(given, targets, weights, vocab)
     assert found.data_ptr() == given.data_ptr()
     assert torch.allclose(losses, expected_losses, atol=1e-5)
     assert torch.allclose(found, expected, atol=1e-6)
@@ -82,6 +92,104 @@ def test_heads_are_turned_and_turned_back_as_plainly(kernels: dict[str, ModuleTy
     assert torch.allclose(back.flatten(2), qkv.grad, atol=1e-6)
 
 
+@pytest.mark.parametrize("width", [64, 300])
+@pytest.mark.parametrize("kind", ["layer", "layer without shift", "rms"])
+def test_a_normed_product_has_autograds_gradients(kernels: dict[str, ModuleType], kind: str, width: int) -> None:
+    N, E, centred = 7, 24, kind != "rms"
+    x, added = random(N, width).requires_grad_(), (3 + random(N, width, seed=1)).requires_grad_()
+    scale = random(width, seed=2).requires_grad_()
+    shift = random(width, seed=3).requires_grad_() if kind == "layer" else None
+    weight, bias = random(E, width, seed=4).requires_grad_(), random(E, seed=5).requires_grad_()
+    taken = [each for each in (x, added, scale, shift, weight, bias) if each is not None]
+    total = x + added
+    normed = F.layer_norm(total, (width,), scale, shift, 1e-5) if centred else F.rms_norm(total, (width,), scale, 1e-5)
+    grads = (random(N, width, seed=6), random(N, E, seed=7))
+    expected = torch.autograd.grad((total, F.linear(normed, weight, bias)), taken, grads)
+    found = kernels["norm"].NormedProduct.apply(x, added, scale, shift, 1e-5, weight, bias, centred)
+    assert torch.allclose(found[0], total) and torch.allclose(found[1], F.linear(normed, weight, bias), atol=1e-5)
+    for each, other in zip(torch.autograd.grad(found, taken, grads), expected, strict=True):
+        assert torch.allclose(each, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [64, 300])
+def test_a_gelu_product_has_autograds_gradients_also_for_the_bias_before_it(
+    kernels: dict[str, ModuleType], width: int
+) -> None:
+    N, D = 37, 24
+    up, up_bias = random(N, width), random(width, seed=1).requires_grad_()
+    weight, bias = random(D, width, seed=2).requires_grad_(), random(D, seed=3).requires_grad_()
+    grad = random(N, D, seed=4)
+    biased = (up + up_bias).detach().requires_grad_()
+    plain = F.linear(F.gelu(biased, approximate="tanh"), weight, bias)
+    by_up, *expected = torch.autograd.grad(plain, (biased, weight, bias), grad)
+    found = kernels["gelu"].GeluProduct.apply(biased, up_bias, weight, bias)
+    assert torch.allclose(found, plain, atol=1e-5)
+    slopes, by_up_bias, *others = torch.autograd.grad(found, (biased, up_bias, weight, bias), grad)
+    assert torch.allclose(slopes, by_up, atol=1e-5)
+    assert torch.allclose(by_up_bias, by_up.sum(0), rtol=1e-4, atol=1e-4)
+    for each, other in zip(others, expected, strict=True):
+        assert torch.allclose(each, other, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_heads_are_joined_and_summed(kernels: dict[str, ModuleType]) -> None:
+    B, T, H, D = 3, 25, 2, 12
+    qkv, bias = random(B, T, 3 * H, D).requires_grad_(), random(3 * H * D, seed=1).requires_grad_()
+    # Attention gives gradients in an order of its own: heads before tokens.
+    grads = [random(B, H, T, D, seed=2 + i).transpose(1, 2) for i in range(3)]
+    parts = kernels["heads"].SplitHeads.apply(qkv, bias)
+    for each, other in zip(parts, qkv.chunk(3, dim=2), strict=True):
+        assert torch.equal(each, other)
+    by_qkv, by_bias = torch.autograd.grad(parts, (qkv, bias), grads)
+    assert torch.equal(by_qkv, torch.cat(grads, dim=2))
+    assert torch.allclose(by_bias, by_qkv.flatten(2).sum((0, 1)), atol=1e-5)
+
+
+MODELS = {
+    "llama": LlamaConfig(vocab=64, d_model=24, n_heads=4, n_kv=2, d_ff=40, n_layers=2, ctx=8),
+    "llama with biases": LlamaConfig(
+        vocab=64, d_model=24, n_heads=4, n_kv=2, d_ff=40, n_layers=2, ctx=8, qkv_bias=True, output_bias=True
+    ),
+    "gpt2": GPT2Config(vocab=64, d_model=24, n_heads=3, d_ff=40, n_layers=2, ctx=8),
+}
+
+
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
+def test_a_model_by_kernels_has_the_plain_ones_gradients(
+    kernels: dict[str, ModuleType], config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(config, seed=1)
+    ids = torch.arange(16).reshape(2, 8) * 7 % 64
+    _agree(model, lambda: model.loss(ids, ids.roll(-1, 1)), monkeypatch)
+
+
+@pytest.mark.parametrize("changes", [{}, {"pooling": "cls"}, {"norm": "rms", "act": "silu", "bias": False}])
+def test_a_vision_transformer_by_kernels_has_the_plain_ones_gradients(
+    kernels: dict[str, ModuleType], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = {"image_size": 8, "patch_size": 4, "d_model": 24, "n_heads": 2, "d_ff": 40, "n_layers": 2, "num_classes": 5}
+    model = build_vit(ViTConfig(**shape, **changes), seed=1)
+    images = torch.arange(2 * 3 * 64).reshape(2, 3, 8, 8) * 37 % 256
+    _agree(model, lambda: model.loss(images, torch.tensor([1, 4]))[0], monkeypatch)
+
+
+def _agree(model: nn.Module, loss_of: Callable[[], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * random(*parameter.shape, seed=parameter.numel())  # biases are no zeros
+    expected = loss_of()
+    expected.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    model.zero_grad()
+    monkeypatch.setattr(cuda, "used", lambda x: True)
+    loss = loss_of()
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
+    for name, parameter in model.named_parameters():
+        if (wanted := gradients[name]) is not None:
+            assert parameter.grad is not None, name
+            assert torch.allclose(parameter.grad, wanted, rtol=1e-3, atol=1e-5), name
+
+
 def test_launches_have_room_for_any_number_of_rows(
     kernels: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +205,6 @@ def test_launches_have_room_for_any_number_of_rows(
     rows = 64 * 1024
     kernels["gate"].swiglu_slopes(torch.empty(rows, 4), torch.empty(rows, 2))
     kernels["rotary"].turn(torch.empty(rows, 1, 3, 2), torch.empty(1, 1, 2), 2)
+    assert [math.prod(grid) for grid in grids] == [rows, rows / kernels["rotary"]._TOKENS]
     for grid in grids:
-        assert math.prod(grid) == rows
         assert all(size <= 65_535 for size in grid[1:])  # CUDA's bound on all dimensions but the first

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from linnet.models import cuda
 from linnet.models.cpu.attention import CausalAttention, pays
 
 Attention = Literal["flash", "cudnn"]
@@ -25,6 +26,17 @@ def attention_by(first: Attention) -> Iterator[None]:
     order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     with sdpa_kernel(order, set_priority=True):
         yield
+
+
+def fused_heads(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> tuple[Tensor, ...]:
+    """q, k and v [B, T, H, D] of a projection that holds its bias, which follows (`norms.normed_product`)."""
+    qkv_BTGD = qkv_BTE.unflatten(-1, (3 * n_heads, -1))
+    if cuda.used(qkv_BTE):
+        from linnet.models.cuda.heads import SplitHeads
+
+        heads: tuple[Tensor, ...] = SplitHeads.apply(qkv_BTGD, bias_E)
+        return heads
+    return qkv_BTGD.chunk(3, dim=2)
 
 
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:

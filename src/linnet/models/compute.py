@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch._functorch.config
-from torch import nn
+from torch import Tensor, nn
 
 from linnet.models.working import WorkingCopies
 
@@ -34,6 +34,10 @@ class Compute:
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
         """What the part makes of the arguments; `part` is a module, or a function of a module's own."""
         return part(*arguments)
+
+    def nothing(self, x: Tensor) -> Tensor | None:
+        """What is added to `x` where nothing is: the first layer has none before it."""
+        return None
 
     def before_step(self) -> None:
         """The weights have changed."""
@@ -63,6 +67,10 @@ class Compiled(Compute):
         self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
         with torch._functorch.config.patch(_RECOMPUTE), torch._dynamo.config.patch(recompile_limit=_SHAPES):
             return self._compiled[kind](*arguments)
+
+    def nothing(self, x: Tensor) -> Tensor | None:
+        """Zeros, with a gradient like any layer's output: the first layer is compiled with the others."""
+        return torch.zeros_like(x).requires_grad_(x.requires_grad)
 
     def before_step(self) -> None:
         """Cast all weights anew."""

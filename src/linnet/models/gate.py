@@ -1,27 +1,32 @@
-"""What stands between the two products of a feed-forward: GELU, or SwiGLU (silu(gate) · up, of one matrix)."""
+"""What stands between the two products of a feed-forward, and the second: GELU or SwiGLU (silu(gate) · up)."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.models import cuda
 from linnet.models.layers import Linear
 
 
-def gelu(x: Tensor) -> Tensor:
-    """GELU by tanh. For the compiler as a sigmoid, which is the same and quicker on a GPU (docs/log.md)."""
-    if torch.compiler.is_compiling():
-        return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-    return F.gelu(x, approximate="tanh")
+def gelu_product(up: Tensor, up_bias: Tensor | None, down: Linear) -> Tensor:
+    """[…, F] → […, d_model]: down(gelu(up)), GELU by tanh. `up` holds its bias, which follows (`normed_product`)."""
+    if cuda.used(up):
+        from linnet.models.cuda.gelu import GeluProduct
+
+        bias = None if down.bias is None else down.bias.to(up.dtype)
+        product: Tensor = GeluProduct.apply(up.flatten(0, -2), up_bias, down.weight.to(up.dtype), bias)
+        return product.view(*up.shape[:-1], -1)
+    out: Tensor = down(F.gelu(up, approximate="tanh"))
+    return out
 
 
 def gated_product(gate_up: Tensor, down: Linear) -> Tensor:
     """[…, 2F] → […, d_model]: down(swiglu(gate_up))."""
-    if torch.compiler.is_compiling() and gate_up.is_cuda and down.bias is None:
+    if cuda.used(gate_up) and down.bias is None:
         from linnet.models.cuda.gate import GatedProduct
 
         product: Tensor = GatedProduct.apply(gate_up.flatten(0, -2), down.weight.to(gate_up.dtype))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.models.attention import attend
+from linnet.models.attention import attend, fused_heads
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
 from linnet.models.config import GPT2Config
-from linnet.models.gate import gelu
+from linnet.models.gate import gelu_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
-from linnet.models.norms import LayerNorm
+from linnet.models.norms import LayerNorm, normed_product
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read."""
+    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
 
     def __init__(self, config: GPT2Config, layer: int, device: torch.device | str | None) -> None:
         super().__init__()
@@ -30,14 +30,18 @@ class Block(nn.Module):
         self.ffn_up = Linear(d, config.d_ff, bias=True, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=True, device=device)
 
-    def forward(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
-        """[B, T, d_model] → the same."""
-        x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), mask_TS, span)
-        return x_BTD + self.ffn_down(gelu(self.ffn_up(self.ffn_norm(x_BTD))))
+    def forward(
+        self, x_BTD: Tensor, added_BTD: Tensor | None, mask_TS: Tensor | None, span: Span | None
+    ) -> tuple[Tensor, Tensor]:
+        """The stream [B, T, d_model] and what is to be added to it → the same."""
+        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.attn_norm, self.attn_qkv, bias_follows=True)
+        seen_BTD = self.attention(qkv_BTE, mask_TS, span)
+        x_BTD, up_BTF = normed_product(x_BTD, seen_BTD, self.ffn_norm, self.ffn_up, bias_follows=True)
+        return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
 
-    def attention(self, x_BTD: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+    def attention(self, qkv_BTE: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
-        q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTD).unflatten(-1, (3 * self.n_heads, -1)).chunk(3, dim=2)
+        q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
         if span is None:
             k_BHSD, v_BHSD = k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
         else:
@@ -71,9 +75,11 @@ class GPT2(LanguageModel):
         place_CD = self.position_embd.weight
         place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
         x_BTD = self.embed(ids_BT, compute, place_TD)
+        added_BTD = compute.nothing(x_BTD)
         for block in self.blocks:
-            x_BTD = compute(block, x_BTD, mask_TS, span)
+            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, mask_TS, span)
         if cache is not None:
             cache.advance(ids_BT.shape[1])
-        hidden_BTD: Tensor = compute(self.output_norm, x_BTD)
+        assert added_BTD is not None  # there are layers
+        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
         return hidden_BTD

@@ -12,12 +12,12 @@ from linnet.models.config import LlamaConfig
 from linnet.models.gate import gated_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
-from linnet.models.norms import RMSNorm
+from linnet.models.norms import RMSNorm, normed_product
 from linnet.models.rotary import rotary_table, split_heads
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read."""
+    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
 
     def __init__(self, config: LlamaConfig, layer: int, device: torch.device | str | None) -> None:
         super().__init__()
@@ -31,14 +31,18 @@ class Block(nn.Module):
         self.ffn_gate_up = Linear(d, 2 * config.d_ff, bias=config.ffn_bias, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=config.ffn_bias, device=device)
 
-    def forward(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
-        """[B, T, d_model] → the same."""
-        x_BTD = x_BTD + self.attention(self.attn_norm(x_BTD), table_TP2, mask_TS, span)
-        return x_BTD + gated_product(self.ffn_gate_up(self.ffn_norm(x_BTD)), self.ffn_down)
+    def forward(
+        self, x_BTD: Tensor, added_BTD: Tensor | None, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None
+    ) -> tuple[Tensor, Tensor]:
+        """The stream [B, T, d_model] and what is to be added to it → the same."""
+        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.attn_norm, self.attn_qkv)
+        seen_BTD = self.attention(qkv_BTE, table_TP2, mask_TS, span)
+        x_BTD, gate_up_BT2F = normed_product(x_BTD, seen_BTD, self.ffn_norm, self.ffn_gate_up)
+        return x_BTD, gated_product(gate_up_BT2F, self.ffn_down)
 
-    def attention(self, x_BTD: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+    def attention(self, qkv_BTE: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
-        q_BTHD, k_BTKD, v_BTKD = split_heads(self.attn_qkv(x_BTD), table_TP2, self.n_heads, self.n_kv)
+        q_BTHD, k_BTKD, v_BTKD = split_heads(qkv_BTE, table_TP2, self.n_heads, self.n_kv)
         if span is None:
             k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
         else:
@@ -86,9 +90,11 @@ class Llama(LanguageModel):
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
         x_BTD = self.embed(ids_BT, compute)
+        added_BTD = compute.nothing(x_BTD)
         for block in self.blocks:
-            x_BTD = compute(block, x_BTD, table_TP2, mask_TS, span)
+            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, table_TP2, mask_TS, span)
         if cache is not None:
             cache.advance(ids_BT.shape[1])
-        hidden_BTD: Tensor = compute(self.output_norm, x_BTD)
+        assert added_BTD is not None  # there are layers
+        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
         return hidden_BTD

@@ -79,14 +79,13 @@ class _HeadLoss(torch.autograd.Function):
         slope_of = _slope_for(hidden_ND, compute)
         for rows in _chunks(hidden_ND):
             hidden, targets = hidden_ND[rows], targets_N[rows]
-            weights = ((targets >= 0) * scale)[:, None]  # 0 for ignored rows
-            losses, grad_logits = slope_of(F.linear(hidden, head), targets, vocab)
-            total = total + losses @ weights[:, 0]
-            # d loss / d logits = slope · weight; the weight goes to the narrow side of each product.
+            weights = (targets >= 0) * scale  # 0 for ignored rows
+            losses, grad_logits = slope_of(F.linear(hidden, head), targets, weights, vocab)
+            total = total + losses.sum()
             if grad_hidden is not None:
-                grad_hidden[rows] = (grad_logits @ head) * weights
+                torch.mm(grad_logits, head, out=grad_hidden[rows])
             if grad_head is not None:
-                _add_product(grad_head, grad_logits.T, (hidden * weights).to(hidden.dtype))
+                _add_product(grad_head, grad_logits.T, hidden)
         ctx.save_for_backward(grad_hidden, None if grad_head is None else grad_head[:vocab])
         return total
 
@@ -103,20 +102,22 @@ class _HeadLoss(torch.autograd.Function):
         )
 
 
-def slope(logits_NV: Tensor, targets_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
-    """[N]: −log p of each target; [N, V]: its derivative by the logits, p − one-hot.
+def slope(logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
+    """[N]: −log p of each target, weighted; [N, V]: its derivative by the logits, weight · (p − one-hot).
 
     Columns from `vocab` on are padding. A negative target counts as 0: the caller gives its row no weight.
     """
     targets_N1 = targets_N.clamp(min=0)[:, None]
     log_p = F.log_softmax(logits_NV[:, :vocab], -1, dtype=torch.float32)
-    losses_N = -log_p.gather(1, targets_N1)[:, 0]
+    losses_N = -log_p.gather(1, targets_N1)[:, 0] * weights_N
     minus_one = log_p.new_full((), -1.0).expand(targets_N1.shape)
-    grad = log_p.exp_().scatter_add_(1, targets_N1, minus_one).to(logits_NV.dtype)
-    return losses_N, F.pad(grad, (0, logits_NV.shape[1] - vocab))
+    grad_NV = torch.empty_like(logits_NV)
+    grad_NV[:, vocab:] = 0
+    torch.mul(log_p.exp_().scatter_add_(1, targets_N1, minus_one), weights_N[:, None], out=grad_NV[:, :vocab])
+    return losses_N, grad_NV
 
 
-def _slope_for(hidden_ND: Tensor, compute: Compute) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+def _slope_for(hidden_ND: Tensor, compute: Compute) -> Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]:
     """Where models are compiled for CUDA there is a kernel for it; everywhere else torch does it."""
     if compute is plain or not hidden_ND.is_cuda:
         return slope

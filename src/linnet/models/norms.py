@@ -1,4 +1,4 @@
-"""RMSNorm and LayerNorm, in float32 whatever the dtype around them."""
+"""RMSNorm and LayerNorm, in float32 whatever the dtype around them; and with the sum before and the product after."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from linnet.models import cuda
+from linnet.models.layers import Linear
 
 
 class RMSNorm(nn.Module):
@@ -60,3 +63,29 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[…, width] → […, width], in the dtype of x."""
         return F.layer_norm(x.float(), self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+def normed_product(
+    x_BTD: Tensor, added_BTD: Tensor | None, norm: nn.Module, product: Linear, *, bias_follows: bool = False
+) -> tuple[Tensor, Tensor]:
+    """x + added, and product(norm(x + added)).
+
+    `bias_follows`: the product's bias gets its gradient from who reads the product (`gelu_product`, `fused_heads`),
+    which sums it up on the way. It matters only where kernels compute.
+    """
+    if cuda.used(x_BTD):
+        from linnet.models.cuda.norm import NormedProduct
+
+        assert isinstance(norm, RMSNorm | LayerNorm)
+        added_BTD = torch.zeros_like(x_BTD) if added_BTD is None else added_BTD
+        shift = norm.bias if isinstance(norm, LayerNorm) else None
+        weight, bias = product.weight.to(x_BTD.dtype), None
+        if product.bias is not None:
+            bias = (product.bias.detach() if bias_follows else product.bias).to(x_BTD.dtype)
+        sum_ND, out_NE = NormedProduct.apply(
+            x_BTD.flatten(0, -2), added_BTD.flatten(0, -2), norm.weight, shift, norm.eps, weight, bias,
+            isinstance(norm, LayerNorm),
+        )  # fmt: skip
+        return sum_ND.view_as(x_BTD), out_NE.view(*x_BTD.shape[:-1], -1)
+    sum_BTD = x_BTD if added_BTD is None else x_BTD + added_BTD
+    return sum_BTD, product(norm(sum_BTD))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.models import cuda
 from linnet.models.config import LlamaConfig
 
 
@@ -31,7 +32,7 @@ def rotary_table(config: LlamaConfig, divisors: Tensor | None = None) -> Tensor:
 
 def split_heads(qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
     """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
-    if torch.compiler.is_compiling() and qkv_BTE.is_cuda:
+    if cuda.used(qkv_BTE):
         from linnet.models.cuda.rotary import TurnedHeads
 
         q, k, v = TurnedHeads.apply(qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)), table_TP2, n_heads, n_kv)

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
+from linnet.models.attention import fused_heads
 from linnet.models.compute import Compute, plain
-from linnet.models.gate import gelu
+from linnet.models.gate import gelu_product
 from linnet.models.layers import Linear
-from linnet.models.norms import LayerNorm, RMSNorm
+from linnet.models.norms import LayerNorm, RMSNorm, normed_product
 from linnet.models.vit_config import ViTConfig
 
 
@@ -24,7 +25,7 @@ def _norm(config: ViTConfig, device: torch.device | str | None) -> nn.Module:
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read."""
+    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
 
     def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
         super().__init__()
@@ -37,16 +38,20 @@ class Block(nn.Module):
         self.ffn_up = Linear(d, config.d_ff, bias=bias, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=bias, device=device)
 
-    def forward(self, x_BTD: Tensor, first_only: bool = False) -> Tensor:
-        """[B, T, d_model] → the same; `first_only`: → [B, 1, d_model], what became of the first token."""
-        seen_BTD = self.attention(self.ln1(x_BTD), first_only)
-        x_BTD = (x_BTD[:, :1] if first_only else x_BTD) + seen_BTD
-        h_BTF = self.ffn_up(self.ln2(x_BTD))
-        return x_BTD + self.ffn_down(F.silu(h_BTF) if self.silu else gelu(h_BTF))
+    def forward(self, x_BTD: Tensor, added_BTD: Tensor | None, first_only: bool = False) -> tuple[Tensor, Tensor]:
+        """The stream [B, T, d_model] and what is to be added to it → the same; `first_only`: of the first token."""
+        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.ln1, self.attn_qkv, bias_follows=True)
+        seen_BTD = self.attention(qkv_BTE, first_only)
+        if first_only:
+            x_BTD = x_BTD[:, :1]
+        x_BTD, up_BTF = normed_product(x_BTD, seen_BTD, self.ln2, self.ffn_up, bias_follows=not self.silu)
+        if self.silu:
+            return x_BTD, self.ffn_down(F.silu(up_BTF))
+        return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
 
-    def attention(self, x_BTD: Tensor, first_only: bool) -> Tensor:
+    def attention(self, qkv_BTE: Tensor, first_only: bool) -> Tensor:
         """What each token takes from all of them."""
-        q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTD).unflatten(-1, (3 * self.n_heads, -1)).chunk(3, dim=2)
+        q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
         if first_only:
             q_BTHD = q_BTHD[:, :1]
         out_BHTD = F.scaled_dot_product_attention(
@@ -133,10 +138,12 @@ class ViT(nn.Module):
             )
         x_BTD: Tensor = compute(ViT._embedded, self, images_BCHW)
         last = len(self.blocks) - 1
+        added_BTD = compute.nothing(x_BTD)
         for index, block in enumerate(self.blocks):
             # Nobody looks at the other tokens of the last layer.
-            x_BTD = compute(block, x_BTD, index == last and config.pooling == "cls")
-        return x_BTD
+            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, index == last and config.pooling == "cls")
+        assert added_BTD is not None  # there are layers
+        return x_BTD + added_BTD
 
     def _embedded(self, images_BCHW: Tensor) -> Tensor:
         x_BCHW = ((images_BCHW.float() - self.shift_C11) / self.scale_C11).to(self.compute_dtype)

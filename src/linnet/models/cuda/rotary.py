@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
+_TOKENS = 16  # of a program
+
 
 class TurnedHeads(torch.autograd.Function):
     """q, k and v of a fused projection [B, T, H + 2K, D]; q and k turned."""
@@ -54,34 +56,40 @@ def turn_back(grad_q_BTHD: Tensor, grad_k_BTKD: Tensor, grad_v_BTKD: Tensor, tab
 def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float) -> None:
     B, T, G, D = out.shape
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
-    block = triton.next_power_of_2(G * D)
-    wrap_triton(_turned)[(B * T,)](  # of one dimension: a second one ends at 65,535
-        q, k, v, out, table, *strides, T, n_q, n_k, direction, WIDTH=G * D, D=D, BLOCK=block, num_warps=4
-    )
+    wrap_triton(_turned)[(triton.cdiv(B * T, _TOKENS),)](
+        q, k, v, out, table, *strides, B * T, T, n_q, n_k, G - n_q - n_k, direction,
+        D=D, TOKENS=_TOKENS, BLOCK=triton.next_power_of_2(D), num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit
 def _turned(
     q, k, v, out, table,
     q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h,
-    T, n_q, n_k, direction,
-    WIDTH: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    N, T, n_q, n_k, n_v, direction,
+    D: tl.constexpr, TOKENS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    t = (tl.program_id(0) % T).to(tl.int64)
-    b = (tl.program_id(0) // T).to(tl.int64)
-    at = tl.arange(0, BLOCK)
-    head, d = at // D, at % D
-    is_q, is_v = head < n_q, head >= n_q + n_k
-    is_k = (head >= n_q) & (head < n_q + n_k)
-    inside = at < WIDTH
-    from_q = q + b * q_b + t * q_t + head * q_h
-    from_k = k + b * k_b + t * k_t + (head - n_q) * k_h
-    from_v = v + b * v_b + t * v_t + (head - n_q - n_k) * v_h
-    source = tl.where(is_q, from_q, tl.where(is_k, from_k, from_v))
-    x = tl.load(source + d, mask=inside).to(tl.float32)
-    partner = tl.load(source + (d ^ 1), mask=inside & (is_q | is_k)).to(tl.float32)
-    pair = table + (t * (D // 2) + d // 2) * 2
-    cos = tl.load(pair, mask=inside & (is_q | is_k), other=1.0)
-    sin = tl.load(pair + 1, mask=inside & (is_q | is_k), other=0.0) * direction
-    turned = x * cos + partner * tl.where(d % 2 == 0, -sin, sin)
-    tl.store(out + (b * T + t) * WIDTH + at, tl.where(is_v, x, turned), mask=inside)
+    token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)[:, None]
+    d = tl.arange(0, BLOCK)[None, :]
+    there = (token < N) & (d < D)
+    b, t = token // T, token % T
+    cos, sin = _pairs(tl.load(table + t * D + d, mask=there, other=0.0))
+    sin = sin * direction
+    target = out + token * (n_q + n_k + n_v) * D + d
+    for head in range(n_q):
+        x, y = _pairs(tl.load(q + b * q_b + t * q_t + head * q_h + d, mask=there, other=0.0).to(tl.float32))
+        turned = tl.reshape(tl.join(x * cos - y * sin, y * cos + x * sin), (TOKENS, BLOCK))
+        tl.store(target + head * D, turned, mask=there)
+    for head in range(n_k):
+        x, y = _pairs(tl.load(k + b * k_b + t * k_t + head * k_h + d, mask=there, other=0.0).to(tl.float32))
+        turned = tl.reshape(tl.join(x * cos - y * sin, y * cos + x * sin), (TOKENS, BLOCK))
+        tl.store(target + (n_q + head) * D, turned, mask=there)
+    for head in range(n_v):
+        same = tl.load(v + b * v_b + t * v_t + head * v_h + d, mask=there)
+        tl.store(target + (n_q + n_k + head) * D, same, mask=there)
+
+
+@triton.jit
+def _pairs(x):
+    """Neighbours apart: [TOKENS, BLOCK] → two of [TOKENS, BLOCK / 2]."""
+    return tl.split(tl.reshape(x, (x.shape[0], x.shape[1] // 2, 2)))

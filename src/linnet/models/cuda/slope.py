@@ -14,19 +14,20 @@ from torch import Tensor
 _NOTHING = tl.constexpr(-1e30)  # a logit that adds nothing; not −∞, whose difference from itself is no number
 
 
-def slope(logits_NV: Tensor, targets_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
-    """[N]: −log p of each target; [N, V]: p − one-hot, in the place of the logits."""
+def slope(logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
+    """[N]: −log p of each target, weighted; [N, V]: its derivative by the logits, in their place."""
     N, width = logits_NV.shape
     losses_N = torch.empty(N, device=logits_NV.device)
-    _slopes[(N,)](logits_NV, targets_N, losses_N, logits_NV.stride(0), vocab, width, BLOCK=4096, num_warps=8)
+    _slopes[(N,)](logits_NV, targets_N, weights_N, losses_N, logits_NV.stride(0), vocab, width, BLOCK=4096, num_warps=8)
     return losses_N, logits_NV
 
 
 @triton.jit
-def _slopes(logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr):
+def _slopes(logits, targets, weights, losses, stride, vocab, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     target = tl.maximum(tl.load(targets + row), 0)
+    weight = tl.load(weights + row)
     # Before the sums, for which all warps wait: a quick one may already write there when a slow one would read.
     of_target = tl.load(logits + target).to(tl.float32)
     columns = tl.arange(0, BLOCK)
@@ -38,13 +39,16 @@ def _slopes(logits, targets, losses, stride, vocab, width, BLOCK: tl.constexpr):
         # Masked by the width, a multiple of 64, a load is made in vectors; by an odd vocabulary it would not be.
         x = tl.load(logits + at, mask=at < width, other=_NOTHING).to(tl.float32)
         x = tl.where(at < vocab, x, _NOTHING)
-        before, largest = largest, tl.maximum(largest, x)
-        total = total * tl.exp(before - largest) + tl.exp(x - largest)
+        # Of exp(largest − new largest) and exp(x − new largest) one is 1: a single exponential will do.
+        above = x - largest
+        less = tl.exp(-tl.abs(above))
+        total = tl.where(above > 0, total * less + 1, total + less)
+        largest = tl.maximum(largest, x)
     top = tl.max(largest)
     log_total = top + tl.log(tl.sum(total * tl.exp(largest - top)))
-    tl.store(losses + row, log_total - of_target)
+    tl.store(losses + row, weight * (log_total - of_target))
     for start in range(0, width, BLOCK):
         at = start + columns
         x = tl.load(logits + at, mask=at < width, other=_NOTHING).to(tl.float32)
         p = tl.where(at < vocab, tl.exp(x - log_total), 0.0)
-        tl.store(logits + at, p - (at == target), mask=at < width)
+        tl.store(logits + at, weight * (p - (at == target)), mask=at < width)

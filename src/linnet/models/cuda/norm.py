@@ -1,0 +1,108 @@
+"""A sum, its norm and the product that reads it, whose backward pass has one Triton kernel for everything in between.
+
+The kernel reads the sum and both gradients once. It writes the gradient of the sum, makes the normed rows again for
+the product's weights, and adds up the gradients of the norm's own weights on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+_PROGRAMS = 1056  # eight for each multiprocessor of an H200; each leaves a row of sums
+_ROWS = 2
+
+
+class NormedProduct(torch.autograd.Function):
+    """s = x + added, and norm(s) Wᵀ + b: `centred` by LayerNorm, otherwise by RMSNorm. Of all of it s is kept."""
+
+    @staticmethod
+    def forward(  # noqa: D102
+        ctx: Any, x_ND: Tensor, added_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float,
+        weight_ED: Tensor, bias_E: Tensor | None, centred: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        sum_ND = x_ND + added_ND
+        ctx.save_for_backward(sum_ND, scale_D, shift_D, weight_ED)
+        ctx.eps, ctx.centred, ctx.biased = eps, centred, bias_E is not None and ctx.needs_input_grad[6]
+        exact = sum_ND.float()
+        if centred:
+            normed = F.layer_norm(exact, scale_D.shape, scale_D, shift_D, eps)
+        else:
+            normed = F.rms_norm(exact, scale_D.shape, scale_D, eps)
+        return sum_ND, F.linear(normed.to(sum_ND.dtype), weight_ED, bias_E)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+        sum_ND, scale_D, shift_D, weight_ED = ctx.saved_tensors
+        beside_ND, grad_NE = gradients
+        grad_ND, normed_ND, sums_P2D = norm_slopes(
+            sum_ND, grad_NE @ weight_ED, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred
+        )
+        by_scale, by_shift = sums_P2D.sum(0)
+        by_weight = grad_NE.T @ normed_ND
+        by_bias = grad_NE.sum(0) if ctx.biased else None
+        return (grad_ND, grad_ND, by_scale, None if shift_D is None else by_shift, None, by_weight, by_bias, None)
+
+
+@triton_op("linnet::norm_slopes", mutates_args={})
+def norm_slopes(
+    x_ND: Tensor, grad_ND: Tensor, beside_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[N, D]: the gradient of x by way of its norm, and `beside`; [N, D]: norm(x) once more; [P, 2, D]: sums.
+
+    Summed over P, which is as many as run at once, the sums are the gradients of scale and shift.
+    """
+    N, D = x_ND.shape
+    out_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
+    programs = min(_PROGRAMS, triton.cdiv(N, _ROWS))
+    sums_P2D = torch.empty(programs, 2, D, device=x_ND.device)
+    wrap_triton(_norm_slopes)[(programs,)](
+        x_ND, grad_ND.contiguous(), beside_ND.contiguous(), scale_D, scale_D if shift_D is None else shift_D,
+        out_ND, normed_ND, sums_P2D, N, eps,
+        WIDTH=D, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=_ROWS, BLOCK=triton.next_power_of_2(D), num_warps=4,
+    )  # fmt: skip
+    return out_ND, normed_ND, sums_P2D
+
+
+@triton.jit
+def _norm_slopes(
+    x, grad, beside, scale, shift, out, normed, sums, N, eps,
+    WIDTH: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    w = tl.load(scale + column, mask=inside, other=0.0)
+    b = tl.load(shift + column, mask=inside, other=0.0)
+    by_scale = tl.zeros((BLOCK,), tl.float32)
+    by_shift = tl.zeros((BLOCK,), tl.float32)
+    for first in range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS):
+        row = first + tl.arange(0, ROWS)
+        at = row[:, None].to(tl.int64) * WIDTH + column[None, :]
+        there = (row < N)[:, None] & inside[None, :]
+        value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
+        aside = tl.load(beside + at, mask=there, other=0.0).to(tl.float32)
+        if CENTRED:
+            value = tl.where(there, value - tl.sum(value, 1)[:, None] / WIDTH, 0.0)
+        unit = tl.rsqrt(tl.sum(value * value, 1) / WIDTH + eps)[:, None]
+        hat = value * unit
+        slope = g * w[None, :]
+        inner = slope - hat * (tl.sum(slope * hat, 1)[:, None] / WIDTH)
+        if CENTRED:
+            inner -= tl.sum(slope, 1)[:, None] / WIDTH
+        tl.store(out + at, aside + inner * unit, mask=there)
+        again = hat * w[None, :]
+        if SHIFTED:
+            again += b[None, :]
+        tl.store(normed + at, again, mask=there)
+        by_scale += tl.sum(g * hat, 0)
+        by_shift += tl.sum(g, 0)
+    sums += tl.program_id(0) * 2 * WIDTH
+    tl.store(sums + column, by_scale, mask=inside)
+    tl.store(sums + WIDTH + column, by_shift, mask=inside)
