@@ -48,7 +48,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize(("vocab", "width"), [(4096, 4096), (5001, 5056), (97, 128)])
+@pytest.mark.parametrize(("vocab", "width"), [(8192, 8192), (9001, 9024), (97, 128)])
 def test_slope_equals_the_plain_one_also_with_padding(kernels: dict[str, ModuleType], vocab: int, width: int) -> None:
     logits = 5 * random(6, width)
     targets = torch.tensor([0, vocab - 1, 17, -100, 3, 96])
@@ -59,6 +59,19 @@ def test_slope_equals_the_plain_one_also_with_padding(kernels: dict[str, ModuleT
     assert found.data_ptr() == given.data_ptr()
     assert torch.allclose(losses, expected_losses, atol=1e-5)
     assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_slope_of_logits_far_from_the_targets_or_not_finite(kernels: dict[str, ModuleType]) -> None:
+    logits = random(5, 8256)
+    logits[0, 4000], logits[1, 8250] = 500.0, 500.0  # far above the target, in a block and in what is over
+    logits[2, 7] = -500.0  # the target's own, far below all
+    logits[3, 9], logits[4, 8200] = math.nan, math.inf
+    targets, weights = torch.full((5,), 7), torch.ones(5)
+    expected_losses, expected = slope(logits.clone(), targets, weights, 8251)
+    losses, found = kernels["slope"].slope(logits.clone(), targets, weights, 8251)
+    assert torch.allclose(losses[:3], expected_losses[:3], rtol=1e-6)
+    assert torch.allclose(found[:3], expected[:3], atol=1e-6)
+    assert not torch.isfinite(losses[3:]).any() and not torch.isfinite(expected_losses[3:]).any()
 
 
 @pytest.mark.parametrize("width", [64, 1500])

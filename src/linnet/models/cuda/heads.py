@@ -58,12 +58,12 @@ def _joined(
         source, by_batch, by_token, by_head = k, k_b, k_t, k_h
     d = tl.arange(0, BLOCK)[None, :]
     source += (head % H) * by_head + d
-    total = tl.zeros((BLOCK,), tl.float32)
+    total = tl.zeros((TOKENS, BLOCK), tl.float32)
     for first in range(program * TOKENS, N, programs * TOKENS):
         token = first + tl.arange(0, TOKENS).to(tl.int64)[:, None]
         there = (token < N) & (d < D)
         x = tl.load(source + token // T * by_batch + token % T * by_token, mask=there, other=0.0)
         tl.store(out + (token * 3 * H + head) * D + d, x, mask=there)
-        total += tl.sum(x.to(tl.float32), 0)
+        total += x.to(tl.float32)
     column = tl.arange(0, BLOCK)
-    tl.store(sums + (program * 3 * H + head) * D + column, total, mask=column < D)
+    tl.store(sums + (program * 3 * H + head) * D + column, tl.sum(total, 0), mask=column < D)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 _PROGRAMS = 1056  # eight for each multiprocessor of an H200; each leaves a row of sums
-_ROWS = 2
+_NUMBERS = 1024  # of a program at once, which is a single warp: it waits for no other
 
 
 class NormedProduct(torch.autograd.Function):
@@ -41,33 +41,35 @@ class NormedProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
         sum_ND, scale_D, shift_D, weight_ED = ctx.saved_tensors
         beside_ND, grad_NE = gradients
-        grad_ND, normed_ND, sums_P2D = norm_slopes(
+        grad_ND, normed_ND, sums_PSD = norm_slopes(
             sum_ND, grad_NE @ weight_ED, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred
         )
-        by_scale, by_shift = sums_P2D.sum(0)
+        by_scale, *by_shift = sums_PSD.sum(0)
         by_weight = grad_NE.T @ normed_ND
         by_bias = grad_NE.sum(0) if ctx.biased else None
-        return (grad_ND, grad_ND, by_scale, None if shift_D is None else by_shift, None, by_weight, by_bias, None)
+        return grad_ND, grad_ND, by_scale, by_shift[0] if by_shift else None, None, by_weight, by_bias, None
 
 
 @triton_op("linnet::norm_slopes", mutates_args={})
 def norm_slopes(
     x_ND: Tensor, grad_ND: Tensor, beside_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[N, D]: the gradient of x by way of its norm, and `beside`; [N, D]: norm(x) once more; [P, 2, D]: sums.
+    """[N, D]: the gradient of x by way of its norm, and `beside`; [N, D]: norm(x) once more; [P, S, D]: sums.
 
-    Summed over P, which is as many as run at once, the sums are the gradients of scale and shift.
+    Summed over P, a row for each program, they are the gradients of scale and, where there is one (S is 2), shift.
     """
     N, D = x_ND.shape
     out_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
-    programs = min(_PROGRAMS, triton.cdiv(N, _ROWS))
-    sums_P2D = torch.empty(programs, 2, D, device=x_ND.device)
+    block = triton.next_power_of_2(D)
+    rows = max(1, _NUMBERS // block)
+    programs = min(_PROGRAMS, triton.cdiv(N, rows))
+    sums_PSD = torch.empty(programs, 1 if shift_D is None else 2, D, device=x_ND.device)
     wrap_triton(_norm_slopes)[(programs,)](
         x_ND, grad_ND.contiguous(), beside_ND.contiguous(), scale_D, scale_D if shift_D is None else shift_D,
-        out_ND, normed_ND, sums_P2D, N, eps,
-        WIDTH=D, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=_ROWS, BLOCK=triton.next_power_of_2(D), num_warps=4,
+        out_ND, normed_ND, sums_PSD, N, eps,
+        WIDTH=D, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=rows, BLOCK=block, num_warps=1,
     )  # fmt: skip
-    return out_ND, normed_ND, sums_P2D
+    return out_ND, normed_ND, sums_PSD
 
 
 @triton.jit
@@ -78,10 +80,11 @@ def _norm_slopes(
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
     w = tl.load(scale + column, mask=inside, other=0.0)
-    b = tl.load(shift + column, mask=inside, other=0.0)
     by_scale = tl.zeros((BLOCK,), tl.float32)
-    by_shift = tl.zeros((BLOCK,), tl.float32)
-    for first in range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS):
+    if SHIFTED:
+        b = tl.load(shift + column, mask=inside, other=0.0)
+        by_shift = tl.zeros((BLOCK,), tl.float32)
+    for first in tl.range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS, num_stages=3):
         row = first + tl.arange(0, ROWS)
         at = row[:, None].to(tl.int64) * WIDTH + column[None, :]
         there = (row < N)[:, None] & inside[None, :]
@@ -98,11 +101,13 @@ def _norm_slopes(
             inner -= tl.sum(slope, 1)[:, None] / WIDTH
         tl.store(out + at, aside + inner * unit, mask=there)
         again = hat * w[None, :]
+        by_scale += tl.sum(g * hat, 0)
         if SHIFTED:
             again += b[None, :]
+            by_shift += tl.sum(g, 0)
         tl.store(normed + at, again, mask=there)
-        by_scale += tl.sum(g * hat, 0)
-        by_shift += tl.sum(g, 0)
-    sums += tl.program_id(0) * 2 * WIDTH
-    tl.store(sums + column, by_scale, mask=inside)
-    tl.store(sums + WIDTH + column, by_shift, mask=inside)
+    if SHIFTED:
+        tl.store(sums + (tl.program_id(0) * 2 + 1) * WIDTH + column, by_shift, mask=inside)
+        tl.store(sums + tl.program_id(0) * 2 * WIDTH + column, by_scale, mask=inside)
+    else:
+        tl.store(sums + tl.program_id(0) * WIDTH + column, by_scale, mask=inside)

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-_TOKENS = 16  # of a program
+_TOKENS = 8  # of a program
 
 
 class TurnedHeads(torch.autograd.Function):
@@ -58,7 +58,7 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: in
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     wrap_triton(_turned)[(triton.cdiv(B * T, _TOKENS),)](
         q, k, v, out, table, *strides, B * T, T, n_q, n_k, G - n_q - n_k, direction,
-        D=D, TOKENS=_TOKENS, BLOCK=triton.next_power_of_2(D), num_warps=4,
+        D=D, TOKENS=_TOKENS, BLOCK=triton.next_power_of_2(D), num_warps=1,
     )  # fmt: skip
 
 
