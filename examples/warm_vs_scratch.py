@@ -1,7 +1,8 @@
 """Is a warm start worth it? The same small llama on the same text, from nothing and from SmolLM2, three seeds each.
 
 python examples/warm_vs_scratch.py                                  # an hour on two cores
-python examples/warm_vs_scratch.py --device cuda --budget 2400000   # a few minutes on a GPU
+python examples/warm_vs_scratch.py --device cuda --compile off --budget 2400000 --batch 16 --lr 1e-3 2e-3 4e-3 8e-3
+                                                                    # what docs/warm-start.md shows: minutes on a GPU
 python examples/warm_vs_scratch.py --report warm_vs_scratch         # table and picture again, without training
 python examples/warm_vs_scratch.py --report warm_vs_scratch --docs  # and put them into docs/warm-start.md
 
@@ -22,6 +23,7 @@ from statistics import mean
 from typing import Any
 
 import linnet
+from linnet.board.terminal.views.chart import compact, ticks
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD
@@ -44,7 +46,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "pca": {"init": "pca"},
     "pca, table trained": {"init": "pca", "train_table": True},
     "select": {"init": "select"},
-    "select, even": {"init": "select", "layers": "even"},
+    "select, first": {"init": "select", "layers": "first"},
 }
 EVALUATIONS = 24
 DOCS = Path(__file__).parents[1] / "docs"
@@ -119,16 +121,16 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
     runs = flags.out / "runs"
     data = TextData(flags.corpus, tokenizer=str(donor), cache=flags.cache)
 
-    done = _Done(flags.out / "done.json", shape, settings, data)
+    done = _Done(flags.out / "done.json")
 
     def run(arm: str, seed: int, lr: float) -> dict[str, Any]:
-        if (known := done.get(arm, seed, lr)) is not None:
-            return known
         how = dict(ARMS[arm])
         model: LlamaConfig = replace(shape, tied=how.pop("tied", False))
         recipe = how.pop("recipe", "warm-start")
         options = WarmOptions(donor=str(donor), **how)
         job = Job(model, data, replace(settings, seed=seed, lr=lr), recipe=recipe, options=options)
+        if (known := done.get(job)) is not None:
+            return known
         training = launch(job, runs_root=runs, name=f"{arm}, seed {seed}, lr {lr:g}", experiment="warm_vs_scratch")
         outcome = training.finish()
         held = linnet.open(training.run_dir).metrics()["validation/loss"]
@@ -137,7 +139,7 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         curve = {"tokens": [int(s) * flags.batch * flags.ctx for s in held.step], "loss": held.value.tolist()}
         print(f"{arm}, seed {seed}, lr {lr:g}: held-out {curve['loss'][-1]:.4f} ({outcome.seconds:.0f} s)", flush=True)
         found = {"seed": seed, "lr": lr, "reason": outcome.reason, "seconds": outcome.seconds, **curve}
-        done.put(arm, found)
+        done.put(job, found)
         return found
 
     tried = [run("scratch", 0, lr) for lr in flags.lr] if len(flags.lr) > 1 else []
@@ -162,19 +164,18 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Done:
-    """The runs that are done, on the disk; those of other settings do not count."""
+    """The runs that are done, on the disk, by all that was asked for: what an arm's name stands for may change."""
 
-    def __init__(self, path: Path, *settings: object) -> None:
-        self._path, self._settings = path, repr(settings)
-        kept = json.loads(path.read_text()) if path.exists() else {}
-        self._runs: dict[str, Any] = kept["runs"] if kept.get("settings") == self._settings else {}
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._runs: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
-    def get(self, arm: str, seed: int, lr: float) -> dict[str, Any] | None:
-        return self._runs.get(f"{arm} {seed} {lr:g}")
+    def get(self, job: Job) -> dict[str, Any] | None:
+        return self._runs.get(repr(job))
 
-    def put(self, arm: str, run: dict[str, Any]) -> None:
-        self._runs[f"{arm} {run['seed']} {run['lr']:g}"] = run
-        self._path.write_text(json.dumps({"settings": self._settings, "runs": self._runs}))
+    def put(self, job: Job, run: dict[str, Any]) -> None:
+        self._runs[repr(job)] = run
+        self._path.write_text(json.dumps(self._runs, indent=1) + "\n")
 
 
 def _large_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
@@ -248,17 +249,17 @@ def _table(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_LOOKS = {  # colour and dashes: neither carries the meaning alone, and each line has its name at its end
+_LOOKS = {  # colour and dashes: neither carries the meaning alone, and each line leads to its name
     "scratch": ("#6b7280", ""),
-    "scratch, tied": ("#9ca3af", "2 3"),
+    "scratch, tied": ("#6b7280", "2 3"),
     "scratch, large rows": ("#dc2626", "2 3"),
-    "warm": ("#b45309", "7 3"),
-    "pca": ("#2563eb", ""),
-    "pca, table trained": ("#7c3aed", "7 3 2 3"),
+    "warm": ("#c2410c", "7 3"),
+    "pca": ("#3b82f6", ""),
+    "pca, table trained": ("#8b5cf6", "7 3 2 3"),
     "select": ("#059669", ""),
-    "select, even": ("#0d9488", "7 3"),
+    "select, first": ("#059669", "7 3"),
 }
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 400, 56, 150, 24, 46
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 760, 440, 48, 196, 32, 48, 17
 
 
 def _picture(results: dict[str, Any]) -> str:
@@ -272,47 +273,74 @@ def _picture(results: dict[str, Any]) -> str:
             [min(c) for c in columns],
             [max(c) for c in columns],
         )
-    last = max(tokens[-1] for tokens, *_ in curves.values())
+    last, scratch = max(tokens[-1] for tokens, *_ in curves.values()), curves["scratch"][1]
     low = min(min(least) for _, _, least, _ in curves.values())
     # Not from the very first evaluation: all fall steeply there, and the differences lie below.
-    high = max(centre[len(centre) // 8] for _, centre, _, _ in curves.values())
+    high = max(scratch[len(scratch) // 5], *(centre[-1] for _, centre, _, _ in curves.values()))
+    low, high = low - (high - low) / 20, high + (high - low) / 20
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 
     def x(tokens: float) -> float:
-        return float(_LEFT + tokens / last * (_WIDTH - _LEFT - _RIGHT))
+        return float(_LEFT + tokens / last * (right - _LEFT))
 
     def y(loss: float) -> float:
-        return float(_TOP + (min(high, loss) - high) / (low - high) * (_HEIGHT - _TOP - _BOTTOM))
+        return float(_TOP + (high - loss) / (high - low) * (bottom - _TOP))
+
+    def points(tokens: list[int], losses: list[float]) -> list[str]:
+        return [f"{x(t):.1f},{y(loss):.1f}" for t, loss in zip(tokens, losses, strict=True)]
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-family="sans-serif"'
         ' font-size="12"><title>Held-out loss against tokens, by how the model began</title>',
-        "<style>text{fill:#374151}.grid{stroke:#d1d5db}rect{fill:#fff}@media(prefers-color-scheme:dark)"
-        "{text{fill:#d1d5db}.grid{stroke:#374151}rect{fill:#0d1117}}</style>",
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}"/>',
+        "<style>text{fill:#374151}.grid{stroke:#e5e7eb}.end{stroke:#374151}.page{fill:#fff}@media(prefers-color-scheme:"
+        "dark){text{fill:#d1d5db}.grid{stroke:#262c36}.end{stroke:#d1d5db}.page{fill:#0d1117}}</style>",
+        f'<clipPath id="plot"><path d="M{_LEFT} {_TOP}H{right}V{bottom}H{_LEFT}z"/></clipPath>',
+        f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}"/>',
+        f'<text x="{_LEFT}" y="18">held-out loss, nats a token (mean and range of the seeds)</text>',
+        f'<text x="{_LEFT}" y="{_HEIGHT - 10}">tokens trained on</text>',
     ]
-    for n in range(6):
-        loss, tokens = high + (low - high) * n / 5, last * n / 5
-        parts.append(f'<path class="grid" d="M{_LEFT} {y(loss):.1f}H{_WIDTH - _RIGHT}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss:.2f}</text>')
-        parts.append(f'<text x="{x(tokens):.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{tokens / 1e6:.2g}M</text>')
-    parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 8}">tokens trained on</text>')
-    parts.append(f'<text x="{_LEFT}" y="14">held-out loss, nats a token (mean and range of the seeds)</text>')
-    ends = []
-    for arm, (tokens, centre, least, most) in curves.items():
-        colour, dashes = _LOOKS.get(arm, ("#111827", "1 2"))
-        there = [(x(t), y(v)) for t, v in zip(tokens, least, strict=True)]
-        back = [(x(t), y(v)) for t, v in zip(tokens, most, strict=True)][::-1]
-        outline = " ".join(f"{a:.1f},{b:.1f}" for a, b in there + back)
-        parts.append(f'<polygon points="{outline}" fill="{colour}" opacity="0.15"/>')
-        line = " ".join(f"{x(t):.1f},{y(v):.1f}" for t, v in zip(tokens, centre, strict=True))
-        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-        ends.append((y(centre[-1]), f"{arm} {centre[-1]:.2f}", colour))
-    floor = 0.0
-    for place, words, colour in sorted(ends):
-        floor = max(place + 4, floor + 15)
-        parts.append(f'<text x="{_WIDTH - _RIGHT + 8}" y="{floor:.1f}" style="fill:{colour}">{words}</text>')
+    for loss in ticks(low, high, 10):
+        parts.append(f'<path class="grid" d="M{_LEFT} {y(loss):.1f}H{right}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss:.4g}</text>')
+    for tokens in ticks(0, last, 6):
+        parts.append(f'<text x="{x(tokens):.1f}" y="{bottom + 17}" text-anchor="middle">{compact(tokens)}</text>')
+    for arm, (tokens, _, least, most) in curves.items():
+        outline = " ".join(points(tokens, least) + points(tokens, most)[::-1])
+        parts.append(f'<polygon points="{outline}" fill="{_look(arm)[0]}" opacity="0.15" clip-path="url(#plot)"/>')
+    for arm, (tokens, centre, _, _) in curves.items():
+        line = " ".join(points(tokens, centre))
+        parts.append(f'<polyline points="{line}" fill="none" {_stroke(arm)} clip-path="url(#plot)"/>')
+    parts.append(f'<path class="end" stroke-dasharray="1 3" d="M{_LEFT} {y(scratch[-1]):.1f}H{right}"/>')
+    parts.append(f'<text x="{_LEFT + 4}" y="{y(scratch[-1]) - 5:.1f}">where scratch ends</text>')
+    ends = sorted((y(centre[-1]), arm, centre[-1]) for arm, (_, centre, _, _) in curves.items())
+    for (end, arm, loss), place in zip(ends, _apart([end for end, *_ in ends], _TOP, bottom), strict=True):
+        parts.append(f'<path d="M{right} {end:.1f}l8 0L{right + 24} {place:.1f}l10 0" fill="none" {_stroke(arm)}/>')
+        parts.append(f'<text x="{right + 38}" y="{place + 4:.1f}">{arm} {loss:.2f}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _look(arm: str) -> tuple[str, str]:
+    return _LOOKS.get(arm, ("#6b7280", "1 2"))
+
+
+def _stroke(arm: str) -> str:
+    colour, dashes = _look(arm)
+    return f'stroke="{colour}" stroke-width="2"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+
+
+def _apart(places: list[float], top: float, bottom: float) -> list[float]:
+    """Heights a line of text apart, each as near as may be to where it was; they come sorted."""
+    groups: list[tuple[float, list[float]]] = []  # where a group begins, and what its members wanted
+    for place in places:
+        wanted = [place]
+        while True:
+            half = (len(wanted) - 1) * _LINE / 2
+            first = max(top, min(mean(wanted), bottom - half) - half)
+            if not groups or groups[-1][0] + len(groups[-1][1]) * _LINE <= first:
+                break
+            wanted = groups.pop()[1] + wanted
+        groups.append((first, wanted))
+    return [first + n * _LINE for first, wanted in groups for n in range(len(wanted))]
 
 
 if __name__ == "__main__":

@@ -108,12 +108,16 @@ def test_inherit_has_the_first_layers(trained: Path) -> None:
         assert torch.equal(parameter, donor.get_parameter(name)), name
 
 
-@pytest.mark.parametrize(("which", "layers"), [("first", [0, 1, 2]), ("even", [0, 2, 5])])
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [({}, [0, 2, 5]), ({"layers": "even"}, [0, 2, 5]), ({"layers": "first"}, [0, 1, 2])],
+    ids=["default", "even", "first"],
+)
 def test_select_takes_the_same_channels_everywhere_and_heads_whole(
-    trained: Path, which: str, layers: list[int]
+    trained: Path, options: dict[str, str], layers: list[int]
 ) -> None:
     shape = {"d_model": 48, "n_layers": 3, "n_heads": 4, "n_kv": 2, "d_ff": 96}
-    recipe = warmed(trained, "select", options={"layers": which}, **shape)
+    recipe = warmed(trained, "select", options=options, **shape)
     model, donor = recipe.model, load(trained)
     channels = np.round(np.linspace(0, 95, 48)).astype(int)
     assert torch.equal(model.token_embd.weight, donor.token_embd.weight[:, channels])

@@ -143,6 +143,15 @@ def test_the_same_from_python(trained: Path, corpus: Path, said: Said) -> None:
     training = launch(job)
     assert training.finish().reason == "completed"
     assert losses(training.run_id) == losses("a")
+    for run in (training.run_id, "a"):
+        assert linnet.open(run).manifest.config["taken"].startswith("layers 0, 5 of 6"), "the first and the last"
+
+
+def test_select_takes_the_first_layers_where_asked(said: Said, trained: Path, corpus: Path) -> None:
+    more = ["--layers", "first", "--d-model", "48", "--n-layers", "2", "--steps", "1"]
+    code, out, err = said(*words(trained, corpus, *more))
+    assert code == 0, err
+    assert "layers 0, 1 of 6, 48 of 96 channels" in out
 
 
 def test_shapes_follow_from_the_donor(trained: Path) -> None:

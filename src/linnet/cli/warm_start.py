@@ -37,7 +37,7 @@ class DonorFlags:
     tokens
         With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces, or anew.
     layers
-        Which layers select takes: the first ones, or evenly spread ones.
+        Which layers select takes: evenly spread ones, or the first ones.
     rescale
         Centre embedding rows and give every dimension one spread; --no-rescale leaves them as they are in the donor.
     train_table
@@ -48,7 +48,7 @@ class DonorFlags:
     init: str = "select"
     lens: Path | None = None
     tokens: Literal["pieces", "exact"] = "pieces"
-    layers: Literal["first", "even"] = "first"
+    layers: Literal["even", "first"] = "even"
     rescale: Annotated[bool, Parameter(negative="--no-rescale")] = True
     train_table: bool = False
 

@@ -72,7 +72,7 @@ class Asked:
 
     number: int
     rows: TokenRows
-    layers: Literal["first", "even"]  # of `select`
+    layers: Literal["even", "first"]  # of `select`
     rescale: bool  # of `embed`: give its rows the mean and spread of new ones
     seed: int
 

@@ -19,7 +19,7 @@ class WarmOptions:
     lens: str | None = None  # a lens file to use instead of one's own
     # Tokens that the donor does not have: new, or from its pieces of them; None: there may be none.
     tokens: Literal["exact", "pieces"] | None = "pieces"
-    layers: Literal["first", "even"] = "first"  # which of them `select` takes
+    layers: Literal["even", "first"] = "even"  # which of them `select` takes
     rescale: bool = True
     train_table: bool = False
     donor_d_in: int | None = None

@@ -52,7 +52,7 @@ class WarmStart(FromScratch):
         init: str = "pca",
         lens: str | os.PathLike[str] | None = None,
         tokens: Literal["exact", "pieces"] | None = "pieces",
-        layers: Literal["first", "even"] = "first",
+        layers: Literal["even", "first"] = "even",
         rescale: bool = True,
         train_table: bool = False,
         init_scale: float = 1.0,
