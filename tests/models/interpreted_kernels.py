@@ -40,7 +40,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
-    names = ("slope", "gate", "rotary", "norm", "gelu", "heads")
+    names = ("slope", "gate", "rotary", "norm", "gelu", "heads", "short")
     return {each: importlib.import_module(f"linnet.models.cuda.{each}") for each in names}
 
 
@@ -157,6 +157,21 @@ def test_gradients_of_heads_are_joined_and_summed(kernels: dict[str, ModuleType]
     assert torch.allclose(by_bias, by_qkv.flatten(2).sum((0, 1)), atol=1e-5)
 
 
+@pytest.mark.parametrize("T", [5, 49, 70])
+def test_short_attention_has_autograds_gradients_also_for_the_bias(kernels: dict[str, ModuleType], T: int) -> None:
+    B, H, D = 2, 3, 24
+    qkv, bias = random(B, T, 3 * H, D).requires_grad_(), random(3 * H * D, seed=1).requires_grad_()
+    grad = random(B, T, H, D, seed=2)
+    q, k, v = (each.transpose(1, 2) for each in qkv.chunk(3, dim=2))
+    expected = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+    found = kernels["short"].ShortAttention.apply(qkv, bias)
+    assert torch.allclose(found, expected, atol=1e-5)
+    (wanted,) = torch.autograd.grad(expected, qkv, grad)
+    by_qkv, by_bias = torch.autograd.grad(found, (qkv, bias), grad)
+    assert torch.allclose(by_qkv, wanted, atol=1e-5)
+    assert torch.allclose(by_bias, wanted.flatten(2).sum((0, 1)), atol=1e-4)
+
+
 MODELS = {
     "llama": LlamaConfig(vocab=64, d_model=24, n_heads=4, n_kv=2, d_ff=40, n_layers=2, ctx=8),
     "llama with biases": LlamaConfig(
@@ -194,6 +209,7 @@ def _agree(model: nn.Module, loss_of: Callable[[], Tensor], monkeypatch: pytest.
     gradients = {name: p.grad for name, p in model.named_parameters()}
     model.zero_grad()
     monkeypatch.setattr(cuda, "used", lambda x: True)
+    monkeypatch.setattr("linnet.models.cuda.short.fits", lambda qkv: True)
     loss = loss_of()
     loss.backward()
     assert loss.item() == pytest.approx(expected.item(), abs=1e-5)

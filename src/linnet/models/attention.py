@@ -39,6 +39,19 @@ def fused_heads(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> tuple[T
     return qkv_BTGD.chunk(3, dim=2)
 
 
+def attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
+    """[B, T, H·D]: what each token takes from all, itself too, by a projection that holds its bias (`fused_heads`)."""
+    if cuda.used(qkv_BTE):
+        from linnet.models.cuda import short
+
+        qkv_BTGD = qkv_BTE.unflatten(-1, (3 * n_heads, -1))
+        if short.fits(qkv_BTGD):
+            seen_BTHD: Tensor = short.ShortAttention.apply(qkv_BTGD, bias_E)
+            return seen_BTHD.flatten(2)
+    q_BHTD, k_BHTD, v_BHTD = (each.transpose(1, 2) for each in fused_heads(qkv_BTE, bias_E, n_heads))
+    return F.scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD).transpose(1, 2).flatten(2)
+
+
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
     """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S); else where the mask is true."""
     if mask_TS is None and pays(q_BHTD, k_BKSD):

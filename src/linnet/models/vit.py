@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
-from linnet.models.attention import fused_heads
+from linnet.models.attention import attend_all, fused_heads
 from linnet.models.compute import Compute, plain
 from linnet.models.gate import gelu_product
 from linnet.models.layers import Linear
@@ -51,13 +51,13 @@ class Block(nn.Module):
 
     def attention(self, qkv_BTE: Tensor, first_only: bool) -> Tensor:
         """What each token takes from all of them."""
+        if not first_only:
+            return self.attn_out(attend_all(qkv_BTE, self.attn_qkv.bias, self.n_heads))
         q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
-        if first_only:
-            q_BTHD = q_BTHD[:, :1]
-        out_BHTD = F.scaled_dot_product_attention(
-            q_BTHD.transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+        out_BH1D = F.scaled_dot_product_attention(
+            q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
         )
-        return self.attn_out(out_BHTD.transpose(1, 2).flatten(2))
+        return self.attn_out(out_BH1D.transpose(1, 2).flatten(2))
 
 
 class PatchEmbedding(nn.Module):

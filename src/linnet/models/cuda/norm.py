@@ -27,7 +27,8 @@ class NormedProduct(torch.autograd.Function):
         ctx: Any, x_ND: Tensor, added_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float,
         weight_ED: Tensor, bias_E: Tensor | None, centred: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        sum_ND = x_ND + added_ND
+        # Added as float32 and rounded, which is the same. Else the compiler lets the product before this add to a copy.
+        sum_ND = (x_ND.float() + added_ND).to(x_ND.dtype)
         ctx.save_for_backward(sum_ND, scale_D, shift_D, weight_ED)
         ctx.eps, ctx.centred, ctx.biased = eps, centred, bias_E is not None and ctx.needs_input_grad[6]
         exact = sum_ND.float()
@@ -66,16 +67,17 @@ def norm_slopes(
     sums_PSD = torch.empty(programs, 1 if shift_D is None else 2, D, device=x_ND.device)
     wrap_triton(_norm_slopes)[(programs,)](
         x_ND, grad_ND.contiguous(), beside_ND.contiguous(), scale_D, scale_D if shift_D is None else shift_D,
-        out_ND, normed_ND, sums_PSD, N, eps,
-        WIDTH=D, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=rows, BLOCK=block, num_warps=1,
+        out_ND, normed_ND, sums_PSD, N,
+        WIDTH=D, EPS=eps, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=rows, BLOCK=block, num_warps=1,
     )  # fmt: skip
     return out_ND, normed_ND, sums_PSD
 
 
 @triton.jit
 def _norm_slopes(
-    x, grad, beside, scale, shift, out, normed, sums, N, eps,
-    WIDTH: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x, grad, beside, scale, shift, out, normed, sums, N,
+    WIDTH: tl.constexpr, EPS: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
@@ -93,7 +95,7 @@ def _norm_slopes(
         aside = tl.load(beside + at, mask=there, other=0.0).to(tl.float32)
         if CENTRED:
             value = tl.where(there, value - tl.sum(value, 1)[:, None] / WIDTH, 0.0)
-        unit = tl.rsqrt(tl.sum(value * value, 1) / WIDTH + eps)[:, None]
+        unit = tl.rsqrt(tl.sum(value * value, 1) / WIDTH + EPS)[:, None]
         hat = value * unit
         slope = g * w[None, :]
         inner = slope - hat * (tl.sum(slope * hat, 1)[:, None] / WIDTH)

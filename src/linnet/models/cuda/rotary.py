@@ -57,8 +57,8 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: in
     B, T, G, D = out.shape
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     wrap_triton(_turned)[(triton.cdiv(B * T, _TOKENS),)](
-        q, k, v, out, table, *strides, B * T, T, n_q, n_k, G - n_q - n_k, direction,
-        D=D, TOKENS=_TOKENS, BLOCK=triton.next_power_of_2(D), num_warps=1,
+        q, k, v, out, table, *strides, B * T, T, n_q, n_k, G - n_q - n_k,
+        DIRECTION=direction, D=D, TOKENS=_TOKENS, BLOCK=triton.next_power_of_2(D), num_warps=1,
     )  # fmt: skip
 
 
@@ -66,15 +66,15 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: in
 def _turned(
     q, k, v, out, table,
     q_b, q_t, q_h, k_b, k_t, k_h, v_b, v_t, v_h,
-    N, T, n_q, n_k, n_v, direction,
-    D: tl.constexpr, TOKENS: tl.constexpr, BLOCK: tl.constexpr,
+    N, T, n_q, n_k, n_v,
+    DIRECTION: tl.constexpr, D: tl.constexpr, TOKENS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)[:, None]
     d = tl.arange(0, BLOCK)[None, :]
     there = (token < N) & (d < D)
     b, t = token // T, token % T
     cos, sin = _pairs(tl.load(table + t * D + d, mask=there, other=0.0))
-    sin = sin * direction
+    sin = sin * DIRECTION
     target = out + token * (n_q + n_k + n_v) * D + d
     for head in range(n_q):
         x, y = _pairs(tl.load(q + b * q_b + t * q_t + head * q_h + d, mask=there, other=0.0).to(tl.float32))
