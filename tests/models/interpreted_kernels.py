@@ -113,15 +113,18 @@ def test_a_normed_product_has_autograds_gradients(kernels: dict[str, ModuleType]
     scale = random(width, seed=2).requires_grad_()
     shift = random(width, seed=3).requires_grad_() if kind == "layer" else None
     weight, bias = random(E, width, seed=4).requires_grad_(), random(E, seed=5).requires_grad_()
+    held = random(width, seed=8).requires_grad_()  # a bias that `added` holds
     taken = [each for each in (x, added, scale, shift, weight, bias) if each is not None]
     total = x + added
     normed = F.layer_norm(total, (width,), scale, shift, 1e-5) if centred else F.rms_norm(total, (width,), scale, 1e-5)
     grads = (random(N, width, seed=6), random(N, E, seed=7))
     expected = torch.autograd.grad((total, F.linear(normed, weight, bias)), taken, grads)
-    found = kernels["norm"].NormedProduct.apply(x, added, scale, shift, 1e-5, weight, bias, centred)
+    found = kernels["norm"].NormedProduct.apply(x, added, held, scale, shift, 1e-5, centred, weight, bias)
     assert torch.allclose(found[0], total) and torch.allclose(found[1], F.linear(normed, weight, bias), atol=1e-5)
-    for each, other in zip(torch.autograd.grad(found, taken, grads), expected, strict=True):
+    by_held, *others = torch.autograd.grad(found, [held, *taken], grads)
+    for each, other in zip(others, expected, strict=True):
         assert torch.allclose(each, other, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(by_held, expected[1].sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("width", [64, 300])
@@ -157,7 +160,7 @@ def test_gradients_of_heads_are_joined_and_summed(kernels: dict[str, ModuleType]
     assert torch.allclose(by_bias, by_qkv.flatten(2).sum((0, 1)), atol=1e-5)
 
 
-@pytest.mark.parametrize("T", [5, 49, 70])
+@pytest.mark.parametrize("T", [5, 49, 64, 70, 196])
 def test_short_attention_has_autograds_gradients_also_for_the_bias(kernels: dict[str, ModuleType], T: int) -> None:
     B, H, D = 2, 3, 24
     qkv, bias = random(B, T, 3 * H, D).requires_grad_(), random(3 * H * D, seed=1).requires_grad_()

@@ -36,7 +36,9 @@ class Block(nn.Module):
         """The stream [B, T, d_model] and what is to be added to it → the same."""
         x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.attn_norm, self.attn_qkv, bias_follows=True)
         seen_BTD = self.attention(qkv_BTE, mask_TS, span)
-        x_BTD, up_BTF = normed_product(x_BTD, seen_BTD, self.ffn_norm, self.ffn_up, bias_follows=True)
+        x_BTD, up_BTF = normed_product(
+            x_BTD, seen_BTD, self.ffn_norm, self.ffn_up, bias_follows=True, added_bias=self.attn_output.bias
+        )
         return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
 
     def attention(self, qkv_BTE: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
@@ -47,7 +49,7 @@ class Block(nn.Module):
         else:
             k_BHSD, v_BHSD = span.put(self.layer, k_BTHD, v_BTHD)
         out_BHTD = attend(q_BTHD.transpose(1, 2), k_BHSD, v_BHSD, mask_TS)
-        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
+        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2), bias_follows=True)
 
 
 class GPT2(LanguageModel):

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.models import cuda
 from linnet.models.cpu.products import Product, pays
 
 
@@ -24,15 +25,26 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(out, into, device=device))
         self.bias = nn.Parameter(torch.empty(out, device=device)) if bias else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[…, into] → […, out]."""
+    def forward(self, x: Tensor, bias_follows: bool = False) -> Tensor:
+        """[…, into] → […, out].
+
+        Where kernels compute, `bias_follows` says that who reads the result has the bias's gradient at hand and sees to
+        it: `attend_all`, `fused_heads`, `gelu_product`, or `normed_product` of what is added.
+        """
         if self.ready is not None:
             return self.ready(x)
         weight = self.weight.to(x.dtype)
         if self.bias is None and pays(x, weight):
             y: Tensor = Product.apply(x, weight)
             return y
-        return F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
+        return F.linear(x, weight, self.bias_for(x, bias_follows))
+
+    def bias_for(self, x: Tensor, bias_follows: bool = False) -> Tensor | None:
+        """The bias in the dtype of x, cut off from its gradient where that follows."""
+        if self.bias is None:
+            return None
+        bias = self.bias.detach() if bias_follows and cuda.used(x) else self.bias
+        return bias.to(x.dtype)
 
 
 class Embedding(nn.Module):

@@ -66,12 +66,18 @@ class LayerNorm(nn.Module):
 
 
 def normed_product(
-    x_BTD: Tensor, added_BTD: Tensor | None, norm: nn.Module, product: Linear, *, bias_follows: bool = False
+    x_BTD: Tensor,
+    added_BTD: Tensor | None,
+    norm: nn.Module,
+    product: Linear,
+    *,
+    bias_follows: bool = False,
+    added_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """x + added, and product(norm(x + added)).
 
-    `bias_follows`: the product's bias gets its gradient from who reads the product (`gelu_product`, `fused_heads`),
-    which sums it up on the way. It matters only where kernels compute.
+    `bias_follows`: who reads the product sees to the gradient of its bias (`Linear.forward`). `added_bias`: that of
+    what is added, if it follows here.
     """
     if cuda.used(x_BTD):
         from linnet.models.cuda.norm import NormedProduct
@@ -79,13 +85,11 @@ def normed_product(
         assert isinstance(norm, RMSNorm | LayerNorm)
         added_BTD = torch.zeros_like(x_BTD) if added_BTD is None else added_BTD
         shift = norm.bias if isinstance(norm, LayerNorm) else None
-        weight, bias = product.weight.to(x_BTD.dtype), None
-        if product.bias is not None:
-            bias = (product.bias.detach() if bias_follows else product.bias).to(x_BTD.dtype)
         sum_ND, out_NE = NormedProduct.apply(
-            x_BTD.flatten(0, -2), added_BTD.flatten(0, -2), norm.weight, shift, norm.eps, weight, bias,
-            isinstance(norm, LayerNorm),
+            x_BTD.flatten(0, -2), added_BTD.flatten(0, -2), added_bias,
+            norm.weight, shift, norm.eps, isinstance(norm, LayerNorm),
+            product.weight.to(x_BTD.dtype), product.bias_for(x_BTD, bias_follows),
         )  # fmt: skip
         return sum_ND.view_as(x_BTD), out_NE.view(*x_BTD.shape[:-1], -1)
     sum_BTD = x_BTD if added_BTD is None else x_BTD + added_BTD
-    return sum_BTD, product(norm(sum_BTD))
+    return sum_BTD, product(norm(sum_BTD), bias_follows)

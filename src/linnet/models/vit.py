@@ -44,7 +44,9 @@ class Block(nn.Module):
         seen_BTD = self.attention(qkv_BTE, first_only)
         if first_only:
             x_BTD = x_BTD[:, :1]
-        x_BTD, up_BTF = normed_product(x_BTD, seen_BTD, self.ln2, self.ffn_up, bias_follows=not self.silu)
+        x_BTD, up_BTF = normed_product(
+            x_BTD, seen_BTD, self.ln2, self.ffn_up, bias_follows=not self.silu, added_bias=self.attn_out.bias
+        )
         if self.silu:
             return x_BTD, self.ffn_down(F.silu(up_BTF))
         return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
@@ -52,12 +54,12 @@ class Block(nn.Module):
     def attention(self, qkv_BTE: Tensor, first_only: bool) -> Tensor:
         """What each token takes from all of them."""
         if not first_only:
-            return self.attn_out(attend_all(qkv_BTE, self.attn_qkv.bias, self.n_heads))
+            return self.attn_out(attend_all(qkv_BTE, self.attn_qkv.bias, self.n_heads), bias_follows=True)
         q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
         out_BH1D = F.scaled_dot_product_attention(
             q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
         )
-        return self.attn_out(out_BH1D.transpose(1, 2).flatten(2))
+        return self.attn_out(out_BH1D.transpose(1, 2).flatten(2), bias_follows=True)
 
 
 class PatchEmbedding(nn.Module):

@@ -20,17 +20,21 @@ _NUMBERS = 1024  # of a program at once, which is a single warp: it waits for no
 
 
 class NormedProduct(torch.autograd.Function):
-    """s = x + added, and norm(s) Wᵀ + b: `centred` by LayerNorm, otherwise by RMSNorm. Of all of it s is kept."""
+    """s = x + added, and norm(s) Wᵀ + b: `centred` by LayerNorm, otherwise by RMSNorm. Of all of it s is kept.
+
+    Also the gradient of a bias that `added` already holds.
+    """
 
     @staticmethod
     def forward(  # noqa: D102
-        ctx: Any, x_ND: Tensor, added_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float,
-        weight_ED: Tensor, bias_E: Tensor | None, centred: bool,
+        ctx: Any, x_ND: Tensor, added_ND: Tensor, added_bias_D: Tensor | None,
+        scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool,
+        weight_ED: Tensor, bias_E: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         # Added as float32 and rounded, which is the same. Else the compiler lets the product before this add to a copy.
         sum_ND = (x_ND.float() + added_ND).to(x_ND.dtype)
         ctx.save_for_backward(sum_ND, scale_D, shift_D, weight_ED)
-        ctx.eps, ctx.centred, ctx.biased = eps, centred, bias_E is not None and ctx.needs_input_grad[6]
+        ctx.eps, ctx.centred = eps, centred
         exact = sum_ND.float()
         if centred:
             normed = F.layer_norm(exact, scale_D.shape, scale_D, shift_D, eps)
@@ -43,32 +47,44 @@ class NormedProduct(torch.autograd.Function):
         sum_ND, scale_D, shift_D, weight_ED = ctx.saved_tensors
         beside_ND, grad_NE = gradients
         grad_ND, normed_ND, sums_PSD = norm_slopes(
-            sum_ND, grad_NE @ weight_ED, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred
+            sum_ND, grad_NE @ weight_ED, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred, ctx.needs_input_grad[2]
         )
-        by_scale, *by_shift = sums_PSD.sum(0)
+        sums = list(sums_PSD.sum(0))
+        by_scale = sums.pop(0)
+        by_shift = None if shift_D is None else sums.pop(0)
+        by_added_bias = sums.pop(0) if ctx.needs_input_grad[2] else None
         by_weight = grad_NE.T @ normed_ND
-        by_bias = grad_NE.sum(0) if ctx.biased else None
-        return grad_ND, grad_ND, by_scale, by_shift[0] if by_shift else None, None, by_weight, by_bias, None
+        by_bias = grad_NE.sum(0) if ctx.needs_input_grad[8] else None
+        return grad_ND, grad_ND, by_added_bias, by_scale, by_shift, None, None, by_weight, by_bias
 
 
 @triton_op("linnet::norm_slopes", mutates_args={})
 def norm_slopes(
-    x_ND: Tensor, grad_ND: Tensor, beside_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool
+    x_ND: Tensor,
+    grad_ND: Tensor,
+    beside_ND: Tensor,
+    scale_D: Tensor,
+    shift_D: Tensor | None,
+    eps: float,
+    centred: bool,
+    summed: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """[N, D]: the gradient of x by way of its norm, and `beside`; [N, D]: norm(x) once more; [P, S, D]: sums.
 
-    Summed over P, a row for each program, they are the gradients of scale and, where there is one (S is 2), shift.
+    Summed over P, a row for each program, they are the gradient of scale; that of shift, where there is one; and the
+    sum of the first result, where it is wanted (`summed`).
     """
     N, D = x_ND.shape
     out_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
     block = triton.next_power_of_2(D)
     rows = max(1, _NUMBERS // block)
     programs = min(_PROGRAMS, triton.cdiv(N, rows))
-    sums_PSD = torch.empty(programs, 1 if shift_D is None else 2, D, device=x_ND.device)
+    sums_PSD = torch.empty(programs, 1 + (shift_D is not None) + summed, D, device=x_ND.device)
     wrap_triton(_norm_slopes)[(programs,)](
         x_ND, grad_ND.contiguous(), beside_ND.contiguous(), scale_D, scale_D if shift_D is None else shift_D,
         out_ND, normed_ND, sums_PSD, N,
-        WIDTH=D, EPS=eps, CENTRED=centred, SHIFTED=shift_D is not None, ROWS=rows, BLOCK=block, num_warps=1,
+        WIDTH=D, EPS=eps, CENTRED=centred, SHIFTED=shift_D is not None, SUMMED=summed,
+        ROWS=rows, BLOCK=block, num_warps=1,
     )  # fmt: skip
     return out_ND, normed_ND, sums_PSD
 
@@ -76,7 +92,7 @@ def norm_slopes(
 @triton.jit
 def _norm_slopes(
     x, grad, beside, scale, shift, out, normed, sums, N,
-    WIDTH: tl.constexpr, EPS: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr,
+    WIDTH: tl.constexpr, EPS: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, SUMMED: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
@@ -86,6 +102,8 @@ def _norm_slopes(
     if SHIFTED:
         b = tl.load(shift + column, mask=inside, other=0.0)
         by_shift = tl.zeros((BLOCK,), tl.float32)
+    if SUMMED:
+        total = tl.zeros((BLOCK,), tl.float32)
     for first in tl.range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS, num_stages=3):
         row = first + tl.arange(0, ROWS)
         at = row[:, None].to(tl.int64) * WIDTH + column[None, :]
@@ -101,15 +119,19 @@ def _norm_slopes(
         inner = slope - hat * (tl.sum(slope * hat, 1)[:, None] / WIDTH)
         if CENTRED:
             inner -= tl.sum(slope, 1)[:, None] / WIDTH
-        tl.store(out + at, aside + inner * unit, mask=there)
+        found = aside + inner * unit
+        tl.store(out + at, found, mask=there)
+        if SUMMED:
+            total += tl.sum(found, 0)
         again = hat * w[None, :]
         by_scale += tl.sum(g * hat, 0)
         if SHIFTED:
             again += b[None, :]
             by_shift += tl.sum(g, 0)
         tl.store(normed + at, again, mask=there)
+    sums += tl.program_id(0) * (1 + SHIFTED + SUMMED) * WIDTH + column
+    tl.store(sums, by_scale, mask=inside)
     if SHIFTED:
-        tl.store(sums + (tl.program_id(0) * 2 + 1) * WIDTH + column, by_shift, mask=inside)
-        tl.store(sums + tl.program_id(0) * 2 * WIDTH + column, by_scale, mask=inside)
-    else:
-        tl.store(sums + tl.program_id(0) * WIDTH + column, by_scale, mask=inside)
+        tl.store(sums + WIDTH, by_shift, mask=inside)
+    if SUMMED:
+        tl.store(sums + (1 + SHIFTED) * WIDTH, total, mask=inside)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 _LONGEST, _WIDEST = 256, 64  # tokens, and a head's width, that fit
-_QUERIES, _KEYS = 64, 64  # of a program at once
+_STRIPE = 64  # queries forwards, keys backwards, that a program works on at once
 
 _LOG2_E = tl.constexpr(1 / math.log(2))
 
@@ -26,6 +26,15 @@ def fits(qkv_BTGD: Tensor) -> bool:
     """Can the kernels take it?"""
     _, T, _, D = qkv_BTGD.shape
     return T <= _LONGEST and D <= _WIDEST and qkv_BTGD.element_size() == 2
+
+
+def _sizes(qkv_BTGD: Tensor) -> dict[str, Any]:
+    """What the kernels are compiled for. T is cut into stripes and a rest, both powers of two."""
+    _, T, _, D = qkv_BTGD.shape
+    whole = T // _STRIPE * _STRIPE
+    rest = max(16, triton.next_power_of_2(T - whole)) if whole < T else 0
+    powers = {"BLOCK": max(16, triton.next_power_of_2(T)), "WIDTH": max(16, triton.next_power_of_2(D))}
+    return {"T": T, "D": D, "SCALE": D**-0.5, "STRIPE": _STRIPE, "REST": rest, **powers}
 
 
 class ShortAttention(torch.autograd.Function):
@@ -51,11 +60,8 @@ def attended(qkv_BTGD: Tensor) -> tuple[Tensor, Tensor]:
     H = G // 3
     out_BTHD = torch.empty(B, T, H, D, device=qkv_BTGD.device, dtype=qkv_BTGD.dtype)
     logs_BHT = torch.empty(B, H, T, device=qkv_BTGD.device)
-    block = max(16, triton.next_power_of_2(T))
-    wrap_triton(_attended)[(B * H * triton.cdiv(T, _QUERIES),)](
-        qkv_BTGD.contiguous(), out_BTHD, logs_BHT, T, H,
-        D=D, SCALE=D**-0.5, QUERIES=min(_QUERIES, block), BLOCK=block, WIDTH=max(16, triton.next_power_of_2(D)),
-        num_warps=4,
+    wrap_triton(_attended)[(B * H,)](
+        qkv_BTGD.contiguous(), out_BTHD, logs_BHT, H, **_sizes(qkv_BTGD), num_warps=4, num_stages=1
     )  # fmt: skip
     return out_BTHD, logs_BHT
 
@@ -64,86 +70,116 @@ def attended(qkv_BTGD: Tensor) -> tuple[Tensor, Tensor]:
 def attended_back(qkv_BTGD: Tensor, out_BTHD: Tensor, logs_BHT: Tensor, grad_BTHD: Tensor) -> tuple[Tensor, Tensor]:
     """[B, T, 3H, D]: the gradient of the projection; [B, 3H·D]: what adds up to its sum over all tokens."""
     B, T, G, D = qkv_BTGD.shape
-    H = G // 3
     grad_BTGD = torch.empty(B, T, G, D, device=qkv_BTGD.device, dtype=qkv_BTGD.dtype)
     sums_BE = torch.empty(B, G * D, device=qkv_BTGD.device)
-    block = max(16, triton.next_power_of_2(T))
-    wrap_triton(_attended_back)[(B * H,)](
-        qkv_BTGD.contiguous(), out_BTHD, logs_BHT, grad_BTHD.contiguous(), grad_BTGD, sums_BE, T, H,
-        D=D, SCALE=D**-0.5, KEYS=min(_KEYS, block), BLOCK=block, WIDTH=max(16, triton.next_power_of_2(D)),
-        num_warps=8 if block > 64 else 4,
+    sizes = _sizes(qkv_BTGD)
+    wrap_triton(_attended_back)[(B * G // 3,)](
+        qkv_BTGD.contiguous(), out_BTHD, logs_BHT, grad_BTHD.contiguous(), grad_BTGD, sums_BE, G // 3,
+        **sizes, num_warps=8 if sizes["BLOCK"] > 64 else 4,
     )  # fmt: skip
     return grad_BTGD, sums_BE
 
 
 @triton.jit
 def _attended(
-    qkv, out, logs, T, H,
-    D: tl.constexpr, SCALE: tl.constexpr, QUERIES: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+    qkv, out, logs, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
+    STRIPE: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    parts = tl.cdiv(T, QUERIES)
-    part = tl.program_id(0) % parts
-    h = tl.program_id(0) // parts % H
-    b = (tl.program_id(0) // parts // H).to(tl.int64)
-    d = tl.arange(0, WIDTH)
-    t = part * QUERIES + tl.arange(0, QUERIES)
-    s = tl.arange(0, BLOCK)
-    of_query = (t < T)[:, None] & (d < D)[None, :]
-    of_key = (s < T)[:, None] & (d < D)[None, :]
+    h = tl.program_id(0) % H
+    b = (tl.program_id(0) // H).to(tl.int64)
     qkv += b * T * 3 * H * D + h * D
-    q = tl.load(qkv + t[:, None] * 3 * H * D + d[None, :], mask=of_query, other=0.0)
-    k = tl.load(qkv + (s[:, None] * 3 + 1) * H * D + d[None, :], mask=of_key, other=0.0)
-    v = tl.load(qkv + (s[:, None] * 3 + 2) * H * D + d[None, :], mask=of_key, other=0.0)
+    out += b * T * H * D + h * D
+    logs += tl.program_id(0).to(tl.int64) * T
+    k, _ = _rows(qkv + H * D, 0, 3 * H * D, T, D, BLOCK, WIDTH)
+    v, _ = _rows(qkv + 2 * H * D, 0, 3 * H * D, T, D, BLOCK, WIDTH)
+    for first in range(0, T // STRIPE * STRIPE, STRIPE):
+        _look(qkv, out, logs, k, v, first, H, T, D, SCALE, STRIPE, BLOCK, WIDTH)
+    if REST > 0:
+        _look(qkv, out, logs, k, v, T // STRIPE * STRIPE, H, T, D, SCALE, REST, BLOCK, WIDTH)
+
+
+@triton.jit
+def _look(
+    qkv, out, logs, k, v, first, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
+    STRIPE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What a stripe of queries takes from all values."""
+    q, inside = _rows(qkv, first, 3 * H * D, T, D, STRIPE, WIDTH)
     scores = tl.dot(q, tl.trans(k)) * (SCALE * _LOG2_E)
-    scores = tl.where((s < T)[None, :], scores, float("-inf"))
+    scores = tl.where((tl.arange(0, BLOCK) < T)[None, :], scores, float("-inf"))
     largest = tl.max(scores, 1)
     p = tl.exp2(scores - largest[:, None])
     total = tl.sum(p, 1)
     seen = tl.dot(p.to(v.dtype), v) / total[:, None]
-    tl.store(out + ((b * T + t[:, None]) * H + h) * D + d[None, :], seen, mask=of_query)
-    tl.store(logs + (b * H + h) * T + t, largest + tl.log2(total), mask=t < T)
+    t = first + tl.arange(0, STRIPE)
+    tl.store(out + t[:, None] * H * D + tl.arange(0, WIDTH)[None, :], seen, mask=inside)
+    tl.store(logs + t, largest + tl.log2(total), mask=t < T)
 
 
 @triton.jit
 def _attended_back(
-    qkv, out, logs, grad, grads, sums, T, H,
-    D: tl.constexpr, SCALE: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+    qkv, out, logs, grad, grads, sums, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
+    STRIPE: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     h = tl.program_id(0) % H
     b = (tl.program_id(0) // H).to(tl.int64)
-    d = tl.arange(0, WIDTH)
-    t = tl.arange(0, BLOCK)
-    of_query = (t < T)[:, None] & (d < D)[None, :]
     qkv += b * T * 3 * H * D + h * D
     grads += b * T * 3 * H * D + h * D
+    out += b * T * H * D + h * D
+    grad += b * T * H * D + h * D
     sums += b * 3 * H * D + h * D
-    q = tl.load(qkv + t[:, None] * 3 * H * D + d[None, :], mask=of_query, other=0.0)
-    place = ((b * T + t[:, None]) * H + h) * D + d[None, :]
-    g = tl.load(grad + place, mask=of_query, other=0.0)
-    seen = tl.load(out + place, mask=of_query, other=0.0)
+    t = tl.arange(0, BLOCK)
+    q, inside = _rows(qkv, 0, 3 * H * D, T, D, BLOCK, WIDTH)
+    g, _ = _rows(grad, 0, H * D, T, D, BLOCK, WIDTH)
+    seen, _ = _rows(out, 0, H * D, T, D, BLOCK, WIDTH)
     inner = tl.sum(g.to(tl.float32) * seen.to(tl.float32), 1)
-    log = tl.load(logs + (b * H + h) * T + t, mask=t < T, other=float("inf"))  # beyond T all probabilities are 0
+    # Beyond T all probabilities are 0.
+    log = tl.load(logs + tl.program_id(0).to(tl.int64) * T + t, mask=t < T, other=float("inf"))
     by_q = tl.zeros((BLOCK, WIDTH), tl.float32)
     sum_k = tl.zeros((WIDTH,), tl.float32)
     sum_v = tl.zeros((WIDTH,), tl.float32)
-    for start in range(0, T, KEYS):
-        s = start + tl.arange(0, KEYS)
-        of_key = (s < T)[:, None] & (d < D)[None, :]
-        from_k = (s[:, None] * 3 + 1) * H * D + d[None, :]
-        from_v = (s[:, None] * 3 + 2) * H * D + d[None, :]
-        k = tl.load(qkv + from_k, mask=of_key, other=0.0)
-        v = tl.load(qkv + from_v, mask=of_key, other=0.0)
-        p = tl.exp2(tl.dot(q, tl.trans(k)) * (SCALE * _LOG2_E) - log[:, None])
-        p = tl.where((s < T)[None, :], p, 0.0)
-        by_v = tl.dot(tl.trans(p.to(g.dtype)), g)
-        slope = (p * (tl.dot(g, tl.trans(v)) - inner[:, None]) * SCALE).to(k.dtype)
-        by_k = tl.dot(tl.trans(slope), q)
-        by_q += tl.dot(slope, k)
-        tl.store(grads + from_k, by_k, mask=of_key)
-        tl.store(grads + from_v, by_v, mask=of_key)
-        sum_k += tl.sum(by_k, 0)
-        sum_v += tl.sum(by_v, 0)
-    tl.store(grads + t[:, None] * 3 * H * D + d[None, :], by_q, mask=of_query)
+    for first in range(0, T // STRIPE * STRIPE, STRIPE):
+        by_q, of_k, of_v = _look_back(qkv, grads, q, g, inner, log, by_q, first, H, T, D, SCALE, STRIPE, WIDTH)
+        sum_k += of_k
+        sum_v += of_v
+    if REST > 0:
+        by_q, of_k, of_v = _look_back(
+            qkv, grads, q, g, inner, log, by_q, T // STRIPE * STRIPE, H, T, D, SCALE, REST, WIDTH
+        )
+        sum_k += of_k
+        sum_v += of_v
+    d = tl.arange(0, WIDTH)
+    tl.store(grads + t[:, None] * 3 * H * D + d[None, :], by_q, mask=inside)
     tl.store(sums + d, tl.sum(by_q, 0), mask=d < D)
     tl.store(sums + H * D + d, sum_k, mask=d < D)
     tl.store(sums + 2 * H * D + d, sum_v, mask=d < D)
+
+
+@triton.jit
+def _look_back(
+    qkv, grads, q, g, inner, log, by_q, first, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
+    STRIPE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a stripe of keys and values, written, and their sums; that of q with their share added."""
+    k, inside = _rows(qkv + H * D, first, 3 * H * D, T, D, STRIPE, WIDTH)
+    v, _ = _rows(qkv + 2 * H * D, first, 3 * H * D, T, D, STRIPE, WIDTH)
+    s = first + tl.arange(0, STRIPE)
+    p = tl.exp2(tl.dot(q, tl.trans(k)) * (SCALE * _LOG2_E) - log[:, None])
+    p = tl.where((s < T)[None, :], p, 0.0)
+    by_v = tl.dot(tl.trans(p.to(g.dtype)), g)
+    slope = (p * (tl.dot(g, tl.trans(v)) - inner[:, None]) * SCALE).to(k.dtype)
+    by_k = tl.dot(tl.trans(slope), q)
+    by_q += tl.dot(slope, k)
+    place = grads + s[:, None] * 3 * H * D + tl.arange(0, WIDTH)[None, :]
+    tl.store(place + H * D, by_k, mask=inside)
+    tl.store(place + 2 * H * D, by_v, mask=inside)
+    return by_q, tl.sum(by_k, 0), tl.sum(by_v, 0)
+
+
+@triton.jit
+def _rows(x, first, stride, T: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """[ROWS, WIDTH]: the head's numbers of these tokens, 0 beyond T and D; and where that is not."""
+    t = first + tl.arange(0, ROWS)
+    d = tl.arange(0, WIDTH)
+    inside = (t < T)[:, None] & (d < D)[None, :]
+    return tl.load(x + t[:, None] * stride + d[None, :], mask=inside, other=0.0), inside
