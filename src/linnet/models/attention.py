@@ -53,19 +53,30 @@ def attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
 
 
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
-    """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S); else where the mask is true."""
+    """Softmax attention; K divides H. Without a mask token t sees keys 0…t (T = S).
+
+    A mask is true where a token sees, or is what is added to its scores.
+    """
     if mask_TS is None and pays(q_BHTD, k_BKSD):
         out_BHTD: Tensor = CausalAttention.apply(q_BHTD, k_BKSD, v_BKSD)
         return out_BHTD
-    grouped = q_BHTD.shape[1] != k_BKSD.shape[1]
+    groups = q_BHTD.shape[1] // k_BKSD.shape[1]
+    grouped = groups > 1
     if grouped and mask_TS is not None and q_BHTD.is_cuda:
         # The kernel that takes a mask knows no groups, and the one that knows both writes all T × S scores.
-        groups = q_BHTD.shape[1] // k_BKSD.shape[1]
+        if q_BHTD.shape[2] == 1:
+            return _one_token(q_BHTD, k_BKSD, v_BKSD, mask_TS)
         k_BKSD, v_BKSD = k_BKSD.repeat_interleave(groups, 1), v_BKSD.repeat_interleave(groups, 1)
         grouped = False
     return F.scaled_dot_product_attention(
         q_BHTD, k_BKSD, v_BKSD, attn_mask=mask_TS, is_causal=mask_TS is None, enable_gqa=grouped
     )
+
+
+def _one_token(q_BH1D: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_1S: Tensor) -> Tensor:
+    """The same for one token: the heads that share keys look at them as if they were so many tokens."""
+    q_BKGD = q_BH1D.unflatten(1, (k_BKSD.shape[1], -1)).squeeze(3)
+    return F.scaled_dot_product_attention(q_BKGD, k_BKSD, v_BKSD, attn_mask=mask_1S).flatten(1, 2).unsqueeze(2)
 
 
 def document_mask(documents_BT: Tensor) -> Tensor:

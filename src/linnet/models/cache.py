@@ -25,7 +25,7 @@ class Span:
     cache: KVCache
     positions_T: Tensor
     visible: int
-    mask_TS: Tensor | None  # None: the first tokens of all, which see each other only
+    mask_TS: Tensor | None  # None: the first tokens of all, which see each other only; see `attend`
 
     def put(self, layer: int, k_BTKD: Tensor, v_BTKD: Tensor) -> tuple[Tensor, Tensor]:
         """Keep a layer's keys and values; what to attend to comes back, as [B, K, S, D]."""
@@ -67,7 +67,10 @@ class KVCache:
             return Span(self, positions_T, T, None)
         visible = self.visible(T)
         slots_S = torch.arange(visible, device=self.position.device)
-        return Span(self, positions_T, visible, slots_S <= positions_T[:, None])
+        mask_TS = slots_S <= positions_T[:, None]
+        if mask_TS.is_cuda:  # its kernels add a mask: made into numbers here, it is so once and not in every layer
+            mask_TS = torch.zeros_like(mask_TS, dtype=self.k_LBKSD.dtype).masked_fill_(~mask_TS, float("-inf"))
+        return Span(self, positions_T, visible, mask_TS)
 
     def visible(self, T: int) -> int:
         """Slots that the next T tokens look at."""

@@ -37,7 +37,7 @@ def split_heads(qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> 
 
         q, k, v = TurnedHeads.apply(qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)), table_TP2, n_heads, n_kv)
         return q, k, v
-    if torch.compiler.is_compiling() or qkv_BTE.dtype != torch.float32 or qkv_BTE.device.type == "mps":
+    if torch.compiler.is_compiling() or qkv_BTE.device.type == "mps":
         q, k, v = _heads(qkv_BTE, n_heads, n_kv)
         return _turned(q, table_TP2), _turned(k, table_TP2), v
     q, k, v = _SplitAndTurn.apply(qkv_BTE, table_TP2, n_heads, n_kv)
@@ -57,7 +57,7 @@ def _turned(x_BTHD: Tensor, table_TP2: Tensor) -> Tensor:
 
 
 class _SplitAndTurn(torch.autograd.Function):
-    """The same for eager float32: a pair is a complex number, and the gradient is written once, into one tensor.
+    """The same eagerly: a pair is a complex number, and the gradient is written once, into one tensor.
 
     Plain autograd would make a zero-filled gradient of the whole projection for each of q, k and v and add them.
     """
@@ -67,7 +67,7 @@ class _SplitAndTurn(torch.autograd.Function):
         ctx.save_for_backward(table_TP2)
         ctx.heads = (n_heads, n_kv)
         qk, v = qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)).split((n_heads + n_kv, n_kv), dim=2)
-        turned = torch.view_as_real(_pairs(qk) * torch.view_as_complex(table_TP2)[:, None]).flatten(-2)
+        turned = torch.view_as_real(_pairs(qk.float()) * torch.view_as_complex(table_TP2)[:, None]).flatten(-2).to(v)
         return turned[:, :, :n_heads], turned[:, :, n_heads:], v
 
     @staticmethod
@@ -78,9 +78,13 @@ class _SplitAndTurn(torch.autograd.Function):
         B, T, _, D = grad_q.shape
         grad = grad_q.new_empty(B, T, n_heads + 2 * n_kv, D)
         back = torch.view_as_complex(table_TP2).conj()[:, None]
-        torch.mul(_pairs(grad_q), back, out=_pairs(grad[:, :, :n_heads]))
-        torch.mul(_pairs(grad_k), back, out=_pairs(grad[:, :, n_heads : n_heads + n_kv]))
-        grad[:, :, n_heads + n_kv :] = grad_v
+        by_q, by_k, by_v = grad.split((n_heads, n_kv, n_kv), dim=2)
+        for given, place in ((grad_q, by_q), (grad_k, by_k)):
+            if given.dtype == torch.float32:
+                torch.mul(_pairs(given), back, out=_pairs(place))
+            else:
+                place.copy_(torch.view_as_real(_pairs(given.float()) * back).flatten(-2))
+        by_v.copy_(grad_v)
         return grad.flatten(2), None, None, None
 
 
