@@ -49,7 +49,7 @@ class Decoder:
     def _capture(self) -> _Work:
         step = self._pass.step
         if self._device == "cuda":
-            return Graph(step, plain_calls=1)
+            return Graph(step, plain_calls=0)  # the prompt has been read: libraries are loaded
         return Recording(step, plain_calls=0) if self._device == "cpu" else step
 
 

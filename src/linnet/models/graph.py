@@ -53,7 +53,8 @@ class Graph:
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what the plain calls held: the graph has memory of its own
+        if self._plain_calls:
+            torch.cuda.empty_cache()  # what they held: the graph has memory of its own
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
