@@ -137,7 +137,7 @@ def images() -> Report:
 
 def language(only: list[str]) -> Report:
     report = Report(
-        name="train_gpu",
+        name="train_gpu" if only == list(SHAPES) else "train_gpu_part",
         claim=(__doc__ or "").splitlines()[0],
         columns={"what": "", "who": "", "ms a step": ".2f", "tok/s": ",.0f", "peak GB": ".1f", "first step s": ".1f"},
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from linnet.models import Config, GPT2Config, LlamaConfig, build
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit
 from linnet.models.compute import Compiled
 from linnet.models.norms import RMSNorm
 from linnet.models.working import WorkingCopies
@@ -90,6 +90,18 @@ def test_many_models_of_one_process_can_be_compiled(monkeypatch: pytest.MonkeyPa
         nn.init.ones_(norm.weight)
         x = torch.randn(2, width)
         assert torch.allclose(Compiled()(norm, x), norm(x), atol=1e-6)
+
+
+def test_so_can_many_that_have_layers_of_two_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch)
+    torch._dynamo.reset()
+    for width in range(8, 8 * 7, 8):  # of the limit there were two for each model
+        config = ViTConfig(
+            image_size=8, patch_size=4, d_model=width, n_heads=2, d_ff=8, n_layers=2, num_classes=5, pooling="cls"
+        )
+        model = build_vit(config)
+        loss, _ = model.loss(torch.zeros(2, 3, 8, 8), torch.tensor([1, 4]), compute=Compiled())
+        loss.backward()
 
 
 def test_a_twin_shares_what_is_not_a_product() -> None:

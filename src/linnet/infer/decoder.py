@@ -36,7 +36,11 @@ class Decoder:
         return self._pass.read(ids_1T)
 
     def next(self, token: Tensor) -> tuple[Tensor, Tensor]:
-        """[V]: the logits after one token more, and the likeliest. Both are overwritten by the next call."""
+        """[V]: the logits after one token more, and the likeliest. Both are overwritten by the next call.
+
+        Something has been read before, in the same thread.
+        """
+        assert self._cache.length, "a capture is no time for libraries to be loaded: read a prompt first"
         visible = self._cache.visible(1)
         if visible != self._captured[0]:
             self._captured = visible, self._capture()

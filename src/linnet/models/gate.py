@@ -1,4 +1,4 @@
-"""What stands between the two products of a feed-forward, and the second: GELU or SwiGLU (silu(gate) · up)."""
+"""From the first product of a feed-forward to the end of the second: GELU or SwiGLU (silu(gate) · up) between."""
 
 from __future__ import annotations
 

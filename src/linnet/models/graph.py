@@ -52,9 +52,6 @@ class Graph:
         return results
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        torch.cuda.synchronize()
-        if self._plain_calls:
-            torch.cuda.empty_cache()  # what they held: the graph has memory of its own
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):

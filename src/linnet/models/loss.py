@@ -37,7 +37,7 @@ def head_loss(
     if divisor is None:
         divisor = (targets_N >= 0).sum().clamp(min=1)
     if torch.is_grad_enabled() and (hidden_ND.requires_grad or head_VD.requires_grad):
-        loss: Tensor = _HeadLoss.apply(hidden_ND, head_VD, targets_N, 1.0 / divisor.float(), compute)
+        loss: Tensor = _HeadLoss.apply(hidden_ND, head_VD, targets_N, divisor.float().reciprocal(), compute)
         return loss
     total = torch.zeros((), device=hidden_ND.device)
     head = head_VD.to(hidden_ND.dtype)

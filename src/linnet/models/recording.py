@@ -42,10 +42,10 @@ class Recording:
             return self._work(*inputs)
         if not self._recorded:
             self._inputs = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
-            calls: list[_Call] = []
-            with _Recorder(calls):
+            recorder = _Recorder()
+            with recorder:
                 self._results = self._work(*self._inputs)
-            self._recorded = calls  # whole: had the work broken off, the next call would record it anew
+            self._recorded = recorder.calls()  # now: had the work broken off, the next call would record it anew
             return self._results
         if kinds(inputs) != kinds(self._inputs):
             return self._work(*inputs)
@@ -66,9 +66,18 @@ def kinds(tensors: Iterable[Tensor | None]) -> list[tuple[torch.Size, torch.dtyp
 class _Recorder(TorchDispatchMode):
     """Keeps each operation with the tensors it read and wrote, while it is on."""
 
-    def __init__(self, calls: list[_Call]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._calls = calls
+        self._calls: list[_Call] = []
+        self._constants: dict[int, Tensor] = {}  # by the place of the call that fills them
+        self._written: set[int] = set()  # memory that an operation changes
+
+    def calls(self) -> list[_Call]:
+        """What was done. A constant that nothing writes to is filled already."""
+        constant = {
+            place for place, kept in self._constants.items() if kept.untyped_storage().data_ptr() not in self._written
+        }
+        return [call for place, call in enumerate(self._calls) if place not in constant]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -79,6 +88,7 @@ class _Recorder(TorchDispatchMode):
             return result
         if func._schema.is_mutable:
             self._calls.append((func._op, args, named))
+            self._written |= {tensor.untyped_storage().data_ptr() for tensor in _written(func, args, named)}
             return result
         results = list(_tensors(result))
         assert results, f"{func} gives the host a number: such work cannot be recorded"
@@ -89,13 +99,22 @@ class _Recorder(TorchDispatchMode):
             )
             if constant and torch.Tag.nondeterministic_seeded not in func.tags:
                 # Its numbers are known, but later operations may write over them.
-                self._calls += [(kept.copy_, (kept.clone(),), {}) for kept in results]
+                for kept in results:
+                    self._constants[len(self._calls)] = kept
+                    self._calls.append((kept.copy_, (kept.clone(),), {}))
             else:
                 self._calls.append(_into(result, func, args, named))
         return result
 
 
 _EMPTY = ("empty", "new_empty")  # memory without numbers: there is nothing to do again
+
+
+def _written(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Iterator[Tensor]:
+    """The tensors that an operation changes."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors(args[place] if place < len(args) else named.get(argument.name))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -77,7 +77,7 @@ class _SplitAndTurn(torch.autograd.Function):
         grad_q, grad_k, grad_v = gradients
         B, T, _, D = grad_q.shape
         grad = grad_q.new_empty(B, T, n_heads + 2 * n_kv, D)
-        back = torch.view_as_complex(table_TP2).conj()[:, None]
+        back = torch.view_as_complex(table_TP2).conj().resolve_conj()[:, None]  # once for both
         by_q, by_k, by_v = grad.split((n_heads, n_kv, n_kv), dim=2)
         for given, place in ((grad_q, by_q), (grad_k, by_k)):
             if given.dtype == torch.float32:
@@ -89,5 +89,5 @@ class _SplitAndTurn(torch.autograd.Function):
 
 
 def _pairs(x_BTHD: Tensor) -> Tensor:
-    """Neighbours as one complex number each; a view."""
-    return torch.view_as_complex(x_BTHD.unflatten(-1, (-1, 2)))
+    """Neighbours as one complex number each: a view, if they are neighbours in memory too."""
+    return torch.view_as_complex(cuda.in_rows(x_BTHD).unflatten(-1, (-1, 2)))

@@ -73,7 +73,7 @@ class Optimizers:
 
     def _step_on_device(self, norm: Tensor) -> None:
         """AdamW's own kernel clips and skips, which also saves a pass over the gradients."""
-        excess = (norm / self._settings.clip).clamp(min=1.0) if self._settings.clip > 0 else None
+        excess = _excess(norm, self._settings.clip)
         for part in self._parts:
             if isinstance(part, Muon):
                 gradients = [p.grad for group in part.param_groups for p in group["params"] if p.grad is not None]
@@ -151,6 +151,14 @@ class SeedAdamW(torch.optim.Optimizer):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.addcdiv_(m * beta1, (v * beta2).sqrt_().add_(group["eps"]), value=-group["lr"])
         return None
+
+
+def _excess(norm: Tensor, clip: float) -> Tensor | None:
+    """What the gradients are divided by so that their norm is at most `clip`; without one, nothing."""
+    if clip <= 0:
+        return None
+    longer = norm.clamp(min=clip)
+    return longer if clip == 1 else longer / clip
 
 
 def _norm(gradients: list[Tensor]) -> Tensor:

@@ -35,6 +35,7 @@ class GatedProduct(torch.autograd.Function):
 def swiglu_slopes(gate_up_N2F: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor]:
     """[N, 2F]: the gradient by gate and up; [N, F]: silu(gate) · up once more, for the product that followed it."""
     N, width = grad_NF.shape
+    gate_up_N2F, grad_NF = gate_up_N2F.contiguous(), grad_NF.contiguous()
     slopes_N2F, again_NF = torch.empty_like(gate_up_N2F), torch.empty_like(grad_NF)
     grid = (N * triton.cdiv(width, _BLOCK),)  # of one dimension: a second one ends at 65,535
     wrap_triton(_swiglu_slopes)[grid](gate_up_N2F, grad_NF, slopes_N2F, again_NF, width, BLOCK=_BLOCK, num_warps=4)

@@ -27,7 +27,6 @@ class GeluProduct(torch.autograd.Function):
         ctx: Any, up_NF: Tensor, up_bias_F: Tensor | None, weight_DF: Tensor, bias_D: Tensor | None
     ) -> Tensor:
         ctx.save_for_backward(up_NF, weight_DF)
-        ctx.biased = bias_D is not None
         act_NF = up_NF * torch.sigmoid(_TWICE_ROOT.value * (up_NF + _CUBE.value * up_NF**3))
         return F.linear(act_NF, weight_DF, bias_D)
 
@@ -37,7 +36,7 @@ class GeluProduct(torch.autograd.Function):
         (grad_ND,) = gradients
         slopes_NF, again_NF, sums_PF = gelu_slopes(up_NF, grad_ND @ weight_DF)
         by_up_bias = sums_PF.sum(0) if ctx.needs_input_grad[1] else None
-        by_bias = grad_ND.sum(0) if ctx.biased else None
+        by_bias = grad_ND.sum(0) if ctx.needs_input_grad[3] else None
         return slopes_NF, by_up_bias, grad_ND.T @ again_NF, by_bias
 
 
@@ -45,6 +44,7 @@ class GeluProduct(torch.autograd.Function):
 def gelu_slopes(up_NF: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """[N, F]: the gradient of `up`; [N, F]: gelu(up) once more; [P, F]: what adds up to the gradient's sum."""
     N, width = up_NF.shape
+    up_NF, grad_NF = up_NF.contiguous(), grad_NF.contiguous()
     slopes_NF, again_NF = torch.empty_like(up_NF), torch.empty_like(up_NF)
     columns = triton.cdiv(width, _BLOCK)
     programs = max(1, min(_PROGRAMS // columns, triton.cdiv(N, _ROWS)))

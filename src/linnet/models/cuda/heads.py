@@ -10,6 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
+from linnet.models.cuda import in_rows
+
 _TOKENS = 32  # a program works on at once
 _PROGRAMS = 1056  # eight for each multiprocessor of an H200
 
@@ -34,6 +36,7 @@ def joined(q_BTHD: Tensor, k_BTHD: Tensor, v_BTHD: Tensor) -> tuple[Tensor, Tens
     out_BTGD = torch.empty(B, T, 3 * H, D, device=q_BTHD.device, dtype=q_BTHD.dtype)
     programs = max(1, min(_PROGRAMS // (3 * H), triton.cdiv(B * T, _TOKENS)))
     sums_PE = torch.empty(programs, 3 * H * D, device=q_BTHD.device)
+    q_BTHD, k_BTHD, v_BTHD = in_rows(q_BTHD), in_rows(k_BTHD), in_rows(v_BTHD)
     strides = [s for x in (q_BTHD, k_BTHD, v_BTHD) for s in x.stride()[:3]]
     wrap_triton(_joined)[(programs * 3 * H,)](
         q_BTHD, k_BTHD, v_BTHD, out_BTGD, sums_PE, *strides, B * T, T, H, programs,

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 _PROGRAMS = 1056  # eight for each multiprocessor of an H200; each leaves a row of sums
-_NUMBERS = 1024  # of a program at once, which is a single warp: it waits for no other
+_NUMBERS = 1024  # of a warp at once. Up to that width a program is a single one, which waits for no other
+_AHEAD = 2048  # the widest rows that are loaded some iterations ahead; of wider ones too few would fit
 
 
 class NormedProduct(torch.autograd.Function):
@@ -75,16 +76,17 @@ def norm_slopes(
     sum of the first result, where it is wanted (`summed`).
     """
     N, D = x_ND.shape
+    x_ND, grad_ND, beside_ND = x_ND.contiguous(), grad_ND.contiguous(), beside_ND.contiguous()
     out_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
     block = triton.next_power_of_2(D)
     rows = max(1, _NUMBERS // block)
     programs = min(_PROGRAMS, triton.cdiv(N, rows))
     sums_PSD = torch.empty(programs, 1 + (shift_D is not None) + summed, D, device=x_ND.device)
     wrap_triton(_norm_slopes)[(programs,)](
-        x_ND, grad_ND.contiguous(), beside_ND.contiguous(), scale_D, scale_D if shift_D is None else shift_D,
+        x_ND, grad_ND, beside_ND, scale_D, scale_D if shift_D is None else shift_D,
         out_ND, normed_ND, sums_PSD, N,
         WIDTH=D, EPS=eps, CENTRED=centred, SHIFTED=shift_D is not None, SUMMED=summed,
-        ROWS=rows, BLOCK=block, num_warps=1,
+        ROWS=rows, BLOCK=block, STAGES=3 if block <= _AHEAD else 1, num_warps=max(1, block // _NUMBERS),
     )  # fmt: skip
     return out_ND, normed_ND, sums_PSD
 
@@ -93,7 +95,7 @@ def norm_slopes(
 def _norm_slopes(
     x, grad, beside, scale, shift, out, normed, sums, N,
     WIDTH: tl.constexpr, EPS: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, SUMMED: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
@@ -104,7 +106,7 @@ def _norm_slopes(
         by_shift = tl.zeros((BLOCK,), tl.float32)
     if SUMMED:
         total = tl.zeros((BLOCK,), tl.float32)
-    for first in tl.range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS, num_stages=3):
+    for first in tl.range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row[:, None].to(tl.int64) * WIDTH + column[None, :]
         there = (row < N)[:, None] & inside[None, :]

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
+from linnet.models.cuda import in_rows
+
 _TOKENS = 8  # of a program
 
 
@@ -55,6 +57,7 @@ def turn_back(grad_q_BTHD: Tensor, grad_k_BTKD: Tensor, grad_v_BTKD: Tensor, tab
 
 def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, table: Tensor, n_q: int, n_k: int, direction: float) -> None:
     B, T, G, D = out.shape
+    q, k, v = in_rows(q), in_rows(k), in_rows(v)
     strides = [s for x in (q, k, v) for s in x.stride()[:3]]
     wrap_triton(_turned)[(triton.cdiv(B * T, _TOKENS),)](
         q, k, v, out, table, *strides, B * T, T, n_q, n_k, G - n_q - n_k,

@@ -1,8 +1,8 @@
 """Attention of all to all in short sequences, such as an image's patches, by a Triton kernel each way.
 
-The keys of a head fit a multiprocessor whole. So a softmax needs no second look at them, and one program makes all
-gradients of a head: nothing is added up across programs, and they are written where the fused projection's gradient
-belongs, with the sums that its bias wants.
+A head fits a multiprocessor whole. So a softmax needs no second look at its keys, and one program makes all gradients
+of a head: nothing is added up across programs, and they are written where the fused projection's gradient belongs,
+with the sums that its bias wants.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-_LONGEST, _WIDEST = 256, 64  # tokens, and a head's width, that fit
+# Numbers of a head, both sizes as powers of two: what fits the memory of an H100's multiprocessor, and of any other's.
+_FITS_HOPPER, _FITS = 256 * 64, 128 * 64
+_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 _STRIPE = 64  # queries forwards, keys backwards, that a program works on at once
 
 _LOG2_E = tl.constexpr(1 / math.log(2))
@@ -24,8 +26,9 @@ _LOG2_E = tl.constexpr(1 / math.log(2))
 
 def fits(qkv_BTGD: Tensor) -> bool:
     """Can the kernels take it?"""
-    _, T, _, D = qkv_BTGD.shape
-    return T <= _LONGEST and D <= _WIDEST and qkv_BTGD.element_size() == 2
+    sizes = _sizes(qkv_BTGD)
+    limit = _FITS_HOPPER if _HOPPER else _FITS
+    return sizes["BLOCK"] * sizes["WIDTH"] <= limit and sizes["WIDTH"] <= 64 and qkv_BTGD.element_size() == 2
 
 
 def _sizes(qkv_BTGD: Tensor) -> dict[str, Any]:

@@ -35,9 +35,10 @@ def _slopes(
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     target = tl.maximum(tl.load(targets + row), 0)
+    known = target < vocab  # no such token: its loss is no number, and nothing is written beside the row
     weight = tl.load(weights + row)
     # Read before the sums, for which all warps wait: a quick one may already write there when a slow one would read.
-    of_target = tl.load(logits + target).to(tl.float32)
+    of_target = tl.load(logits + target, mask=known, other=float("nan")).to(tl.float32)
     # What is over after whole blocks stays at hand. Masked by the width, a multiple of 64, it is read in vectors; by an
     # odd vocabulary it would not be.
     after = whole + tl.arange(0, REST)
@@ -58,7 +59,7 @@ def _slopes(
         tl.store(logits + start + column, tl.exp2(x * _LOG2_E - shift))
     tl.store(logits + after, tl.exp2(rest * _LOG2_E - shift), mask=after < width)
     tl.debug_barrier()  # the target's place is written a second time
-    tl.store(logits + target, tl.exp2(of_target * _LOG2_E - shift) - weight)
+    tl.store(logits + target, tl.exp2(of_target * _LOG2_E - shift) - weight, mask=known)
 
 
 @triton.jit
