@@ -112,6 +112,9 @@ def test_a_donors_tokenizer_makes_the_vocabulary(said: Said, run: Path, small: l
     assert code == 0, err
     assert linnet.open("c").manifest.model["vocab"] == 384
     assert told(said, "c")["tokens"] == told(said, str(run))["tokens"]
+    code, _, err = said(*words, "--tokenizer", donor, "--vocab", "512")
+    assert code == 2
+    assert "--vocab 512 does not go with a tokenizer of 384 tokens: leave it out" in err
 
 
 @pytest.mark.parametrize(

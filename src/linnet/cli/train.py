@@ -159,6 +159,8 @@ def from_scratch(
     """
     from linnet.recipes import Job
 
+    if model.vocab is not None and text.tokenizer is not None:
+        _check_vocab(model.vocab, text.tokenizer)
     return run_job(Job(_config(model), text.data(), settings, text.prompts(), model.init_scale), run, json)
 
 
@@ -192,6 +194,14 @@ def finish(training: Any, json: bool) -> int:
         tell(training, outcome)
     missed = outcome.gate is not None and not outcome.gate["passed"]
     return 130 if outcome.reason == "interrupted" else int(outcome.reason != "completed" or missed)
+
+
+def _check_vocab(vocab: int, tokenizer: Path) -> None:
+    from linnet.data.vocabulary import Vocabulary
+
+    rows = Vocabulary(tokenizer).rows
+    if rows != vocab:
+        raise UsageError(f"--vocab {vocab} does not go with a tokenizer of {rows} tokens: leave it out")
 
 
 def _config(flags: ModelFlags) -> Any:
