@@ -35,9 +35,16 @@ def _sizes(qkv_BTGD: Tensor) -> dict[str, Any]:
     """What the kernels are compiled for. T is cut into stripes and a rest, both powers of two."""
     _, T, _, D = qkv_BTGD.shape
     whole = T // _STRIPE * _STRIPE
-    rest = max(16, triton.next_power_of_2(T - whole)) if whole < T else 0
-    powers = {"BLOCK": max(16, triton.next_power_of_2(T)), "WIDTH": max(16, triton.next_power_of_2(D))}
-    return {"T": T, "D": D, "SCALE": D**-0.5, "STRIPE": _STRIPE, "REST": rest, **powers}
+    powers = {"REST": _power(T - whole) if T > whole else 0, "BLOCK": _power(T), "WIDTH": _power(D)}
+    return {"T": T, "D": D, "SCALE": D**-0.5, "STRIPE": _STRIPE, **powers}
+
+
+def _power(n: int) -> int:
+    """The next power of two, from the least that products of a GPU take."""
+    power = 16
+    while power < n:
+        power *= 2
+    return power
 
 
 class ShortAttention(torch.autograd.Function):
