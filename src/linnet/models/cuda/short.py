@@ -35,7 +35,7 @@ def _sizes(qkv_BTGD: Tensor) -> dict[str, Any]:
     """What the kernels are compiled for. T is cut into stripes and a rest, both powers of two."""
     _, T, _, D = qkv_BTGD.shape
     whole = T // _STRIPE * _STRIPE
-    powers = {"REST": _power(T - whole) if T > whole else 0, "BLOCK": _power(T), "WIDTH": _power(D)}
+    powers = {"REST": _power(T - whole) if whole < T else 0, "BLOCK": _power(T), "WIDTH": _power(D)}
     return {"T": T, "D": D, "SCALE": D**-0.5, "STRIPE": _STRIPE, **powers}
 
 
