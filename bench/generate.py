@@ -64,25 +64,18 @@ def rounds(device: str, model: str | None, tokens: int, repeats: int) -> dict[st
 def as_transformers(model: Any) -> Any:
     """The library's own llama with a model's weights; the inverse of `linnet.models.from_transformers`."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from peer_llama import peer_llama
 
     config, params = model.config, model.params()
-    made = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocab,
-            hidden_size=config.d_model,
-            intermediate_size=config.d_ff,
-            num_hidden_layers=config.n_layers,
-            num_attention_heads=config.n_heads,
-            num_key_value_heads=config.n_kv,
-            max_position_embeddings=config.ctx,
-            rms_norm_eps=config.rms_eps,
-            rope_theta=config.rope_base,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_base},
-            tie_word_embeddings=config.tied,
-            bos_token_id=None,
-            eos_token_id=None,
-        )
+    made = peer_llama(
+        config,
+        config.ctx,
+        rms_norm_eps=config.rms_eps,
+        rope_theta=config.rope_base,
+        rope_parameters={"rope_type": "default", "rope_theta": config.rope_base},
+        bos_token_id=None,
+        eos_token_id=None,
     )
 
     def halves(rows: Any, heads: int) -> Any:

@@ -8,35 +8,24 @@ from collections.abc import Callable
 from typing import Any
 
 
-def transformers_step(shape: dict[str, Any], compiled: bool) -> Callable[[Any], None]:
+def transformers_step(config: Any, ctx: int, compiled: bool) -> Callable[[Any], None]:
     """A whole step of a llama of `transformers`, in bf16 by autocast."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=shape["vocab"],
-            hidden_size=shape["d_model"],
-            intermediate_size=shape["d_ff"],
-            num_hidden_layers=shape["n_layers"],
-            num_attention_heads=shape["n_heads"],
-            num_key_value_heads=shape["n_kv"],
-            max_position_embeddings=shape["ctx"],
-            tie_word_embeddings=True,
-            use_cache=False,
-        )
-    ).cuda()
+    from peer_llama import peer_llama
+
+    model = peer_llama(config, ctx, use_cache=False).cuda()
     called = torch.compile(model) if compiled else model
     return _stepper(model, lambda ids: called(input_ids=ids, labels=ids).loss)
 
 
-def nanogpt_step(shape: dict[str, Any]) -> Callable[[Any], None]:
+def nanogpt_step(config: Any, ctx: int) -> Callable[[Any], None]:
     """A whole step of a GPT-2 as nanoGPT has it."""
     import torch
     import torch.nn.functional as F
     from torch import nn
 
-    d, heads = shape["d_model"], shape["n_heads"]
+    d, heads = config.d_model, config.n_heads
 
     class Norm(nn.Module):
         def __init__(self) -> None:
@@ -63,8 +52,8 @@ def nanogpt_step(shape: dict[str, Any]) -> Callable[[Any], None]:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.tokens, self.places = nn.Embedding(50_304, d), nn.Embedding(shape["ctx"], d)
-            self.blocks = nn.Sequential(*(Block() for _ in range(shape["n_layers"])))
+            self.tokens, self.places = nn.Embedding(50_304, d), nn.Embedding(ctx, d)
+            self.blocks = nn.Sequential(*(Block() for _ in range(config.n_layers)))
             self.norm = Norm()
             self.head = nn.Linear(d, 50_304, bias=False)
             self.head.weight = self.tokens.weight

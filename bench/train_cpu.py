@@ -80,24 +80,12 @@ def linnet(preset_name: str, batch: int, ctx: int) -> tuple[Callable[[], object]
 def transformers(preset_name: str, batch: int, ctx: int) -> tuple[Callable[[], object], dict[str, Any]]:
     """The loop its manual shows, with the fused AdamW."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     from linnet.models import preset
+    from peer_llama import peer_llama
 
     config = preset(preset_name, ctx=ctx)
-    peer = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocab,
-            hidden_size=config.d_model,
-            intermediate_size=config.d_ff,
-            num_hidden_layers=config.n_layers,
-            num_attention_heads=config.n_heads,
-            num_key_value_heads=config.n_kv,
-            max_position_embeddings=ctx,
-            tie_word_embeddings=config.tied,
-            use_cache=False,
-        )
-    )
+    peer = peer_llama(config, ctx, use_cache=False)
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     ids = tokens(config.vocab, batch, ctx)[:, :-1]
 

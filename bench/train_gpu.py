@@ -68,12 +68,9 @@ def theirs(shape: str, peer: str) -> dict[str, Any]:
 
     name, batch, ctx = SHAPES[shape]
     config = preset(name, ctx=ctx)
-    sizes = {field: getattr(config, field) for field in ("vocab", "d_model", "n_layers", "n_heads", "n_kv", "d_ff")}
-    sizes["ctx"] = ctx + 1
     if peer == "nanoGPT + compile":
-        step = gpu_peers.nanogpt_step({**sizes, "ctx": ctx})
-        return _timed(step, config.vocab, batch, ctx)
-    step = gpu_peers.transformers_step(sizes, compiled=peer.endswith("compile"))
+        return _timed(gpu_peers.nanogpt_step(config, ctx), config.vocab, batch, ctx)
+    step = gpu_peers.transformers_step(config, ctx + 1, compiled=peer.endswith("compile"))
     return _timed(lambda ids: step(ids[:, :-1]), config.vocab, batch, ctx)
 
 
