@@ -76,12 +76,4 @@ class GPT2(LanguageModel):
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         place_CD = self.position_embd.weight
         place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
-        x_BTD = self.embed(ids_BT, compute, place_TD)
-        added_BTD = compute.nothing(x_BTD)
-        for block in self.blocks:
-            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, mask_TS, span)
-        if cache is not None:
-            cache.advance(ids_BT.shape[1])
-        assert added_BTD is not None  # there are layers
-        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
-        return hidden_BTD
+        return self.through_layers(self.embed(ids_BT, compute, place_TD), cache, compute, mask_TS, span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,8 @@ class LanguageModel(nn.Module):
     """
 
     token_embd: Embedding
+    blocks: nn.ModuleList
+    output_norm: nn.Module
     output: Linear | None
     head_ready: Callable[[Tensor], Tensor] | None = None  # the head's weight for decoding (ready.py)
 
@@ -55,6 +57,17 @@ class LanguageModel(nn.Module):
             return x_BTD
         x_BTD = compute(self.lens, compute(self.token_embd, ids_BT, self.compute_dtype))
         return x_BTD if place_TD is None else x_BTD + place_TD.to(x_BTD.dtype)
+
+    def through_layers(self, x_BTD: Tensor, cache: KVCache | None, compute: Compute, *arguments: Any) -> Tensor:
+        """[B, T, d_model]: what the layers, which take these arguments too, and the last norm make of the stream."""
+        added_BTD = compute.nothing(x_BTD)
+        for block in self.blocks:
+            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, *arguments)
+        if cache is not None:
+            cache.advance(x_BTD.shape[1])
+        assert added_BTD is not None  # there are layers
+        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
+        return hidden_BTD
 
     def sight(
         self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None

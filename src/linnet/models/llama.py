@@ -89,12 +89,4 @@ class Llama(LanguageModel):
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
         table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
-        x_BTD = self.embed(ids_BT, compute)
-        added_BTD = compute.nothing(x_BTD)
-        for block in self.blocks:
-            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, table_TP2, mask_TS, span)
-        if cache is not None:
-            cache.advance(ids_BT.shape[1])
-        assert added_BTD is not None  # there are layers
-        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
-        return hidden_BTD
+        return self.through_layers(self.embed(ids_BT, compute), cache, compute, table_TP2, mask_TS, span)
