@@ -146,12 +146,33 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     own = [tensor.detach() for tensor in tensors.values()]
     try:
-        copies = [torch.empty_like(tensor) for tensor in own]
+        copies = _room_for(own)
     except torch.OutOfMemoryError:
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
     if copies:
         torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
     return dict(zip(tensors, copies, strict=True))
+
+
+def _room_for(tensors: list[Tensor]) -> list[Tensor]:
+    """Memory for a copy of each; on a GPU in one piece for each dtype, since there asking for memory takes time."""
+    if any(tensor.is_cuda for tensor in tensors):
+        return in_one_piece(tensors)
+    return [torch.empty_like(tensor) for tensor in tensors]
+
+
+def in_one_piece(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors of the same shapes, side by side in as few pieces of memory as they have devices and dtypes."""
+    places: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault((tensor.device, tensor.dtype), []).append(place)
+    made: dict[int, Tensor] = {}
+    for (device, dtype), alike in places.items():
+        sizes = [tensors[place].numel() for place in alike]
+        piece = torch.empty(sum(sizes), dtype=dtype, device=device)
+        for place, part in zip(alike, torch.split(piece, sizes), strict=True):
+            made[place] = part.view(tensors[place].shape)
+    return [made[place] for place in range(len(tensors))]
 
 
 def _bring_to_host(*copies: dict[str, Tensor]) -> None:
