@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 import torch  # noqa: F401 - loaded before the forks
 
@@ -46,8 +47,8 @@ def can_resume() -> bool:
 
 
 def start_over() -> None:
-    """Remove a run that was killed before its first checkpoint."""
-    for found in list(RunStore().folders()):
+    """Remove what was killed before its first checkpoint; a folder that is no run yet has its name all the same."""
+    for found in Path(os.environ["LINNET_RUNS"]).glob("*"):
         shutil.rmtree(found)
 
 
