@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from linnet.board.terminal.once import print_frame
 from linnet.board.terminal.state import VIEWS, Board
 from linnet.board.terminal.views import chart, screen
-from linnet.cli import main
-from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
 
 DATA = Path(__file__).parent.parent / "data"
@@ -357,39 +353,6 @@ def test_every_tab_fits_every_size(root: Path, size: tuple[int, int]) -> None:
         look(board, *size)
 
 
-def test_one_frame_is_printed_for_pipes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["board", "latest", "--once", "--size", "100x30"]) == 0
-    out = capsys.readouterr().out
-    assert "✓ completed" in out
-    assert "\x1b" not in out
-    assert len(out.splitlines()) == 30
-    assert max(map(len, out.splitlines())) <= 100
-    assert main(["board", "--runs", str(trained.parent), "--once"]) == 0
-    assert " 1 run\n" in capsys.readouterr().out
-    assert main(["board", "--once", "--key", "loss"]) == 0
-    assert "smoothing off" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["board", "--key", "los"], "did you mean loss"),
-        (["board", "--once", "--size", "9x9"], "from 20x8"),
-        (["board", "nobody"], "no run 'nobody'"),
-        (["board", "--runs", "nowhere"], "there is no folder nowhere"),
-        (["board"], "needs a terminal"),
-    ],
-)
-def test_wrong_usage_is_told(trained: Path, arguments: list[str], complaint: str, capsys: Any) -> None:
-    assert main(arguments) != 0
-    assert complaint in capsys.readouterr().err
-
-
-def test_no_runs_yet(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["board", "--once"]) == 0
-    assert "no runs in" in capsys.readouterr().out
-
-
 def test_more_runs_than_colours_are_drawn_as_far_as_they_go(root: Path) -> None:
     for index in range(10):
         write(root / f"run{index}", training())
@@ -476,17 +439,6 @@ def test_commands_for_checkpoints_can_be_pasted(root: Path, monkeypatch: pytest.
     monkeypatch.delenv("LINNET_RUNS")  # now the folder is none that a command finds by itself
     text = look(board_of(root, "two words", view="checkpoints"), 300, 40)
     assert f"linnet generate 'two words@400' --prompt \"…\" --runs {root}" in text
-
-
-def test_a_frame_goes_into_a_pipe_of_any_encoding(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-    import sys
-
-    pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
-    monkeypatch.setattr(sys, "stdout", pipe)
-    print_frame(Board(RunStore(trained.parent), [trained]), 80, 24, "dark")
-    pipe.flush()
-    assert b"1 loss" in pipe.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_newer_run_does_not_hide_that_this_one_cannot_be_read(root: Path) -> None:
