@@ -54,6 +54,7 @@ class Compiled(Compute):
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         self._compiled: dict[object, Callable[..., Any]] = {}
+        self._met: set[object] = set()  # parts with kinds of arguments
         self._copies = WorkingCopies(dtype)
 
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
@@ -64,7 +65,11 @@ class Compiled(Compute):
             kind, function, arguments = type(part), type(part).forward, (self._copies.twin(part), *arguments)
         if kind not in self._compiled:
             self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
-        # Around every call, since any may be the first of its shape: a microsecond or two.
+        # Only what is new is compiled, and to change these settings and back takes 60 µs.
+        met = (part, torch.is_grad_enabled(), *map(_kind, arguments))
+        if met in self._met:
+            return self._compiled[kind](*arguments)
+        self._met.add(met)
         with torch._functorch.config.patch(_RECOMPUTE), torch._dynamo.config.patch(recompile_limit=_SHAPES):
             return self._compiled[kind](*arguments)
 
@@ -79,3 +84,10 @@ class Compiled(Compute):
     def after_backward(self) -> None:
         """Give the gradients to the weights that are trained."""
         self._copies.collect()
+
+
+def _kind(argument: Any) -> object:
+    """What a part is compiled for: of a tensor all but its numbers."""
+    if isinstance(argument, Tensor):
+        return argument.shape, argument.dtype, argument.requires_grad
+    return argument
