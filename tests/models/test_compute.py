@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit, compute
 from linnet.models.compute import Compiled
 from linnet.models.norms import RMSNorm
 from linnet.models.working import WorkingCopies
@@ -116,3 +118,16 @@ def test_a_twin_shares_what_is_not_a_product() -> None:
 def test_a_module_without_products_is_its_own_twin() -> None:
     model = build(LLAMA)
     assert WorkingCopies(torch.bfloat16).twin(model.token_embd) is model.token_embd
+
+
+def test_what_was_compiled_is_found_again_by_the_same_code_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not all that a part calls is in the compiler's own key."""
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda/norm.py").write_text("ROWS = 1\n")
+    monkeypatch.setattr(compute, "__file__", str(tmp_path / "compute.py"))
+    first = compute._sources.__wrapped__()
+    assert first == compute._sources.__wrapped__() != compute._sources()
+    (tmp_path / "cuda/norm.py").write_text("ROWS = 2\n")
+    assert compute._sources.__wrapped__() != first

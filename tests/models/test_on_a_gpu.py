@@ -6,7 +6,11 @@ by piece.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +119,26 @@ def test_captured_decoding_says_what_the_plain_model_does() -> None:
     with torch.no_grad():
         likeliest = model(ids)[0, len(prompt) - 1 :].argmax(-1)
     assert found == likeliest.tolist()
+
+
+COMPILED_ONCE = """
+import torch
+from linnet.models import LlamaConfig, build
+from linnet.models.compute import Compiled
+model = build(LlamaConfig(vocab=1000, d_model=192, n_heads=6, n_kv=2, d_ff=512, n_layers=3, ctx=128), device="cuda")
+model.set_compute_dtype(torch.bfloat16)
+ids = torch.arange(512, device="cuda").view(4, 128)
+model.loss(ids, ids, compute=Compiled(torch.bfloat16)).backward()
+found = torch._dynamo.utils.counters["aot_autograd"]
+print(*(found[f"autograd_cache_{kind}"] for kind in ("miss", "hit", "bypass")))
+"""
+
+
+def test_a_second_process_finds_every_part_compiled(tmp_path: Path) -> None:
+    told = []
+    for _ in range(2):
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", COMPILED_ONCE]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stdout.split())
+    assert told == [["3", "0", "0"], ["0", "3", "0"]]

@@ -10,7 +10,7 @@ from torch import Tensor
 from linnet.errors import UsageError
 from linnet.gguf.names import layout
 from linnet.models import Config, GPT2Config, LlamaConfig, build
-from linnet.models.loss import head_loss
+from linnet.models.loss import backward, head_loss
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)
@@ -37,6 +37,37 @@ def test_chunked_loss_and_gradient_equal_plain_cross_entropy(rows: int) -> None:
         assert torch.allclose(ours, theirs, atol=1e-6, rtol=1e-5)
     with torch.no_grad():
         assert head_loss(hidden_ND, head_VD, targets_N).item() == pytest.approx(plain.item(), abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_backward_gives_the_gradients_of_torchs_own_to_the_bit_and_of_a_multiple_its_multiple(
+    dtype: torch.dtype,
+) -> None:
+    hidden_ND = torch.randn(300, 24, generator=DICE).to(dtype).requires_grad_()
+    head_VD = torch.randn(97, 24, generator=DICE, requires_grad=True)
+    targets_N = torch.randint(-1, 97, (300,), generator=DICE)
+
+    def gradients(factor: float | None, times: int = 1) -> tuple[Tensor, Tensor]:
+        hidden_ND.grad = head_VD.grad = None
+        loss = head_loss(hidden_ND, head_VD, targets_N)
+        for _ in range(times):
+            backward(loss) if factor is None else (factor * loss).backward(retain_graph=True)
+        assert hidden_ND.grad is not None and head_VD.grad is not None
+        return hidden_ND.grad, head_VD.grad
+
+    ours = gradients(None)
+    for factor, times in ((1.0, 1), (2.0, 1), (1.0, 2)):
+        for one, other in zip(ours, gradients(factor, times), strict=True):
+            assert torch.equal(one * factor * times, other)
+
+
+def test_no_rows_at_all_have_a_gradient_of_zero() -> None:
+    head_VD = torch.randn(97, 24, requires_grad=True)
+    for dtype in (torch.float32, torch.bfloat16):
+        loss = head_loss(torch.empty(0, 24, dtype=dtype), head_VD, torch.empty(0, dtype=torch.int64))
+        (gradient,) = torch.autograd.grad(loss, head_VD)
+        assert loss.item() == 0.0
+        assert not gradient.any()
 
 
 def test_a_divisor_makes_parts_of_a_step_add_up_to_the_whole() -> None:

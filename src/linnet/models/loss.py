@@ -53,11 +53,11 @@ def token_losses(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
 
 
 def _chunks(hidden_ND: Tensor) -> Iterator[slice]:
-    """Slices of nearly equal height, so that no last one is a crumb."""
+    """At least one slice, and all of nearly equal height, so that no last one is a crumb."""
     N = hidden_ND.shape[0]
     count = -(-N // _ROWS.get(hidden_ND.device.type, 2048))
     height = -(-N // max(count, 1))
-    for start in range(0, N, max(height, 1)):
+    for start in range(0, max(N, 1), max(height, 1)):
         yield slice(start, min(start + height, N))
 
 
@@ -74,7 +74,7 @@ class _HeadLoss(torch.autograd.Function):
         vocab = head_VD.shape[0]
         head = _padded(head_VD.to(hidden_ND.dtype))
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
-        grad_head = torch.zeros_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
+        grad_head = torch.empty_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
         total = torch.zeros((), device=hidden_ND.device)
         slope_of = _slope_for(hidden_ND, compute)
         for rows in _chunks(hidden_ND):
@@ -85,7 +85,7 @@ class _HeadLoss(torch.autograd.Function):
             if grad_hidden is not None:
                 torch.mm(grad_logits, head, out=grad_hidden[rows])
             if grad_head is not None:
-                _add_product(grad_head, grad_logits.T, hidden)
+                _add_product(grad_head, grad_logits.T, hidden, first=rows.start == 0)
         ctx.save_for_backward(grad_hidden, None if grad_head is None else grad_head[:vocab])
         return total
 
@@ -93,13 +93,21 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         (grad_loss,) = gradients
         grad_hidden, grad_head = ctx.saved_tensors
-        return (
-            None if grad_hidden is None else (grad_hidden * grad_loss).to(grad_hidden.dtype),
-            None if grad_head is None else grad_head * grad_loss,
-            None,
-            None,
-            None,
-        )
+        if grad_loss is not _ones.get(grad_loss.device):
+            grad_hidden = None if grad_hidden is None else (grad_hidden * grad_loss).to(grad_hidden.dtype)
+            grad_head = None if grad_head is None else grad_head * grad_loss
+        return grad_hidden, grad_head, None, None, None
+
+
+_ones: dict[torch.device, Tensor] = {}
+
+
+def backward(loss: Tensor) -> None:
+    """`loss.backward()`, for which the head's gradients, the largest of all, need not be multiplied by 1."""
+    one = _ones.get(loss.device)
+    if one is None:
+        one = _ones[loss.device] = torch.ones((), device=loss.device)
+    loss.backward(one)
 
 
 def slope(logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
@@ -132,11 +140,14 @@ def _padded(head_VD: Tensor) -> Tensor:
     return F.pad(head_VD, (0, 0, 0, missing)) if missing else head_VD
 
 
-def _add_product(sum_VD: Tensor, a_VN: Tensor, b_ND: Tensor) -> None:
-    """sum += a b, added up in float32 whatever the factors are."""
+def _add_product(sum_VD: Tensor, a_VN: Tensor, b_ND: Tensor, first: bool) -> None:
+    """sum += a b, added up in float32 whatever the factors are. Before the `first` there is nothing in the sum."""
+    beta = 0 if first else 1
     if sum_VD.dtype == a_VN.dtype:
-        sum_VD.addmm_(a_VN, b_ND)
+        sum_VD.addmm_(a_VN, b_ND, beta=beta)
     elif sum_VD.is_cuda:
-        torch.addmm(sum_VD, a_VN, b_ND, out_dtype=sum_VD.dtype, out=sum_VD)
+        torch.addmm(sum_VD, a_VN, b_ND, beta=beta, out_dtype=sum_VD.dtype, out=sum_VD)
+    elif first:
+        sum_VD.copy_(a_VN @ b_ND)
     else:
         sum_VD += a_VN @ b_ND

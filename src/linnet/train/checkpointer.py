@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from linnet import gguf
 from linnet.runs import RunBundle
 from linnet.train import state
+from linnet.train.copies import Copies, copies
 
 log = logging.getLogger("linnet")
 
@@ -25,8 +25,8 @@ class Snapshot:
     """A model and its optimiser as they stood after a step: copies."""
 
     step: int
-    parameters: dict[str, Tensor]
-    moments: dict[str, Tensor]
+    parameters: Copies
+    moments: Copies
     facts: dict[str, Any]
     provenance: gguf.Provenance
     validation_loss: float | None
@@ -73,7 +73,7 @@ class Checkpointer:
         validation_loss: float | None,
     ) -> None:
         """Copy everything now; it is written while training goes on. Waits only while the last one is being written."""
-        self._work.put(Snapshot(step, _copies(parameters), _copies(moments), facts, provenance, validation_loss))
+        self._work.put(Snapshot(step, copies(parameters), copies(moments), facts, provenance, validation_loss))
 
     def finish(self) -> None:
         """Wait until everything is written."""
@@ -89,16 +89,17 @@ class Checkpointer:
                 why = str(error) or type(error).__name__
                 self.failure = f"checkpoint of step {snapshot.step} was not written: {why}"
                 log.warning("run %s: %s", self._run.run_id, self.failure)
+            del snapshot  # else its memory is held until the next one
 
     def _write(self, snapshot: Snapshot) -> None:
-        _bring_to_host(snapshot.parameters, snapshot.moments)
+        parameters = snapshot.parameters.on_host()
         exact = self._type == "f32"
-        parameters = gguf.unfolded(snapshot.parameters) if exact else snapshot.parameters
-        kept = state.State(snapshot.facts, snapshot.moments, parameters)
+        beside = gguf.unfolded(parameters) if exact else parameters
+        kept = state.State(snapshot.facts, snapshot.moments.on_host(), beside)
         state.save(state.state_path(self._run.run_dir, snapshot.step), kept)
         path = gguf.write_step(
             self._config,
-            snapshot.parameters,
+            parameters,
             self._run.weights_dir,
             self._run.run_id,
             snapshot.step,
@@ -137,53 +138,3 @@ def _best(weights: Path) -> Path | None:
         return gguf.resolve_link(weights / "best")
     except gguf.GGUFError:  # there is none yet
         return None
-
-
-def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies where the tensors are: on a GPU that takes a hundredth of what the way to the host takes.
-
-    A GPU without room for them pauses for the slow way.
-    """
-    own = [tensor.detach() for tensor in tensors.values()]
-    try:
-        copies = _room_for(own)
-    except torch.OutOfMemoryError:
-        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
-    if copies:
-        torch._foreach_copy_(copies, own)  # a few kernels instead of hundreds
-    return dict(zip(tensors, copies, strict=True))
-
-
-def _room_for(tensors: list[Tensor]) -> list[Tensor]:
-    """Memory for a copy of each; on a GPU in one piece for each dtype, since there asking for memory takes time."""
-    if any(tensor.is_cuda for tensor in tensors):
-        return in_one_piece(tensors)
-    return [torch.empty_like(tensor) for tensor in tensors]
-
-
-def in_one_piece(tensors: list[Tensor]) -> list[Tensor]:
-    """Tensors of the same shapes, side by side in as few pieces of memory as they have devices and dtypes."""
-    places: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for place, tensor in enumerate(tensors):
-        places.setdefault((tensor.device, tensor.dtype), []).append(place)
-    made: dict[int, Tensor] = {}
-    for (device, dtype), alike in places.items():
-        sizes = [tensors[place].numel() for place in alike]
-        piece = torch.empty(sum(sizes), dtype=dtype, device=device)
-        for place, part in zip(alike, torch.split(piece, sizes), strict=True):
-            made[place] = part.view(tensors[place].shape)
-    return [made[place] for place in range(len(tensors))]
-
-
-def _bring_to_host(*copies: dict[str, Tensor]) -> None:
-    """Replace copies by copies on the host, one by one, beside what the GPU is doing."""
-    first = next(iter(copies[0].values()))
-    if not first.is_cuda:
-        return
-    # The copies were queued before this thread took them up, on the stream of the training: wait for that one.
-    beside = torch.cuda.Stream(first.device)  # type: ignore[no-untyped-call]
-    beside.wait_stream(torch.cuda.default_stream(first.device))
-    with torch.cuda.stream(beside):
-        for tensors in copies:
-            for name in tensors:
-                tensors[name] = tensors[name].cpu()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from linnet.models.attention import attention_by
 from linnet.models.compute import Compiled, Compute, plain
 from linnet.models.graph import Graph
+from linnet.models.loss import backward
 from linnet.models.recording import Recording
 from linnet.train.allocator import keep_freed_memory
 from linnet.train.hardware import Hardware
@@ -77,7 +78,7 @@ class Step:
             with attention_by(self._attention):
                 found = self._loss(*inputs, divisor=divisor, compute=self._compute)
                 shares = found if isinstance(found, tuple) else (found,)
-                shares[0].backward()
+                backward(shares[0])
             self._compute.after_backward()
             totals = totals or [torch.zeros((), device=first.device) for _ in shares]
             for total, share in zip(totals, shares, strict=True):
