@@ -7,7 +7,7 @@ Shapes: N tokens, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -104,10 +104,18 @@ _ones: dict[torch.device, Tensor] = {}
 
 def backward(loss: Tensor) -> None:
     """`loss.backward()`, for which the head's gradients, the largest of all, need not be multiplied by 1."""
-    one = _ones.get(loss.device)
-    if one is None:
-        one = _ones[loss.device] = torch.ones((), device=loss.device)
-    loss.backward(one)
+    loss.backward(_one(loss.device))
+
+
+def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """`torch.autograd.grad` likewise; None for what the loss does not depend on."""
+    return list(torch.autograd.grad(loss, parameters, _one(loss.device), allow_unused=True))
+
+
+def _one(device: torch.device) -> Tensor:
+    if device not in _ones:
+        _ones[device] = torch.ones((), device=device)
+    return _ones[device]
 
 
 def slope(logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor, vocab: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._C._autograd import DeviceType
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from linnet.runs import Session
@@ -58,9 +59,12 @@ class Profile:
         self._n_params = n_params
         self._done, self._last = done, last
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
-        self._profiler = profile(activities=kinds)
+        # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
+        everywhere = _ExperimentalConfig(profile_all_threads=hardware.halves)
+        self._profiler = profile(activities=kinds, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # looked at so far
+        self._threads: dict[str, set[int]] = {}
 
     def after(self, step: int) -> None:
         """A step was handed out."""
@@ -113,6 +117,9 @@ class Profile:
         trace = self._run.artifacts_dir / TRACE
         self._profiler.export_chrome_trace(str(trace))
         self._run.artifact(trace, step=step)
+        if self._hardware.halves:
+            for event in self._profiler.events() or ():  # type: ignore[no-untyped-call]
+                self._threads.setdefault(event.key, set()).add(event.thread)
         costs = self._costs()
         buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
         buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
@@ -130,8 +137,13 @@ class Profile:
                 continue
             time_us = each.self_device_time_total if on_gpu else each.self_cpu_time_total
             if time_us > 0:
-                found.append(Cost(each.key, time_us / 1e6 / self._steps, each.count / self._steps))
+                seconds = time_us / 1e6 / self._steps / self._at_once(each.key)
+                found.append(Cost(each.key, seconds, each.count / self._steps))
         return sorted(found, key=lambda cost: -cost.seconds)
+
+    def _at_once(self, name: str) -> int:
+        """On how many threads an operation ran: two halves of a batch take its time together."""
+        return min(2, len(self._threads.get(name, ()))) or 1
 
     def _roofline(self, seconds: float) -> str:
         """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""

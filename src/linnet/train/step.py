@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,7 @@ from linnet.models.compute import Compiled, Compute, plain
 from linnet.models.graph import Graph
 from linnet.models.loss import backward
 from linnet.models.recording import Recording
+from linnet.train.abreast import Abreast
 from linnet.train.allocator import keep_freed_memory
 from linnet.train.hardware import Hardware
 from linnet.train.optimizer import Optimizers
@@ -40,7 +42,7 @@ class StepResult:
 
 
 class Step:
-    """The step of one model. A batch of more than `settings.batch` rows passes through it in parts.
+    """The step of one model. A batch passes through it in parts of `settings.batch` rows, on a CPU of half as many.
 
     The model's `loss` takes the batch's inputs and a divisor, and gives a mean; or that and a mean accuracy.
     """
@@ -55,6 +57,10 @@ class Step:
         if hardware.graph:
             self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
         self._threads = hardware.threads
+        self._rows = settings.batch // 2 if hardware.halves else settings.batch
+        self._abreast: Abreast | None = None
+        if hardware.halves and not hardware.graph and hardware.threads % 2 == 0:
+            self._abreast = Abreast([each for each in model.parameters() if each.requires_grad], hardware.threads)
         if hardware.device.type == "cpu":
             keep_freed_memory()
         self._divisors: dict[int, Tensor] = {}
@@ -70,21 +76,33 @@ class Step:
     def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
         """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
         self._compute.before_step()
-        totals: list[Tensor] = []
-        micro = self._settings.batch
-        for start in range(0, len(first), micro):
-            part = slice(start, start + micro)
-            inputs = (None if each is None else each[part] for each in (first, *more))
-            with attention_by(self._attention):
-                found = self._loss(*inputs, divisor=divisor, compute=self._compute)
-                shares = found if isinstance(found, tuple) else (found,)
-                backward(shares[0])
-            self._compute.after_backward()
-            totals = totals or [torch.zeros((), device=first.device) for _ in shares]
+        parts = [
+            partial(self._forward, slice(start, start + self._rows), divisor, first, *more)
+            for start in range(0, len(first), self._rows)
+        ]
+        with attention_by(self._attention):
+            found = self._in_turn(parts) if self._abreast is None else self._abreast(parts)
+        totals = [torch.zeros((), device=first.device) for _ in found[0]]
+        for shares in found:
             for total, share in zip(totals, shares, strict=True):
-                total += share.detach()
+                total += share
         loss, *accuracy = totals
         return loss, self.optimizers.step(), *accuracy
+
+    def _forward(self, rows: slice, divisor: Tensor, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        part = (None if each is None else each[rows] for each in inputs)
+        found = self._loss(*part, divisor=divisor, compute=self._compute)
+        return found if isinstance(found, tuple) else (found,)
+
+    def _in_turn(self, parts: Sequence[Callable[[], tuple[Tensor, ...]]]) -> list[tuple[Tensor, ...]]:
+        """What each part finds; its gradients are added to those of the parameters."""
+        found = []
+        for part in parts:
+            shares = part()
+            backward(shares[0])
+            self._compute.after_backward()
+            found.append(tuple(share.detach() for share in shares))
+        return found
 
     def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""

@@ -1,0 +1,124 @@
+"""Two halves of a batch side by side: the same bits as one after the other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.train.abreast import Abreast
+from linnet.train.hardware import choose
+from linnet.train.settings import TrainSettings
+from linnet.train.step import Step
+from tests.train.conftest import Said
+
+LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
+GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)
+VIT = ViTConfig(image_size=8, patch_size=4, d_model=24, n_heads=2, d_ff=40, n_layers=2, num_classes=5)
+ROWS = 4
+
+
+class Text:
+    def __init__(self, rows: int, number: int) -> None:
+        ids = torch.randint(0, 97, (rows, 65), generator=torch.Generator().manual_seed(number))
+        self.inputs: tuple[Tensor | None, ...] = (ids[:, :-1], ids[:, 1:], None)
+        self.n_targets = rows * 64
+
+
+class Images:
+    def __init__(self, rows: int, number: int) -> None:
+        dice = torch.Generator().manual_seed(number)
+        self.inputs = (torch.randint(0, 256, (rows, 3, 8, 8), generator=dice), torch.arange(rows) % 5)
+        self.n_targets = rows
+
+
+def steps(model: nn.Module, rows: int, *, halves: bool, threads: int, graph: bool = False) -> list[float]:
+    """Losses, norms and accuracies of some steps, and the sums of the weights in the end."""
+    settings = TrainSettings(batch=ROWS, device="cpu")
+    hardware = replace(choose(settings, tokens=ROWS * 64), halves=halves, threads=threads, graph=graph)
+    step = Step(model, settings, hardware)
+    found: list[float] = []
+    kind = Images if hasattr(model, "patch_embd") else Text
+    for number in range(4):
+        result = step(kind(rows, number), 1e-2)
+        found += [float(each) for each in (result.loss, result.grad_norm, result.accuracy) if each is not None]
+    return found + [parameter.double().sum().item() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("rows", [4, 8, 6], ids=["one pass", "two passes", "a pass and a half"])
+@pytest.mark.parametrize("model", ["llama", "gpt2", "vit"])
+def test_halves_side_by_side_are_halves_in_turn_to_the_bit(model: str, rows: int) -> None:
+    def made() -> nn.Module:
+        return build_vit(VIT) if model == "vit" else build(LLAMA if model == "llama" else GPT2)
+
+    whole = steps(made(), rows, halves=False, threads=1)
+    in_turn = steps(made(), rows, halves=True, threads=1)
+    assert steps(made(), rows, halves=True, threads=2) == in_turn
+    on_two = steps(made(), rows, halves=True, threads=2, graph=True)  # recorded, and in turn again
+    assert steps(made(), rows, halves=True, threads=4) == on_two
+    if model == "llama":  # torch's LayerNorm sums by thread
+        assert on_two == in_turn == steps(made(), rows, halves=True, threads=3)
+    assert in_turn[:8] == pytest.approx(whole[:8], rel=1e-4)  # Adam makes much of a gradient that should be 0
+    assert in_turn != whole  # else nothing was halved
+
+
+def test_a_parameter_that_has_no_part_in_the_loss_gets_no_gradient() -> None:
+    used, unused = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    abreast = Abreast([used, unused], threads=2)
+    found = abreast([lambda: ((used * 2).sum(),), lambda: ((used * 3).sum(),)])
+    assert [share.item() for (share,) in found] == [6.0, 9.0]
+    assert used.grad is not None and used.grad.tolist() == [5.0, 5.0, 5.0]
+    assert unused.grad is None
+
+
+def test_what_goes_wrong_in_a_half_is_told() -> None:
+    def broken() -> tuple[Tensor, ...]:
+        raise RuntimeError("DefaultCPUAllocator: no memory")
+
+    weight = nn.Parameter(torch.ones(3))
+    with pytest.raises(RuntimeError, match="no memory"):
+        Abreast([weight], threads=2)([lambda: (weight.sum(),), broken])
+
+
+def test_halves_leave_the_threads_of_the_rest_alone() -> None:
+    torch.set_num_threads(2)
+    steps(build(LLAMA), ROWS, halves=True, threads=2)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "changes", "halves"),
+    [
+        (8, 2048, {}, True),
+        (8, 1024, {}, False),
+        (7, 4096, {}, False),
+        (8, 2048, {"graph": "on"}, True),  # recorded in turn: the same bits
+        (8, 2048, {"compile": "on"}, False),
+    ],
+)
+def test_whether_a_batch_is_halved_depends_on_no_machine(
+    batch: int, tokens: int, changes: dict[str, str], halves: bool
+) -> None:
+    settings = replace(TrainSettings(batch=batch, device="cpu"), **changes)  # type: ignore[arg-type]
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found = choose(settings, tokens, weights=10_000_000)
+        assert found.halves is halves
+        told = halves and threads == 2 and not found.graph
+        assert ("two halves of a batch side by side" in found.why) is told
+
+
+def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, small: list[str]) -> None:
+    torch.set_num_threads(2)
+    flags = ("--batch", "64", "--ctx", "32", "--graph", "off", "--steps", "12", "--profile", "--eval-every", "0")
+    code, out, _ = said(*small, *flags, "--sample-every", "0")
+    assert code == 0
+    assert "side by side" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("profile of"))
+    shares = [int(share) for share in re.findall(r"(\d+)%", line)]
+    assert "products" in line
+    assert 40 < sum(shares) <= 105
