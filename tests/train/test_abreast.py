@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -112,10 +113,11 @@ def test_whether_a_batch_is_halved_depends_on_no_machine(
         assert ("two halves of a batch side by side" in found.why) is told
 
 
-def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, small: list[str]) -> None:
+def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpus: Path) -> None:
     torch.set_num_threads(2)
-    flags = ("--batch", "64", "--ctx", "32", "--graph", "off", "--steps", "12", "--profile", "--eval-every", "0")
-    code, out, _ = said(*small, *flags, "--sample-every", "0")
+    shape = ("--preset", "tiny", "--vocab", "384", "--batch", "64", "--ctx", "32", "--graph", "off", "--steps", "12")
+    rest = ("--profile", "--eval-every", "0", "--sample-every", "0")
+    code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0
     assert "side by side" in out
     (line,) = (line for line in out.splitlines() if line.startswith("profile of"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +60,14 @@ class Profile:
         self._n_params = n_params
         self._done, self._last = done, last
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._on_gpu = hardware.device.type == "cuda"
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
-        everywhere = _ExperimentalConfig(profile_all_threads=hardware.halves)
+        everywhere = _ExperimentalConfig(profile_all_threads=not self._on_gpu)
         self._profiler = profile(activities=kinds, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # looked at so far
-        self._threads: dict[str, set[int]] = {}
+        self._first, self._paused = 0.0, 0.0
+        self._pauses: list[tuple[float, float]] = []  # seconds since the profiler began
 
     def after(self, step: int) -> None:
         """A step was handed out."""
@@ -75,21 +78,25 @@ class Profile:
         elif step == self._done + _SKIPPED and step < self._last:
             self._wait()
             self._profiler.start()
-            self._began = time.perf_counter()
+            self._first = self._began = time.perf_counter()
             self._on = True
 
     def pause(self) -> None:
         """What comes now is no step."""
         if self._on:
             self._wait()
-            self._seconds += time.perf_counter() - self._began
-            self._profiler.toggle_collection_dynamic(False, _ANY)
+            self._paused = time.perf_counter()
+            self._seconds += self._paused - self._began
+            if self._on_gpu:
+                self._profiler.toggle_collection_dynamic(False, _ANY)
 
     def go_on(self) -> None:
         """Steps again."""
         if self._on:
-            self._profiler.toggle_collection_dynamic(True, _ANY)
+            if self._on_gpu:
+                self._profiler.toggle_collection_dynamic(True, _ANY)
             self._began = time.perf_counter()
+            self._pauses.append((self._paused - self._first, self._began - self._first))
 
     def finish(self, step: int) -> None:
         """Tell of the steps that were looked at; at the end of a run, of as many as there were."""
@@ -110,40 +117,39 @@ class Profile:
             self._profiler.stop()
 
     def _wait(self) -> None:
-        if self._hardware.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.synchronize()
 
     def _tell(self, step: int, seconds: float) -> None:
         trace = self._run.artifacts_dir / TRACE
         self._profiler.export_chrome_trace(str(trace))
         self._run.artifact(trace, step=step)
-        if self._hardware.halves:
-            for event in self._profiler.events() or ():  # type: ignore[no-untyped-call]
-                self._threads.setdefault(event.key, set()).add(event.thread)
-        costs = self._costs()
+        costs = sorted(self._on_device() if self._on_gpu else self._on_cpu(), key=lambda cost: -cost.seconds)
         buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
         buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
         self._run.op_timing(step, round(seconds * 1e6), buckets)
         self._watch.on_profile([*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"])
 
-    def _costs(self) -> list[Cost]:
-        on_gpu = self._hardware.device.type == "cuda"
-        found = []
+    def _on_device(self) -> Iterator[Cost]:
+        """What each kernel took."""
         for event in self._profiler.key_averages():
             each: Any = event
-            if on_gpu and each.device_type != DeviceType.CUDA:
-                continue
-            if each.is_user_annotation:  # a stretch of time around kernels that are counted themselves
-                continue
-            time_us = each.self_device_time_total if on_gpu else each.self_cpu_time_total
-            if time_us > 0:
-                seconds = time_us / 1e6 / self._steps / self._at_once(each.key)
-                found.append(Cost(each.key, seconds, each.count / self._steps))
-        return sorted(found, key=lambda cost: -cost.seconds)
+            # An annotation is a stretch of time around kernels that are counted themselves.
+            if each.device_type == DeviceType.CUDA and not each.is_user_annotation and each.self_device_time_total > 0:
+                yield Cost(each.key, each.self_device_time_total / 1e6 / self._steps, each.count / self._steps)
 
-    def _at_once(self, name: str) -> int:
-        """On how many threads an operation ran: two halves of a batch take its time together."""
-        return min(2, len(self._threads.get(name, ()))) or 1
+    def _on_cpu(self) -> Iterator[Cost]:
+        """What each operation took; of those that two halves of a batch do at once, half of their time."""
+        found: dict[str, list[Any]] = {}
+        for event in self._profiler.events() or ():  # type: ignore[no-untyped-call]
+            began = event.time_range.start / 1e6
+            if not event.is_user_annotation and not any(first <= began <= last for first, last in self._pauses):
+                found.setdefault(event.key, []).append(event)
+        for name, events in found.items():
+            at_once = min(2, len({event.thread for event in events}))
+            seconds = sum(event.self_cpu_time_total for event in events) / 1e6 / self._steps / at_once
+            if seconds > 0:
+                yield Cost(name, seconds, len(events) / self._steps)
 
     def _roofline(self, seconds: float) -> str:
         """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""
