@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from linnet.models import cuda
-from linnet.models.cpu.attention import CausalAttention, pays
+from linnet.models.cpu.attention import causal_attention, pays
 
 Attention = Literal["flash", "cudnn"]
 
@@ -58,8 +58,7 @@ def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | Non
     A mask is true where a token sees, or is what is added to its scores.
     """
     if mask_TS is None and pays(q_BHTD, k_BKSD):
-        out_BHTD: Tensor = CausalAttention.apply(q_BHTD, k_BKSD, v_BKSD)
-        return out_BHTD
+        return causal_attention(q_BHTD, k_BKSD, v_BKSD)
     groups = q_BHTD.shape[1] // k_BKSD.shape[1]
     grouped = groups > 1
     if grouped and mask_TS is not None and q_BHTD.is_cuda:
