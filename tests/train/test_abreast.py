@@ -92,22 +92,24 @@ def test_halves_leave_the_threads_of_the_rest_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "tokens", "changes", "halves"),
+    ("batch", "tokens", "weights", "changes", "halves"),
     [
-        (8, 2048, {}, True),
-        (8, 1024, {}, False),
-        (7, 4096, {}, False),
-        (8, 2048, {"graph": "on"}, True),  # recorded in turn: the same bits
-        (8, 2048, {"compile": "on"}, False),
+        (8, 2048, 1_000_000, {}, True),
+        (8, 1024, 1_000_000, {}, False),
+        (7, 4096, 1_000_000, {}, False),
+        (8, 2048, 100_000, {}, False),  # a small step, which is recorded
+        (8, 2048, 100_000, {"graph": "off"}, False),  # its bits are those of the recorded one
+        (8, 2048, 1_000_000, {"graph": "on"}, True),  # recorded in turn: the same bits
+        (8, 2048, 1_000_000, {"compile": "on"}, False),
     ],
 )
 def test_whether_a_batch_is_halved_depends_on_no_machine(
-    batch: int, tokens: int, changes: dict[str, str], halves: bool
+    batch: int, tokens: int, weights: int, changes: dict[str, str], halves: bool
 ) -> None:
     settings = replace(TrainSettings(batch=batch, device="cpu"), **changes)  # type: ignore[arg-type]
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        found = choose(settings, tokens, weights=10_000_000)
+        found = choose(settings, tokens, weights=weights)
         assert found.halves is halves
         told = halves and threads == 2 and not found.graph
         assert ("two halves of a batch side by side" in found.why) is told
@@ -115,7 +117,7 @@ def test_whether_a_batch_is_halved_depends_on_no_machine(
 
 def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpus: Path) -> None:
     torch.set_num_threads(2)
-    shape = ("--preset", "tiny", "--vocab", "384", "--batch", "64", "--ctx", "32", "--graph", "off", "--steps", "12")
+    shape = ("--preset", "demo", "--vocab", "384", "--batch", "64", "--ctx", "32", "--steps", "9")
     rest = ("--profile", "--eval-every", "0", "--sample-every", "0")
     code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0

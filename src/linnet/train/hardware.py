@@ -40,8 +40,8 @@ _SHORT = 0.025
 # there a second one is waited for longer than it helps (docs/log.md).
 _SMALL_WORK, _TINY_WORK = 2e9, 1e8
 
-# Tokens of a pass from which on a CPU does it in two halves (abreast.py). With 1,024 nothing is gained: a half costs
-# gradients of its own, whatever its length. That depends on no machine, so that all of them compute the same bits.
+# Tokens of a pass from which on a CPU does it in two halves (abreast.py), unless it is small. With 1,024 nothing is
+# gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same bits.
 _TO_HALVE = 2048
 
 
@@ -80,7 +80,8 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = 1 if device.type == "cpu" and work <= _TINY_WORK else torch.get_num_threads()
-    halves = device.type == "cpu" and not compiled and tokens >= _TO_HALVE and settings.batch % 2 == 0
+    long = tokens >= _TO_HALVE and not small
+    halves = device.type == "cpu" and not compiled and long and settings.batch % 2 == 0
     threads = f", {_threads(count, halves and not graph)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
     if device.type != "mps":
