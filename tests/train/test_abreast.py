@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,13 +77,52 @@ def test_a_parameter_that_has_no_part_in_the_loss_gets_no_gradient() -> None:
     assert unused.grad is None
 
 
+def test_gradients_are_those_of_backward_whatever_memory_they_come_in() -> None:
+    def made() -> list[nn.Parameter]:
+        return [nn.Parameter(torch.ones(2, 3)) for _ in range(4)]
+
+    def loss(spread: Tensor, turned: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return spread.sum() + (turned.T.flatten() * torch.arange(6.0)).sum() + ((one + other) * 2).sum()
+
+    ours, theirs = made(), made()
+    Abreast(ours, threads=2)([lambda: (loss(*ours),)] * 4)
+    for _ in range(4):
+        loss(*theirs).backward()
+    for mine, its in zip(ours, theirs, strict=True):
+        assert mine.grad is not None and its.grad is not None
+        assert torch.equal(mine.grad, its.grad)
+        assert mine.grad.stride() == its.grad.stride()
+
+
 def test_what_goes_wrong_in_a_half_is_told() -> None:
     def broken() -> tuple[Tensor, ...]:
         raise RuntimeError("DefaultCPUAllocator: no memory")
 
+    def whole() -> tuple[Tensor, ...]:
+        return (weight.sum(),)
+
     weight = nn.Parameter(torch.ones(3))
     with pytest.raises(RuntimeError, match="no memory"):
-        Abreast([weight], threads=2)([lambda: (weight.sum(),), broken])
+        Abreast([weight], threads=2)([whole, broken])
+    assert weight.grad is None
+
+
+def test_when_a_half_goes_wrong_the_other_one_has_ended_before_that_is_told() -> None:
+    def broken() -> tuple[Tensor, ...]:
+        assert begun.wait(60)
+        threading.Timer(0.2, told.set).start()
+        raise RuntimeError("DefaultCPUAllocator: no memory")
+
+    def slow() -> tuple[Tensor, ...]:
+        begun.set()
+        told.wait(60)
+        ended.append(True)
+        return (weight.sum(),)
+
+    weight, begun, told, ended = nn.Parameter(torch.ones(3)), threading.Event(), threading.Event(), list[bool]()
+    with pytest.raises(RuntimeError, match="no memory"):
+        Abreast([weight], threads=2)([broken, slow])
+    assert ended
 
 
 def test_halves_leave_the_threads_of_the_rest_alone() -> None:
