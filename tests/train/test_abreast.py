@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import linnet
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.train import state
 from linnet.train.abreast import Abreast
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
@@ -164,3 +166,28 @@ def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpu
     shares = [int(share) for share in re.findall(r"(\d+)%", line)]
     assert "products" in line
     assert 40 < sum(shares) <= 105
+
+
+@pytest.mark.parametrize("batch", ["64", "62"], ids=["halves", "in turn"])
+def test_a_profile_leaves_out_what_other_threads_do(
+    batch: str, said: Said, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is written beside the steps."""
+
+    def busy(*arguments: object) -> None:
+        for _ in range(50):
+            torch.special.zeta(torch.full((2000,), 2.0), 3.0)
+            torch.mm(torch.ones(300, 300), torch.ones(300, 300))
+        save(*arguments)  # type: ignore[arg-type]
+
+    save = state.save
+    monkeypatch.setattr(state, "save", busy)
+    torch.set_num_threads(2)
+    shape = ("--preset", "tiny", "--vocab", "384", "--batch", batch, "--ctx", "32", "--graph", "off", "--steps", "12")
+    rest = ("--profile", "--eval-every", "0", "--sample-every", "0", "--checkpoint-every", "1")
+    code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
+    assert code == 0
+    assert ("side by side" in out) is (batch == "64")
+    (event,) = (event.data for event in linnet.open("latest").events().read_events() if event.kind == "op_timing")
+    assert "aten::mm" in event["buckets"]
+    assert not any("zeta" in name for name in event["buckets"])

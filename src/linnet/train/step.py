@@ -59,7 +59,7 @@ class Step:
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
         self._abreast: Abreast | None = None
-        if hardware.halves and not hardware.graph and hardware.threads % 2 == 0:
+        if hardware.abreast:
             self._abreast = Abreast([each for each in model.parameters() if each.requires_grad], hardware.threads)
         if hardware.device.type == "cpu":
             keep_freed_memory()
