@@ -133,6 +133,20 @@ def test_halves_leave_the_threads_of_the_rest_alone() -> None:
     assert torch.get_num_threads() == 2
 
 
+def test_a_half_keeps_to_its_threads_whatever_is_set_elsewhere() -> None:
+    def counted() -> tuple[Tensor, ...]:
+        seen.append(torch.get_num_threads())
+        return (weight.sum(),)
+
+    weight, seen = nn.Parameter(torch.ones(3)), list[int]()
+    abreast = Abreast([weight], threads=4)
+    abreast([lambda: (weight.sum(),)] * 2)
+    torch.set_num_threads(3)
+    abreast([counted] * 2)
+    assert seen == [2, 2]
+    assert torch.get_num_threads() == 3
+
+
 @pytest.mark.parametrize(
     ("batch", "tokens", "changes", "halves"),
     [

@@ -24,7 +24,7 @@ class Abreast:
     def __init__(self, parameters: Sequence[nn.Parameter], threads: int) -> None:
         self._parameters = parameters
         self._pool = ThreadPoolExecutor(
-            2, thread_name_prefix="linnet-half", initializer=torch.set_num_threads, initargs=(threads // 2,)
+            2, thread_name_prefix="linnet-half", initializer=_keep_to, initargs=(threads // 2,)
         )
 
     def __call__(self, parts: Sequence[Callable[[], tuple[Tensor, ...]]]) -> list[tuple[Tensor, ...]]:
@@ -57,3 +57,9 @@ class Abreast:
                 taken.add(memory)
             else:
                 parameter.grad = torch.empty_like(parameter).copy_(gradient)
+
+
+def _keep_to(threads: int) -> None:
+    """Let this thread's operations have so many threads, from now on."""
+    torch.get_num_threads()  # else its first large operation would take the number that was set last, by any thread
+    torch.set_num_threads(threads)
