@@ -12,6 +12,7 @@ from linnet.models.cpu import attention, products
 from linnet.models.cpu.attention import causal_attention
 from linnet.models.cpu.products import Product
 from linnet.train.hardware import choose
+from linnet.train.profile import Cost
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
 from tests.train.test_recording import Batch
@@ -36,6 +37,14 @@ def test_attention_by_blocks_is_torchs_attention_gradients_too(shape: tuple[int,
     assert torch.allclose(ours, theirs, atol=1e-5)
     for one, other in zip(*(torch.autograd.grad(out, parts[:3], grad) for out in (ours, theirs)), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("T", [32, 64])
+def test_a_profile_knows_it_for_attention(T: int) -> None:
+    q, k, v = leaves(*[(1, 2, T, 8)] * 3)
+    node = causal_attention(q, k, v).grad_fn
+    assert node is not None
+    assert Cost(node.name(), 1.0, 1.0).kind == "attention"
 
 
 def test_attention_by_blocks_is_for_training_of_some_lengths() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import linnet
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.train import state
 from linnet.train.abreast import Abreast
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
@@ -76,19 +79,72 @@ def test_a_parameter_that_has_no_part_in_the_loss_gets_no_gradient() -> None:
     assert unused.grad is None
 
 
+def test_gradients_are_those_of_backward_whatever_memory_they_come_in() -> None:
+    def made() -> list[nn.Parameter]:
+        return [nn.Parameter(torch.ones(2, 3)) for _ in range(4)]
+
+    def loss(spread: Tensor, turned: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return spread.sum() + (turned.T.flatten() * torch.arange(6.0)).sum() + ((one + other) * 2).sum()
+
+    ours, theirs = made(), made()
+    Abreast(ours, threads=2)([lambda: (loss(*ours),)] * 4)
+    for _ in range(4):
+        loss(*theirs).backward()
+    for mine, its in zip(ours, theirs, strict=True):
+        assert mine.grad is not None and its.grad is not None
+        assert torch.equal(mine.grad, its.grad)
+        assert mine.grad.stride() == its.grad.stride()
+
+
 def test_what_goes_wrong_in_a_half_is_told() -> None:
     def broken() -> tuple[Tensor, ...]:
         raise RuntimeError("DefaultCPUAllocator: no memory")
 
+    def whole() -> tuple[Tensor, ...]:
+        return (weight.sum(),)
+
     weight = nn.Parameter(torch.ones(3))
     with pytest.raises(RuntimeError, match="no memory"):
-        Abreast([weight], threads=2)([lambda: (weight.sum(),), broken])
+        Abreast([weight], threads=2)([whole, broken])
+    assert weight.grad is None
+
+
+def test_when_a_half_goes_wrong_the_other_one_has_ended_before_that_is_told() -> None:
+    def broken() -> tuple[Tensor, ...]:
+        assert begun.wait(60)
+        threading.Timer(0.2, told.set).start()
+        raise RuntimeError("DefaultCPUAllocator: no memory")
+
+    def slow() -> tuple[Tensor, ...]:
+        begun.set()
+        told.wait(60)
+        ended.append(True)
+        return (weight.sum(),)
+
+    weight, begun, told, ended = nn.Parameter(torch.ones(3)), threading.Event(), threading.Event(), list[bool]()
+    with pytest.raises(RuntimeError, match="no memory"):
+        Abreast([weight], threads=2)([broken, slow])
+    assert ended
 
 
 def test_halves_leave_the_threads_of_the_rest_alone() -> None:
     torch.set_num_threads(2)
     steps(build(LLAMA), ROWS, halves=True, threads=2)
     assert torch.get_num_threads() == 2
+
+
+def test_a_half_keeps_to_its_threads_whatever_is_set_elsewhere() -> None:
+    def counted() -> tuple[Tensor, ...]:
+        seen.append(torch.get_num_threads())
+        return (weight.sum(),)
+
+    weight, seen = nn.Parameter(torch.ones(3)), list[int]()
+    abreast = Abreast([weight], threads=4)
+    abreast([lambda: (weight.sum(),)] * 2)
+    torch.set_num_threads(3)
+    abreast([counted] * 2)
+    assert seen == [2, 2]
+    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize(
@@ -126,3 +182,28 @@ def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpu
     shares = [int(share) for share in re.findall(r"(\d+)%", line)]
     assert "products" in line
     assert 40 < sum(shares) <= 105
+
+
+@pytest.mark.parametrize("batch", ["64", "62"], ids=["halves", "in turn"])
+def test_a_profile_leaves_out_what_other_threads_do(
+    batch: str, said: Said, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is written beside the steps."""
+
+    def busy(*arguments: object) -> None:
+        for _ in range(50):
+            torch.special.zeta(torch.full((2000,), 2.0), 3.0)
+            torch.mm(torch.ones(300, 300), torch.ones(300, 300))
+        save(*arguments)  # type: ignore[arg-type]
+
+    save = state.save
+    monkeypatch.setattr(state, "save", busy)
+    torch.set_num_threads(2)
+    shape = ("--preset", "tiny", "--vocab", "384", "--batch", batch, "--ctx", "32", "--graph", "off", "--steps", "12")
+    rest = ("--profile", "--eval-every", "0", "--sample-every", "0", "--checkpoint-every", "1")
+    code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
+    assert code == 0
+    assert ("side by side" in out) is (batch == "64")
+    (event,) = (event.data for event in linnet.open("latest").events().read_events() if event.kind == "op_timing")
+    assert "aten::mm" in event["buckets"]
+    assert not any("zeta" in name for name in event["buckets"])

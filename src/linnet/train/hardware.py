@@ -60,6 +60,11 @@ class Hardware:
     why: str
 
     @property
+    def abreast(self) -> bool:
+        """Do two halves pass side by side? What is recorded is done in turn."""
+        return self.halves and not self.graph and self.threads % 2 == 0
+
+    @property
     def backend(self) -> str:
         """The word for it in `run_start`."""
         return {"cuda": "cuda", "mps": "metal"}.get(self.device.type, "cpu")

@@ -62,7 +62,7 @@ class Profile:
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
         self._on_gpu = hardware.device.type == "cuda"
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
-        everywhere = _ExperimentalConfig(profile_all_threads=not self._on_gpu)
+        everywhere = _ExperimentalConfig(profile_all_threads=hardware.abreast)
         self._profiler = profile(activities=kinds, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # looked at so far
@@ -139,17 +139,27 @@ class Profile:
                 yield Cost(each.key, each.self_device_time_total / 1e6 / self._steps, each.count / self._steps)
 
     def _on_cpu(self) -> Iterator[Cost]:
-        """What each operation took; of those that two halves of a batch do at once, half of their time."""
-        found: dict[str, list[Any]] = {}
-        for event in self._profiler.events() or ():  # type: ignore[no-untyped-call]
-            began = event.time_range.start / 1e6
-            if not event.is_user_annotation and not any(first <= began <= last for first, last in self._pauses):
-                found.setdefault(event.key, []).append(event)
-        for name, events in found.items():
-            at_once = min(2, len({event.thread for event in events}))
-            seconds = sum(event.self_cpu_time_total for event in events) / 1e6 / self._steps / at_once
-            if seconds > 0:
-                yield Cost(name, seconds, len(events) / self._steps)
+        """What each operation took; of what a half of a batch does beside the other one, half of its time."""
+        events: list[Any] = list(self._profiler.events() or ())  # type: ignore[no-untyped-call]
+        threads = {event.thread for event in events}
+        halves: set[int] = set()
+        if self._hardware.abreast:  # a checkpoint, which is written meanwhile, has neither a gradient nor an optimiser
+            halves = {event.thread for event in events if event.key.startswith("autograd::engine")}
+            threads = halves | {event.thread for event in events if event.key.startswith("Optimizer.step")}
+        seconds: dict[str, float] = {}
+        calls: dict[str, int] = {}
+        for event in events:
+            began, name = event.time_range.start / 1e6, event.key
+            if event.thread not in threads or event.is_user_annotation:
+                continue
+            if any(first <= began <= last for first, last in self._pauses):
+                continue
+            took = event.self_cpu_time_total / 1e6
+            seconds[name] = seconds.get(name, 0.0) + (took / 2 if event.thread in halves else took)
+            calls[name] = calls.get(name, 0) + 1
+        for name, took in seconds.items():
+            if took > 0:
+                yield Cost(name, took / self._steps, calls[name] / self._steps)
 
     def _roofline(self, seconds: float) -> str:
         """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""

@@ -42,9 +42,10 @@ class StepResult:
 
 
 class Step:
-    """The step of one model. A batch passes through it in parts of `settings.batch` rows, on a CPU of half as many.
+    """The step of one model. A batch passes through it in parts of `settings.batch` rows, or of half as many.
 
-    The model's `loss` takes the batch's inputs and a divisor, and gives a mean; or that and a mean accuracy.
+    Which of the two is up to `hardware.halves`. The model's `loss` takes the batch's inputs and a divisor, and gives a
+    mean; or that and a mean accuracy.
     """
 
     def __init__(self, model: nn.Module, settings: TrainSettings, hardware: Hardware) -> None:
@@ -59,7 +60,7 @@ class Step:
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
         self._abreast: Abreast | None = None
-        if hardware.halves and not hardware.graph and hardware.threads % 2 == 0:
+        if hardware.abreast:
             self._abreast = Abreast([each for each in model.parameters() if each.requires_grad], hardware.threads)
         if hardware.device.type == "cpu":
             keep_freed_memory()

@@ -36,7 +36,7 @@ def pays(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
 def causal_attention(q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
     """softmax(q kᵀ / √D) v, where token t sees tokens 0…t; it lies in memory as [B, T, H, D]."""
     T = q_BHTD.shape[2]
-    out_BHTD: Tensor = (_OneBlock if T <= _BLOCK else _Blocks).apply(q_BHTD, k_BKTD, v_BKTD)
+    out_BHTD: Tensor = (_AttentionInOneBlock if T <= _BLOCK else _AttentionByBlocks).apply(q_BHTD, k_BKTD, v_BKTD)
     return out_BHTD
 
 
@@ -46,7 +46,7 @@ def _unseen() -> Tensor:
     return torch.ones(_BLOCK, _BLOCK, dtype=torch.bool).triu_(1)[:, None]
 
 
-class _OneBlock(torch.autograd.Function):
+class _AttentionInOneBlock(torch.autograd.Function):
     """All tokens at once, in few operations: recorded (recording.py) they take half the time of torch's one call."""
 
     @staticmethod
@@ -82,7 +82,7 @@ def _scaled_product(a: Tensor, b: Tensor, D: int) -> Tensor:
     return torch.baddbmm(into, a, b, beta=0, alpha=D**-0.5)
 
 
-class _Blocks(torch.autograd.Function):
+class _AttentionByBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
         (B, H, T, D), K = q_BHTD.shape, k_BKTD.shape[1]
