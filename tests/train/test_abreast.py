@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
-from linnet.train import state
+from linnet.train import hardware, state
 from linnet.train.abreast import Abreast
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
@@ -43,8 +43,8 @@ class Images:
 def steps(model: nn.Module, rows: int, *, halves: bool, threads: int, graph: bool = False) -> list[float]:
     """Losses, norms and accuracies of some steps, and the sums of the weights in the end."""
     settings = TrainSettings(batch=ROWS, device="cpu")
-    hardware = replace(choose(settings, tokens=ROWS * 64), halves=halves, threads=threads, graph=graph)
-    step = Step(model, settings, hardware)
+    chosen = replace(choose(settings, tokens=ROWS * 64), halves=halves, threads=threads, graph=graph)
+    step = Step(model, settings, chosen)
     found: list[float] = []
     kind = Images if hasattr(model, "patch_embd") else Text
     for number in range(4):
@@ -171,9 +171,12 @@ def test_whether_a_batch_is_halved_depends_on_no_machine(
         assert ("two halves of a batch side by side" in found.why) is told
 
 
-def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpus: Path) -> None:
+def test_a_profile_sees_both_halves_and_counts_their_time_once(
+    said: Said, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.set_num_threads(2)
-    shape = ("--preset", "demo", "--vocab", "384", "--batch", "64", "--ctx", "32", "--steps", "9")
+    monkeypatch.setattr(hardware, "_SMALL_WORK", 0)
+    shape = ("--preset", "tiny", "--vocab", "384", "--batch", "64", "--ctx", "32", "--steps", "12")
     rest = ("--profile", "--eval-every", "0", "--sample-every", "0")
     code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0
@@ -199,7 +202,8 @@ def test_a_profile_leaves_out_what_other_threads_do(
     save = state.save
     monkeypatch.setattr(state, "save", busy)
     torch.set_num_threads(2)
-    shape = ("--preset", "tiny", "--vocab", "384", "--batch", batch, "--ctx", "32", "--graph", "off", "--steps", "12")
+    monkeypatch.setattr(hardware, "_SMALL_WORK", 0)
+    shape = ("--preset", "tiny", "--vocab", "384", "--batch", batch, "--ctx", "32", "--steps", "12")
     rest = ("--profile", "--eval-every", "0", "--sample-every", "0", "--checkpoint-every", "1")
     code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0
