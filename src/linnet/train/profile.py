@@ -62,7 +62,7 @@ class Profile:
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
         self._on_gpu = hardware.device.type == "cuda"
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
-        everywhere = _ExperimentalConfig(profile_all_threads=hardware.abreast)
+        everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.abreast else None
         self._profiler = profile(activities=kinds, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # looked at so far
