@@ -56,7 +56,7 @@ class PlainLines(Watch):
         """One line."""
         self._say(
             f"step {report.step}: loss={report.loss:.6f} {_accuracy(report, 'accuracy=')}lr={report.lr:.3g} "
-            f"{_SHORT[report.unit]}/s={report.per_s:.0f} mfu={report.mfu:.1%}"
+            f"{_SHORT[report.unit]}/s={report.per_s:.0f}{'' if report.mfu is None else f' mfu={report.mfu:.1%}'}"
         )
 
     def on_evaluation(self, step: int, found: Held) -> None:
@@ -68,9 +68,9 @@ class PlainLines(Watch):
         """One line."""
         self._say(f"sample {step}: {words.plain(prompt + text)}")
 
-    def on_checkpoint(self, step: int, folder: Path) -> None:
+    def on_checkpoint(self, step: int, path: Path) -> None:
         """One line."""
-        self._say(f"checkpoint {step}: {folder}/weights/step_{step}.gguf")
+        self._say(f"checkpoint {step}: {path}")
 
     def on_profile(self, lines: list[str]) -> None:
         """As they are."""
@@ -107,10 +107,11 @@ class LiveLine(Watch):
         share = report.step / report.steps
         bar = "█" * round(10 * share) + "░" * (10 - round(10 * share))
         held = "" if self._held is None else f"held-out {_main_figure(self._held)}  "
+        mfu = "" if report.mfu is None else f"MFU {report.mfu:.0%}  "
         text = (
             f"{bar} {report.step:,}/{report.steps:,}  loss {paint(words.number(report.loss), 'bold')}  "
             f"{_accuracy(report, 'accuracy ', '  ')}{held}lr {report.lr:.2g}  "
-            f"{words.number(round(report.per_s))} {_SHORT[report.unit]}/s  MFU {report.mfu:.0%}  "
+            f"{words.number(round(report.per_s))} {_SHORT[report.unit]}/s  {mfu}"
             f"{words.duration(report.seconds_left)} left  {paint(sparkline(self._losses, _CURVE), 'cyan')}"
         )
         self._line = text

@@ -192,8 +192,7 @@ def finish(training: Any, json: bool) -> int:
         print_json(as_json(training, outcome))
     else:
         tell(training, outcome)
-    missed = outcome.gate is not None and not outcome.gate["passed"]
-    return 130 if outcome.reason == "interrupted" else int(outcome.reason != "completed" or missed)
+    return int(outcome.exit_code)
 
 
 def _check_vocab(vocab: int, tokenizer: Path) -> None:

@@ -16,7 +16,7 @@ from linnet.models import Config, LanguageModel, Llama, ViTConfig, build
 from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
-from linnet.train.state import State
+from linnet.train.state import State, check_parameters
 from linnet.train.step import Batch, Step, StepResult
 
 
@@ -84,12 +84,12 @@ class FromScratch:
         kept = state.parameters
         if not parameters.keys() <= kept.keys():
             kept = {**dict(_read(weights)), **kept}
+        if "rope_freqs.weight" in kept and isinstance(self.model, Llama):
+            kept = dict(kept)
+            self.model.use_divisors(kept.pop("rope_freqs.weight"))
+        check_parameters(parameters, kept)
         for name, tensor in kept.items():
-            if name == "rope_freqs.weight":
-                assert isinstance(self.model, Llama)
-                self.model.use_divisors(tensor)
-            else:
-                parameters[name].data.copy_(tensor)
+            parameters[name].data.copy_(tensor)
         self._built.optimizers.load(state.moments)
 
     @property

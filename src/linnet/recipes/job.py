@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import msgspec
+
 from linnet.errors import LinnetError
-from linnet.gguf import RopeScaling
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig
 from linnet.recipes.options import OPTIONS, Options
 from linnet.train.settings import TrainSettings
@@ -93,24 +94,18 @@ class Job:
         recipe = recipe or "from-scratch"
         try:
             kind: Any = {"llama": LlamaConfig, "gpt2": GPT2Config, "vit": ViTConfig}[model["arch"]]
-            shape = _pick(kind, model)
-            if shape.get("rope_scaling"):
-                shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
-            for name in ("image_mean", "image_std", "labels"):
-                if name in shape:
-                    shape[name] = tuple(shape[name])
-            source: Any = ImageData if kind is ViTConfig else TextData
             return cls(
-                model=kind(**shape),
-                data=source(**_pick(source, config)),
-                settings=TrainSettings(**_pick(TrainSettings, config)),
-                prompts=tuple(config.get("prompts", ())),
+                model=_read_fields(kind, model),
+                data=_read_fields(ImageData if kind is ViTConfig else TextData, config),
+                settings=_read_fields(TrainSettings, config),
+                prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
                 recipe=recipe,
-                options=OPTIONS[recipe](**_pick(OPTIONS[recipe], config)) if recipe in OPTIONS else None,
+                options=_read_fields(OPTIONS[recipe], config) if recipe in OPTIONS else None,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise LinnetError(f"the run's config is not one that can be resumed: {error}") from error
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise LinnetError(f"run.json does not describe a run that can be resumed: {reason}") from error
 
     def fingerprint(self) -> str:
         """A word that changes with anything that would make the continuation another run."""
@@ -118,5 +113,7 @@ class Job:
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _pick(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+def _read_fields(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A dataclass from what a manifest holds; a value of another type is a ValueError that names its field."""
+    given = {field.name: values[field.name] for field in fields(kind) if field.name in values}
+    return msgspec.convert(given, kind)

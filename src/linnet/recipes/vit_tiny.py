@@ -19,7 +19,7 @@ from linnet.recipes.job import ImageData, Job
 from linnet.recipes.options import VitOptions
 from linnet.train.hardware import Hardware
 from linnet.train.settings import TrainSettings
-from linnet.train.state import State
+from linnet.train.state import State, check_parameters
 from linnet.train.step import Step, StepResult
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
@@ -189,5 +189,6 @@ def _read(weights: Path) -> dict[str, Tensor]:
 
 
 def _put(model: ViT, tensors: dict[str, Tensor]) -> None:
+    check_parameters(dict(model.named_parameters()), tensors)
     for name, parameter in model.named_parameters():
         parameter.data.copy_(tensors[name])

@@ -23,6 +23,16 @@ def runs_root(given: str | os.PathLike[str] | None = None) -> Path:
     return Path(given or os.environ.get("LINNET_RUNS") or "runs")
 
 
+def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of runs; a UsageError when it cannot be written or made. Nothing is made yet."""
+    root = runs_root(given)
+    folder = next((part for part in (root, *root.absolute().parents) if part.exists()), root)
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return root
+    reason = "cannot be written" if folder.is_dir() else "is no folder"
+    raise UsageError(f"runs cannot be kept in {root}: {folder} {reason}; choose another folder with --runs")
+
+
 def clean(text: str) -> str:
     """Make `text` fit to be (part of) a folder's name on any file system."""
     return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:200]

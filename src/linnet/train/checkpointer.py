@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import queue
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from linnet import gguf
-from linnet.runs import RunBundle
+from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 from linnet.train.copies import Copies, copies
 
@@ -29,7 +30,14 @@ class Snapshot:
     moments: Copies
     facts: dict[str, Any]
     provenance: gguf.Provenance
-    validation_loss: float | None
+
+
+@dataclass(frozen=True)
+class BestCheckpoint:
+    """The checkpoint with the lowest held-out loss so far; `best` points at it."""
+
+    step: int
+    loss: float
 
 
 class Checkpointer:
@@ -37,6 +45,7 @@ class Checkpointer:
 
     - `keep`: how many checkpoints stay besides the best one; 0: all.
     - `file_type`: how the weights are stored; below f32 the state holds them exactly too.
+    - `best`: the best checkpoint of the sessions before.
 
     The state is written before the weights it belongs to, so weights with a name always have a state, or had one.
     """
@@ -49,16 +58,18 @@ class Checkpointer:
         *,
         keep: int,
         file_type: str,
-        best: float | None = None,
+        best: BestCheckpoint | None = None,
     ) -> None:
         self._run = run
         self._config = config
         self._tokenizer = tokenizer
         self._keep = keep
         self._type = file_type
-        self.best_loss = best
+        self._best = best
+        self._own_files: set[Path] = set()
         self.latest: Path | None = None
         self.failure: str | None = None
+        self._written: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
         self._work: queue.Queue[Snapshot | None] = queue.Queue(maxsize=1)
         self._thread = threading.Thread(target=self._write_all, name="linnet-checkpoint", daemon=True)
         self._thread.start()
@@ -70,15 +81,33 @@ class Checkpointer:
         moments: Mapping[str, Tensor],
         facts: dict[str, Any],
         provenance: gguf.Provenance,
-        validation_loss: float | None,
     ) -> None:
         """Copy everything now; it is written while training goes on. Waits only while the last one is being written."""
-        self._work.put(Snapshot(step, copies(parameters), copies(moments), facts, provenance, validation_loss))
+        self._work.put(Snapshot(step, copies(parameters), copies(moments), facts, provenance))
+
+    def written(self) -> list[tuple[int, Path]]:
+        """Step and file of the checkpoints that reached the disk since the last call."""
+        return [self._written.get() for _ in range(self._written.qsize())]
 
     def finish(self) -> None:
         """Wait until everything is written."""
         self._work.put(None)
         self._thread.join()
+
+    def mend(self, step: int, train_loss: float | None, validation_loss: float | None) -> None:
+        """Complete what a kill between the weights of a checkpoint and its event left undone.
+
+        Called before training goes on from it, while nothing is being written.
+        """
+        path = self._run.weights_dir / f"step_{step}.gguf"
+        self.latest = path
+        state.remove_leftovers(self._run.run_dir)
+        state.remove_other_states(self._run.run_dir, keep=step)
+        self._point("latest", path)
+        if self._best is not None and self._best.step == step:
+            self._point("best", path)
+        if checkpoint_event(self._run.run_dir, step) is None:
+            self._announce(path, step, train_loss, validation_loss)
 
     def _write_all(self) -> None:
         while (snapshot := self._work.get()) is not None:
@@ -92,45 +121,90 @@ class Checkpointer:
             del snapshot  # else its memory is held until the next one
 
     def _write(self, snapshot: Snapshot) -> None:
+        step, origin = snapshot.step, snapshot.provenance
+        loss, best = origin.validation_loss, self._best
+        if loss is not None and (best is None or loss < best.loss):
+            best = BestCheckpoint(step, loss)
         parameters = snapshot.parameters.on_host()
-        exact = self._type == "f32"
-        beside = gguf.unfolded(parameters) if exact else parameters
-        kept = state.State(snapshot.facts, snapshot.moments.on_host(), beside)
-        state.save(state.state_path(self._run.run_dir, snapshot.step), kept)
-        path = gguf.write_step(
-            self._config,
-            parameters,
-            self._run.weights_dir,
-            self._run.run_id,
-            snapshot.step,
-            type=self._type,
-            tokenizer=self._tokenizer,
-            provenance=snapshot.provenance,
-        )
-        self.latest = path
-        loss = snapshot.validation_loss
-        if loss is not None and (self.best_loss is None or loss < self.best_loss):
-            self.best_loss = loss
-            gguf.point_link(self._run.weights_dir / "best", path.name)
-        self._run.checkpoint(path, snapshot.step, loss=loss)
-        self._remove_old(snapshot.step)
+        beside = gguf.unfolded(parameters) if self._type == "f32" else parameters
+        facts = {**snapshot.facts, "best": None if best is None else asdict(best)}
+        kept = state.state_path(self._run.run_dir, step)
+        state.save(kept, state.State(facts, snapshot.moments.on_host(), beside))
+        path = self._run.weights_dir / f"step_{step}.gguf"
+        try:
+            gguf.write(
+                self._config,
+                parameters,
+                path,
+                self._run.run_id,
+                step,
+                type=self._type,
+                tokenizer=self._tokenizer,
+                provenance=origin,
+            )
+        except BaseException:
+            kept.unlink(missing_ok=True)  # nothing can go on from it, and on a full disk it is in the way
+            raise
+        self.latest, self._best = path, best
+        self._own_files.add(path)
+        self._point("latest", path)
+        if best is not None and best.step == step:
+            self._point("best", path)
+        self._announce(path, step, origin.train_loss, loss)
+        self._written.put((step, path))
+        self._remove_old(step)
+
+    def _point(self, name: str, path: Path) -> None:
+        """Let `latest` or `best` mean a checkpoint. One that cannot be moved costs a warning; the weights are safe."""
+        try:
+            gguf.point_link(self._run.weights_dir / name, path.name)
+        except gguf.GGUFError as error:
+            log.warning("run %s: %s", self._run.run_id, error)
+
+    def _announce(self, path: Path, step: int, train_loss: float | None, validation_loss: float | None) -> None:
+        losses = {"train_loss": train_loss, "validation_loss": validation_loss}
+        self._run.checkpoint(path, step, sha256=sha256_of(path), **losses)
 
     def _remove_old(self, newest: int) -> None:
-        for step in state.steps_with_state(self._run.run_dir):
-            if step < newest:
-                state.state_path(self._run.run_dir, step).unlink(missing_ok=True)
+        state.remove_other_states(self._run.run_dir, keep=newest)
         if self._keep <= 0:
             return
         weights = self._run.weights_dir
         best = _best(weights)
-        found = sorted(
-            (int(number), path)
+        own = sorted(
+            (step, path)
             for path in weights.glob("step_*.gguf")
-            if (number := path.stem.removeprefix("step_")).isdigit()
+            if (step := state.step_of(path)) is not None and self._is_own(path, step)
         )
-        for _, path in found[: -self._keep]:
+        for _, path in own[: -self._keep]:
             if best is None or path.name != best.name:
                 path.unlink(missing_ok=True)
+                self._own_files.discard(path)
+
+    def _is_own(self, path: Path, step: int) -> bool:
+        """Was this file written by this run, in this session or an earlier one? Nothing else is ever removed."""
+        if path not in self._own_files and not path.is_symlink():
+            try:
+                with gguf.GGUFFile.open(path) as file:
+                    origin = (file.metadata.get("general.run_id"), file.metadata.get("general.step"))
+            except gguf.GGUFError:
+                return False
+            if origin == (self._run.run_id, step):
+                self._own_files.add(path)
+        return path in self._own_files
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file, as `checkpoint` events carry it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checkpoint_event(run_dir: Path, step: int) -> dict[str, Any] | None:
+    """The newest `checkpoint` event of a step; None where the writer was killed before it could be written."""
+    stream = EventStream(run_dir / "events.jsonl")
+    events = stream.last(1, lambda event: event.kind == "checkpoint" and event.step == step)
+    return events[0].data if events else None
 
 
 def _best(weights: Path) -> Path | None:

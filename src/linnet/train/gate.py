@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from linnet.errors import UsageError
@@ -29,6 +31,13 @@ class Gate:
             return cls(match[1], match[2], float(match[3]))
         except ValueError:
             raise UsageError(f"--gate {text!r}: {match[3]!r} is not a number") from None
+
+    def require(self, metrics: Sequence[str]) -> None:
+        """Refuse a metric that the run will not have."""
+        if self.metric not in metrics:
+            close = difflib.get_close_matches(self.metric, metrics, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(metrics)}"
+            raise UsageError(f"--gate: this run will have no metric {self.metric!r}; {hint}")
 
     def verdict(self, value: float) -> dict[str, object]:
         """The `quality_gate` of a run's end. NaN never passes."""

@@ -40,6 +40,9 @@ _SHORT = 0.025
 # there a second one is waited for longer than it helps (docs/log.md).
 _SMALL_WORK, _TINY_WORK = 2e9, 1e8
 
+# The share of the cores' time that the process must have had for itself while its peak was measured.
+_OWN_CORES = 0.85
+
 # Tokens of a pass from which on a CPU does it in two halves (abreast.py), unless it is small. With 1,024 nothing is
 # gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same bits.
 _TO_HALVE = 2048
@@ -56,7 +59,7 @@ class Hardware:
     attention: Attention
     threads: int  # of a CPU, for a step
     halves: bool  # does a batch pass in two halves?
-    peak_flops: float
+    peak_flops: float | None  # None: it could not be measured, others were busy
     why: str
 
     @property
@@ -80,7 +83,7 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     compiled, reason = _compile(settings.compile, device)
     work = 6.0 * tokens * weights if weights is not None else float("inf")
     peak, source = _peak(device, dtype)
-    small = work <= (_SHORT * peak if device.type == "cuda" else _SMALL_WORK)
+    small = work <= (_SHORT * (peak or 0.0) if device.type == "cuda" else _SMALL_WORK)
     graph, occasion = _graph(settings, device, compiled, small)
     attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
@@ -93,7 +96,7 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
         words.append(f"graph {_on(graph)} ({occasion})")
     if device.type == "cuda":
         words.append(f"attention by {attention}")
-    words.append(f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    words.append(f"peak {source}" if peak is None else f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
     return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words))
 
 
@@ -170,13 +173,18 @@ def _missing_compiler(device: torch.device) -> str:
     return ""
 
 
-def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
+def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float | None, str]:
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         for word, peak in _PEAKS.items():
             if re.search(rf"\b{word}\b", name):  # an A1000 is no A100, an L40 no L4
                 return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
-    return measured_peak(device, dtype), "a product of matrices, measured"
+    began, used = time.perf_counter(), time.process_time()
+    peak = measured_peak(device, dtype)
+    share = (time.process_time() - used) / (time.perf_counter() - began) / torch.get_num_threads()
+    if device.type == "cpu" and share < _OWN_CORES:
+        return None, "unknown, other processes are busy"
+    return peak, "a product of matrices, measured"
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:

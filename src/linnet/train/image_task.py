@@ -38,6 +38,8 @@ class ImageTask:
 
     unit = "images"
     tokenizer = None
+    step_metrics = ("loss", "accuracy")
+    held_out_metrics = ("loss", "accuracy", "top5")
 
     def __init__(
         self,

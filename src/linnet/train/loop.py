@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
-import signal
 import statistics
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -19,9 +18,8 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.errors import LinnetError
 from linnet.runs import Session
-from linnet.train.checkpointer import Checkpointer
+from linnet.train.checkpointer import BestCheckpoint, Checkpointer
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
@@ -29,8 +27,11 @@ from linnet.train.profile import Profile
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State
+from linnet.train.stop_signals import StopSignals
 from linnet.train.task import Held, Task
 from linnet.train.watch import StepReport, Watch
+
+log = logging.getLogger("linnet")
 
 _TIMED = 25  # steps whose median is the speed that is shown
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
@@ -65,22 +66,30 @@ class Progress:
 
     step: int = 0
     seen: int = 0  # tokens or images trained on
+    seconds: float = 0.0  # that all sessions took until the newest checkpoint
     loss: float = math.nan
+    accuracy: float | None = None
     validation: Held | None = None
     first_loss: float | None = None
-    best_validation: float | None = None
+    best: BestCheckpoint | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the loop ended."""
+    """How the loop ended.
+
+    - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
+    - `model`: the newest checkpoint; `exit_code`: what the process tells its caller.
+    """
 
     reason: str
     error: str | None
     progress: Progress
     gate: dict[str, object] | None
     seconds: float
+    model: Path | None
+    exit_code: int
 
 
 class Loop:
@@ -110,10 +119,12 @@ class Loop:
             task.tokenizer,
             keep=settings.keep,
             file_type=settings.file_type,
-            best=self.progress.best_validation,
+            best=self.progress.best,
         )
-        self._stop_reason: str | None = None
+        self._stop = StopSignals()
+        self._peak_flops = hardware.peak_flops
         self._saved_at = self.progress.step
+        self._began = time.monotonic()
         self._profile: Profile | None = None
         if settings.profile:
             n_params = sum(tensor.numel() for tensor in recipe.parameters().values())
@@ -122,12 +133,20 @@ class Loop:
             )
         self._seconds: deque[float] = deque(maxlen=_TIMED)
 
-    def run(self) -> Outcome:
-        """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands."""
-        began = time.monotonic()
+    def run(self, stop: StopSignals | None = None) -> Outcome:
+        """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands.
+
+        `stop`: listens for signals already; else they are listened for until this returns.
+        """
+        if stop is None:
+            with StopSignals() as stop:
+                return self.run(stop)
+        self._stop, self._began = stop, time.monotonic()
         reason, error = "errored", None
+        if self.progress.step:
+            self._checkpointer.mend(self.progress.step, self.progress.loss, self._validation_loss)
         try:
-            with _without_pauses(), self._listening():
+            with _without_pauses():
                 reason, error = self._train()
                 if self._profile is not None:
                     self._profile.finish(self.progress.step)
@@ -141,10 +160,14 @@ class Loop:
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
             self._checkpointer.finish()
+            self._tell_of_checkpoints()
             self._watch.on_end()
         if reason == "completed" and self._checkpointer.failure:
             reason, error = "errored", self._checkpointer.failure
-        return Outcome(reason, error, self.progress, self._verdict(), time.monotonic() - began)
+        gate = self._verdict()
+        missed = gate is not None and not gate["passed"]
+        exit_code = stop.exit_code if reason == "interrupted" else int(reason != "completed" or missed)
+        return Outcome(reason, error, self.progress, gate, self._seconds_so_far, self._checkpointer.latest, exit_code)
 
     def _train(self) -> tuple[str, str | None]:
         settings, last = self._settings, self._settings.steps
@@ -158,22 +181,23 @@ class Loop:
                 self._late.begin()
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
+            self._tell_of_checkpoints()
             scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)
             saving = settings.due(step, settings.checkpoint_every, 5) or step == last
             sampling = settings.sample_every != 0 and (settings.due(step, settings.sample_every, 10) or step == last)
-            if not (scoring or saving or sampling or self._stop_reason):
+            if not (scoring or saving or sampling or self._stop.caught):
                 continue
             if problem := self._take_in(self._late.ready(wait=True)):
                 return "aborted", problem
-            if self._stop_reason:
-                return "interrupted", None
-            with self._pause():
+            with self._pause():  # also before a stop: else a resumed run would lack what was due at this step
                 if scoring:
                     self._evaluate(step)
                 if sampling:
                     self._sample(step)
                 if saving:
                     self._save()
+            if self._stop.caught and step < last:
+                return "interrupted", None
         return "completed", None
 
     @contextmanager
@@ -192,8 +216,9 @@ class Loop:
         for figures in found:
             self.progress.step = figures.step
             self.progress.seen += task.per_step
-            self.progress.loss = figures.loss
+            self.progress.loss, self.progress.accuracy = figures.loss, figures.accuracy
             accuracy = {} if figures.accuracy is None else {"accuracy": figures.accuracy}
+            utilization = self._utilization(figures.seconds)
             self._run.log(
                 figures.step,
                 {
@@ -204,7 +229,7 @@ class Loop:
                     task.unit: task.per_step,
                     "wall_us": round(figures.seconds * 1e6),
                     f"{task.unit}_per_s": task.per_step / figures.seconds,
-                    "mfu": task.flops / figures.seconds / self._hardware.peak_flops,
+                    **({} if utilization is None else {"mfu": utilization}),
                 },
             )
             self._seconds.append(figures.seconds)
@@ -219,7 +244,7 @@ class Loop:
                     task.unit,
                     task.per_step,
                     task.per_step / usual,
-                    task.flops / usual / self._hardware.peak_flops,
+                    self._utilization(usual),
                     (self._settings.steps - figures.step) * usual,
                     figures.accuracy,
                 )
@@ -241,13 +266,25 @@ class Loop:
             )
         return None
 
+    def _utilization(self, seconds: float) -> float | None:
+        """The share of the device's peak that a step reached (MFU); None without a peak that can be trusted.
+
+        A step that beats the peak shows that it was measured while others were busy: from then on there is none.
+        """
+        if self._peak_flops is None:
+            return None
+        share = self._task.flops / seconds / self._peak_flops
+        if share > 1:
+            self._peak_flops = None
+            log.info("run %s: a step beat the measured peak; no MFU from here on", self._run.run_id)
+            return None
+        return share
+
     def _evaluate(self, step: int) -> None:
         found = self._task.evaluate()
         if found is None:
             return
         self.progress.validation = found
-        if math.isfinite(found.loss):
-            self.progress.best_validation = min(found.loss, self.progress.best_validation or math.inf)
         self._task.report(self._run, step, found, step == self._settings.steps)
         self._watch.on_evaluation(step, found)
 
@@ -258,12 +295,15 @@ class Loop:
 
     def _save(self) -> None:
         progress = self.progress
-        loss = progress.validation.loss if progress.validation is not None else None
         facts = {
+            "run_id": self._run.run_id,
             "step": progress.step,
             "seen": progress.seen,
+            "seconds": self._seconds_so_far,
+            "loss": progress.loss,
+            "accuracy": progress.accuracy,
+            "validation": None if progress.validation is None else progress.validation.figures,
             "first_loss": progress.first_loss,
-            "best_validation": progress.best_validation,
             "fingerprints": progress.fingerprints,
         }
         more: dict[str, Any] = {f"{self._task.unit}_seen": progress.seen, **self._recipe.origin}
@@ -271,45 +311,37 @@ class Loop:
             recipe=self._recipe.name,
             seed=self._settings.seed,
             train_loss=progress.loss,
-            validation_loss=loss,
+            validation_loss=self._validation_loss,
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
             **more,
         )
-        parameters, moments = self._recipe.parameters(), self._recipe.moments()
-        self._checkpointer.save(progress.step, parameters, moments, facts, origin, loss)
+        self._checkpointer.save(progress.step, self._recipe.parameters(), self._recipe.moments(), facts, origin)
         self._saved_at = progress.step
-        self._watch.on_checkpoint(progress.step, self._run.run_dir)
+
+    def _tell_of_checkpoints(self) -> None:
+        """Announce what has reached the disk since the last step."""
+        for step, path in self._checkpointer.written():
+            self._watch.on_checkpoint(step, path)
+
+    @property
+    def _validation_loss(self) -> float | None:
+        return None if self.progress.validation is None else self.progress.validation.loss
+
+    @property
+    def _seconds_so_far(self) -> float:
+        return self.progress.seconds + time.monotonic() - self._began
 
     def _verdict(self) -> dict[str, object] | None:
+        """The gate's; none where its metric was not measured, because the run ended before its first evaluation."""
         if self._gate is None:
             return None
-        found: dict[str, float] = {"loss": self.progress.loss}
+        measured: dict[str, float | None] = {"loss": self.progress.loss, "accuracy": self.progress.accuracy}
         if self.progress.validation is not None:
-            found |= {f"validation/{name}": value for name, value in self.progress.validation.figures.items()}
-        if self._gate.metric not in found:
-            raise LinnetError(f"--gate: there is no metric {self._gate.metric!r}; choose from {', '.join(found)}")
-        return self._gate.verdict(found[self._gate.metric])
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM let the step end first; a second Ctrl-C does not wait."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, frame: object) -> None:
-            if self._stop_reason and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._stop_reason = signal.Signals(number).name
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            measured |= {f"validation/{name}": value for name, value in self.progress.validation.figures.items()}
+        value = measured.get(self._gate.metric)
+        return None if value is None else self._gate.verdict(value)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from linnet.errors import UsageError
 from linnet.train.muon import Muon
 from linnet.train.settings import TrainSettings
 
@@ -108,6 +109,9 @@ class Optimizers:
         for part in self._parts:
             for parameter in (each for group in part.param_groups for each in group["params"]):
                 given, held = by_parameter.get(names[parameter], {}), part.state[parameter]
+                _check_moments(
+                    names[parameter], parameter, given, "momentum_buffer" if isinstance(part, Muon) else "exp_avg"
+                )
                 for kind in held.keys() - given.keys():
                     held[kind].zero_()
                 for kind, value in given.items():
@@ -151,6 +155,16 @@ class SeedAdamW(torch.optim.Optimizer):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.addcdiv_(m * beta1, (v * beta2).sqrt_().add_(group["eps"]), value=-group["lr"])
         return None
+
+
+def _check_moments(name: str, parameter: Tensor, given: dict[str, Tensor], kind: str) -> None:
+    """Refuse the moments of another optimiser, or of a parameter of another shape."""
+    if given and (kind not in given or given[kind].shape != parameter.shape):
+        found = ", ".join(f"{key} {list(tensor.shape)}" for key, tensor in given.items())
+        raise UsageError(
+            f"the optimizer state of {name!r} is of another optimizer or model: "
+            f"expected {kind} {list(parameter.shape)}, found {found}"
+        )
 
 
 def _excess(norm: Tensor, clip: float) -> Tensor | None:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
+import re
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from linnet.errors import LinnetError
+from linnet.gguf.staging import StagedFile
 
 FOLDER = "state"
 _PARAMETER = "param/"
 _MOMENT = "optimizer/"
+_STEP_FILE = re.compile(r"step_([0-9]{1,18})\.(?:safetensors|gguf)")
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
 class StateError(LinnetError):
@@ -27,7 +42,7 @@ class StateError(LinnetError):
 class State:
     """Where training stands.
 
-    - `facts`: step, tokens seen, fingerprints of config and data, best validation loss, and the settings.
+    - `facts`: run id, step, tokens and seconds so far, the last losses, the best checkpoint, fingerprints.
     - `moments`: the optimiser's tensors; `parameters`: the weights that the GGUF does not hold exactly.
     """
 
@@ -41,48 +56,101 @@ def state_path(run_dir: Path, step: int) -> Path:
     return run_dir / FOLDER / f"step_{step}.safetensors"
 
 
+def step_of(path: Path) -> int | None:
+    """The step in the name of a checkpoint or a state; None for any other file."""
+    match = _STEP_FILE.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
 def save(path: Path, state: State) -> None:
-    """Write a state under a temporary name, bring it to the disk, then give it its own."""
+    """Write a state as durably as weights are: aside, to the disk, renamed, the folder to the disk.
+
+    safetensors' own `save_file` does neither of the last two, and leaves files of a random name when it is killed.
+    The header carries a digest of everything else, so that `load` notices a bit that has changed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {_MOMENT + name: tensor.contiguous() for name, tensor in state.moments.items()}
-    tensors |= {_PARAMETER + name: tensor.contiguous() for name, tensor in state.parameters.items()}
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        save_file(tensors, temporary, metadata={"linnet": json.dumps(state.facts)})
-        temporary.chmod(0o644)
-        fd = os.open(temporary, os.O_RDWR)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    tensors = {_MOMENT + name: tensor for name, tensor in state.moments.items()}
+    tensors |= {_PARAMETER + name: tensor for name, tensor in state.parameters.items()}
+    facts = json.dumps(state.facts)
+    header: dict[str, Any] = {"__metadata__": {"linnet": facts, "sha256": _digest(facts, tensors)}}
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # readers want alignment
+    end = 0
+    for name, tensor in ordered:
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    with StagedFile(path) as out:
+        out.write(struct.pack("<Q", len(encoded)) + encoded)
+        for _, tensor in ordered:
+            out.write(_bytes(tensor))
 
 
-def load(path: Path) -> State:
-    """Read a state back."""
-    moments: dict[str, Tensor] = {}
-    parameters: dict[str, Tensor] = {}
+def load(path: Path, *, verify: bool = True) -> State:
+    """Read a state back; with `verify` one whose digest does not fit its content is refused."""
+    tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {})["linnet"])
+            metadata = file.metadata() or {}
+            written = metadata["linnet"]
+            facts = json.loads(written)
             for key in file.keys():  # noqa: SIM118 - the file is no dict
-                if key.startswith(_MOMENT):
-                    moments[key.removeprefix(_MOMENT)] = file.get_tensor(key)
-                elif key.startswith(_PARAMETER):
-                    parameters[key.removeprefix(_PARAMETER)] = file.get_tensor(key)
+                tensors[key] = file.get_tensor(key)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise StateError(f"{path} cannot be read as the state of a run: {error}") from error
-    return State(facts, moments, parameters)
+    if not isinstance(facts, dict):
+        raise StateError(f"{path} cannot be read as the state of a run: its facts are no object")
+    if verify and "sha256" in metadata and metadata["sha256"] != _digest(written, tensors):  # older states have none
+        raise StateError(f"{path} is damaged: its content is not what was written; go on all the same with --force")
+    return State(facts, _named(tensors, _MOMENT), _named(tensors, _PARAMETER))
 
 
 def steps_with_state(run_dir: Path) -> list[int]:
     """The steps that can be resumed from, the newest last: those with a state and weights."""
-    steps = []
+    steps = [step for path in (run_dir / FOLDER).glob("step_*.safetensors") if (step := step_of(path)) is not None]
+    return sorted(step for step in steps if (run_dir / "weights" / f"step_{step}.gguf").is_file())
+
+
+def remove_other_states(run_dir: Path, keep: int) -> None:
+    """Remove the states of all steps but one, also of those whose weights were never written."""
     for path in (run_dir / FOLDER).glob("step_*.safetensors"):
-        step = path.stem.removeprefix("step_")
-        if step.isdigit() and (run_dir / "weights" / f"step_{step}.gguf").is_file():
-            steps.append(int(step))
-    return sorted(steps)
+        if step_of(path) not in (None, keep):
+            path.unlink(missing_ok=True)
+
+
+def remove_leftovers(run_dir: Path) -> None:
+    """Remove what a killed writer of an older version left; what this one leaves is swept by the next writer."""
+    for pattern in (".step_*.safetensors.tmp", ".tmp??????"):
+        for path in (run_dir / FOLDER).glob(pattern):
+            path.unlink(missing_ok=True)
+
+
+def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint that does not hold exactly a model's parameters: `copy_` would stretch or skip some."""
+    for name, parameter in model.items():
+        shape = checkpoint[name].shape if name in checkpoint else None
+        if shape != parameter.shape:
+            found = "nothing of that name" if shape is None else f"{list(shape)}"
+            raise StateError(
+                f"the checkpoint is of another model than run.json describes: parameter {name!r}: "
+                f"expected {list(parameter.shape)}, found {found}"
+            )
+    if extra := checkpoint.keys() - model.keys():
+        raise StateError(f"the checkpoint is of another model than run.json describes: it has {min(extra)!r} besides")
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {_DTYPES[tensor.dtype]} {list(tensor.shape)}".encode())
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")

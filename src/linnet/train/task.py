@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from linnet.gguf import MetadataBlock
@@ -21,12 +22,25 @@ class Held(Protocol):
     def figures(self) -> dict[str, float]: ...
 
 
+@dataclass(frozen=True)
+class KeptEvaluation:
+    """The figures of an evaluation that a checkpoint kept, for the run that goes on from it."""
+
+    figures: dict[str, float]
+
+    @property
+    def loss(self) -> float:
+        """The held-out loss."""
+        return self.figures["loss"]
+
+
 class Task(Protocol):
     """Steps to take and ways to see what was learnt.
 
     - `unit`: what is counted, `tokens` or `images`; `per_step`: how many of them a step has; `flops`: its arithmetic.
     - `tokenizer`: the keys that a checkpoint carries besides the model's.
     - `to_lower`: the flags that save memory, with their values.
+    - `step_metrics`, `held_out_metrics`: names of the figures that each step and each evaluation give.
     """
 
     @property
@@ -39,6 +53,10 @@ class Task(Protocol):
     def flops(self) -> float: ...
     @property
     def to_lower(self) -> str: ...
+    @property
+    def step_metrics(self) -> tuple[str, ...]: ...
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]: ...
 
     def step(self, index: int, lr: float) -> StepResult:
         """Train on batch `index`, counted from 0; the same batch whenever it is asked for."""

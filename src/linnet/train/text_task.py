@@ -32,6 +32,7 @@ class TextTask:
     """A recipe that learns from a prepared corpus."""
 
     unit = "tokens"
+    step_metrics = ("loss",)
 
     def __init__(
         self,
@@ -53,13 +54,20 @@ class TextTask:
         """The flags that save memory."""
         return f"--batch (now {self._settings.batch}) or --ctx (now {self._batches.ctx})"
 
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]:
+        """What an evaluation gives; nothing where no text is held out."""
+        if len(self._prepared.held_out) < 2:
+            return ()
+        return ("loss", "ppl", "bits_per_byte") if self._prepared.bytes_per_token else ("loss", "ppl")
+
     def step(self, index: int, lr: float) -> StepResult:
         """Train on the batch of a step, counted from 0."""
         return self._recipe.step(self._batches.at(index), lr)
 
     def evaluate(self) -> Evaluation | None:
         """Score the first of the held-out tokens."""
-        if len(self._prepared.held_out) < 2:
+        if not self.held_out_metrics:
             return None
         return evaluate(
             self._recipe.model,

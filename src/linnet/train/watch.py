@@ -20,7 +20,7 @@ class StepReport:
     unit: str  # tokens or images
     count: int
     per_s: float
-    mfu: float
+    mfu: float | None  # None: the device's peak is not known
     seconds_left: float
     accuracy: float | None = None
 
@@ -40,8 +40,8 @@ class Watch:
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """The model wrote something."""
 
-    def on_checkpoint(self, step: int, folder: Path) -> None:
-        """A checkpoint was taken; it is being written."""
+    def on_checkpoint(self, step: int, path: Path) -> None:
+        """A checkpoint is on the disk."""
 
     def on_profile(self, lines: list[str]) -> None:
         """Where the time of some steps went."""
