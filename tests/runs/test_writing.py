@@ -63,6 +63,21 @@ def test_run_start_has_toys_fields_in_toys_order(root: Path) -> None:
     assert set(start["host"]) == {"name", "os", "arch"}
 
 
+def test_what_was_chosen_for_a_run_stands_in_its_first_event_and_in_every_resume(root: Path) -> None:
+    schedule = {"lr_max": 3e-4, "lr_min": 3e-5, "warmup": 10, "n_steps": 100}
+    details = {"schedule": schedule, "chosen": {"dtype": "bf16", "threads": 2}, "cost": {"total_params": 627}}
+    with linnet.start(run_id="a", compare_to="base", system_every=0, **details) as run:  # type: ignore[arg-type]
+        run.log(1, loss=1.0)
+    with linnet.start(resume="a", chosen={"dtype": "float32"}, system_every=0) as run:
+        run.log(2, loss=0.5)
+    lines = lines_of(root / "a")
+    assert {name: lines[0][name] for name in details} == details
+    assert lines[0]["compare_to"] == "base"
+    again = next(line for line in lines if line["kind"] == "resume")
+    assert again["chosen"] == {"dtype": "float32"}
+    assert "schedule" not in again
+
+
 def test_run_start_of_a_vit_has_the_image_and_no_context(root: Path) -> None:
     bundle = RunBundle(root, "vit-1")
     bundle.run_start_vit(Vit(), steps=5, lr=1e-3, seed=0)

@@ -181,6 +181,10 @@ def start(
     total_epochs: int | None = None,
     goals: Mapping[str, str] | None = None,
     device: str | None = None,
+    schedule: Mapping[str, Any] | None = None,
+    chosen: Mapping[str, Any] | None = None,
+    cost: Mapping[str, Any] | None = None,
+    compare_to: str | None = None,
     resume: str | None = None,
     from_step: int | None = None,
     system_every: float = SYSTEM_SECONDS,
@@ -192,6 +196,9 @@ def start(
     - `config`: hyper-parameters, as a mapping, a dataclass or argparse's result; `model`: the model's shape.
     - `goals`: which way is better, `{"accuracy": "max"}`; a metric not named is better low iff its name has
       `loss`, `error` or `ppl` in it.
+    - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps` …), `chosen` (what `auto` became: dtype, compilation, threads …),
+      `cost` (`total_params`, `flops_per_token` …) and `compare_to` (a baseline's id) go into `run_start`; of a resumed
+      run into `resume`.
     - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.
     - `system_every`: seconds between two readings of the machine's figures; 0 for none.
     """
@@ -218,10 +225,11 @@ def start(
         config=_fields(config),
     )
     session._watch_for_the_end()
+    details = {"schedule": schedule, "chosen": chosen, "cost": cost, "compare_to": compare_to}
     if session._started:
-        session.resume(from_step)
+        session.resume(from_step, **details)
     else:
-        session.run_start(arch, device=device, name=name)
+        session.run_start(arch, device=device, name=name, **details)
     return session
 
 
