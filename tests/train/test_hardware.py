@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 
 import pytest
@@ -72,3 +73,14 @@ def test_without_a_compiler_a_gpu_trains_eagerly_and_says_why(
     monkeypatch.setattr(shutil, "which", lambda name: None)
     found = choose(TrainSettings(device="cuda"), 32)
     assert not found.compile and "compile off (no C++ compiler is installed)" in found.why
+
+
+def test_a_peak_measured_while_others_are_busy_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(device: torch.device, dtype: torch.dtype) -> float:
+        time.sleep(0.02)  # the process waits for a core
+        return 1e11
+
+    monkeypatch.setattr(hardware, "measured_peak", measured)
+    found = choose(TrainSettings(device="cpu"), 32)
+    assert found.peak_flops is None
+    assert "peak unknown, other processes are busy" in found.why

@@ -91,6 +91,7 @@ def launch(
         config=job.config_fields(),
         total_steps=job.settings.steps,
         device=hardware.backend,
+        **_as_realized(job, task, hardware),
         **labels,
     )
     if not session.active:
@@ -132,7 +133,8 @@ def go_on(
     recipe, job = _realized(material, hardware, resumed=True)
     recipe.restore(weights, state)
     task = _task(material, recipe, hardware)
-    session = start(run.path.parent, resume=run.path.name, from_step=at)
+    details = _as_realized(job, task, hardware)
+    session = start(run.path.parent, resume=run.path.name, from_step=at, **details)
     if steps is not None:
         session.manifest.total_steps = steps
         session.manifest.config = {**session.manifest.config, "steps": steps}
@@ -213,6 +215,13 @@ def _task(material: Material, recipe: Any, hardware: Hardware) -> Task:
         held_out = task.held_out_metrics if settings.eval_every != 0 else ()
         Gate.parse(settings.gate).require([*task.step_metrics, *(f"validation/{name}" for name in held_out)])
     return task
+
+
+def _as_realized(job: Job, task: Task, hardware: Hardware) -> dict[str, Any]:
+    """What the run really does, for `run_start`: settings that were derived, and what `auto` became."""
+    tokens = task.per_step if task.unit == "tokens" else None
+    chosen = {**hardware.fields(), **job.settings.derived(tokens)}
+    return {"schedule": job.settings.schedule_fields(), "chosen": chosen}
 
 
 def _training(

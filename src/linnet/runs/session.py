@@ -196,7 +196,7 @@ def start(
     - `config`: hyper-parameters, as a mapping, a dataclass or argparse's result; `model`: the model's shape.
     - `goals`: which way is better, `{"accuracy": "max"}`; a metric not named is better low iff its name has
       `loss`, `error` or `ppl` in it.
-    - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps` …), `chosen` (what `auto` became: dtype, compilation, threads …),
+    - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps` …), `chosen` (what `auto` became: dtype, threads …),
       `cost` (`total_params`, `flops_per_token` …) and `compare_to` (a baseline's id) go into `run_start`; of a resumed
       run into `resume`.
     - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.

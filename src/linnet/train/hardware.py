@@ -72,6 +72,19 @@ class Hardware:
         """The word for it in `run_start`."""
         return {"cuda": "cuda", "mps": "metal"}.get(self.device.type, "cpu")
 
+    def fields(self) -> dict[str, object]:
+        """The `chosen` of `run_start`: what `auto` became on this machine."""
+        return {
+            "device": str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "compile": self.compile,
+            "graph": self.graph,
+            "threads": self.threads,
+            "halves": self.halves,
+            "attention": self.attention,
+            "peak_flops": self.peak_flops,
+        }
+
 
 def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> Hardware:
     """Follow the settings where they are plain, the machine where they say `auto`.

@@ -25,7 +25,7 @@ from linnet.train.hardware import Hardware
 from linnet.train.late import Figures, Late
 from linnet.train.profile import Profile
 from linnet.train.schedule import learning_rate
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import CHECKPOINTS, EVALUATIONS, SAMPLES, TrainSettings
 from linnet.train.state import State
 from linnet.train.stop_signals import StopSignals
 from linnet.train.task import Held, Task
@@ -182,9 +182,13 @@ class Loop:
             if problem := self._take_in(self._late.ready()):
                 return "aborted", problem
             self._tell_of_checkpoints()
-            scoring = settings.eval_every != 0 and (settings.due(step, settings.eval_every, 10) or step == last)
-            saving = settings.due(step, settings.checkpoint_every, 5) or step == last
-            sampling = settings.sample_every != 0 and (settings.due(step, settings.sample_every, 10) or step == last)
+            scoring = settings.eval_every != 0 and (
+                settings.due(step, settings.eval_every, EVALUATIONS) or step == last
+            )
+            saving = settings.due(step, settings.checkpoint_every, CHECKPOINTS) or step == last
+            sampling = settings.sample_every != 0 and (
+                settings.due(step, settings.sample_every, SAMPLES) or step == last
+            )
             if not (scoring or saving or sampling or self._stop.caught):
                 continue
             if problem := self._take_in(self._late.ready(wait=True)):

@@ -7,6 +7,9 @@ from typing import Literal
 
 from linnet.errors import UsageError
 
+# How often a run is evaluated, sampled and saved where nothing is said.
+EVALUATIONS, SAMPLES, CHECKPOINTS = 10, 10, 5
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -128,10 +131,31 @@ class TrainSettings:
         """Where the rate ends."""
         return self.lr / 10 if self.lr_min is None else self.lr_min
 
+    def interval(self, every: int | None, times: int) -> int:
+        """Steps between two of something that happens `every` steps, by default `times` times a run; 0: never."""
+        return max(1, self.steps // times) if every is None else every
+
     def due(self, step: int, every: int | None, times: int) -> bool:
         """Is something due after `step` that happens `every` steps, by default `times` times a run?"""
-        interval = max(1, self.steps // times) if every is None else every
+        interval = self.interval(every, times)
         return interval > 0 and step % interval == 0
+
+    def schedule_fields(self) -> dict[str, str | float]:
+        """The `schedule` of `run_start`, in Toy's words: the rates and steps that follow from the settings."""
+        lowest = self.lr if self.schedule == "constant" else self.least_lr
+        rates = {"lr_max": self.lr, "lr_min": lowest}
+        return {"kind": self.schedule, **rates, "warmup": self.warmup_steps, "n_steps": self.steps}
+
+    def derived(self, tokens_a_step: int | None) -> dict[str, int]:
+        """What settings that were not given have become; `tokens_a_step` is None where the data are images."""
+        intervals = {
+            "eval_every": self.interval(self.eval_every, EVALUATIONS),
+            "sample_every": self.interval(self.sample_every, SAMPLES),
+            "checkpoint_every": self.interval(self.checkpoint_every, CHECKPOINTS),
+        }
+        if tokens_a_step is None:
+            return intervals
+        return {**intervals, "eval_tokens": self.tokens_to_score(tokens_a_step)}
 
     def tokens_to_score(self, tokens_a_step: int) -> int:
         """Tokens of one evaluation. A pass forward costs a third of a training step's work on the same tokens."""

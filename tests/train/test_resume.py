@@ -1,0 +1,467 @@
+"""What resume reads and compares before it goes on, what a stop keeps, and what is left in the folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import linnet
+from linnet import gguf
+from linnet.cli.train import finish
+from linnet.models import preset
+from linnet.recipes import Job, TextData, go_on, launch, training
+from linnet.train import state
+from linnet.train.settings import TrainSettings
+from linnet.train.state import State, StateError, steps_with_state
+from linnet.train.watch import StepReport, Watch
+from tests.train.conftest import Said
+from tests.train.test_training import digest, losses
+
+
+class Crash(BaseException):
+    """As good as a kill, within a test: nothing of the loop handles it."""
+
+
+class At(Watch):
+    """Does something at a step: crash, send a signal."""
+
+    def __init__(self, step: int, act: Any) -> None:
+        self._step, self._act = step, act
+
+    def on_step(self, report: StepReport) -> None:
+        if report.step == self._step:
+            self._act()
+
+
+def crash() -> None:
+    raise Crash
+
+
+def send(number: signal.Signals) -> Any:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def job_of(corpus: Path, **settings: Any) -> Job:
+    given = {
+        "steps": 12,
+        "batch": 4,
+        "checkpoint_every": 4,
+        "eval_every": 0,
+        "sample_every": 0,
+        "warmup": 1,
+        **settings,
+    }
+    return Job(preset("tiny", vocab=384), TextData(str(corpus)), TrainSettings(**given))
+
+
+def crashed(job: Job, step: int, **labels: Any) -> linnet.Run:
+    """A run that broke off after a step, as a kill would end it."""
+    with pytest.raises(Crash):
+        launch(job, watch=At(step, crash), run_id="a", **labels).finish()
+    return linnet.open("a") if "runs_root" not in labels else linnet.open(Path(labels["runs_root"]) / "a")
+
+
+def flip_a_bit(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x40
+    path.write_bytes(content)
+
+
+# -- the state file -------------------------------------------------------------------------------------------------
+
+
+def test_a_state_is_a_safetensors_file_that_comes_back_exactly(tmp_path: Path) -> None:
+    moments = {"exp_avg/w": torch.randn(3, 5), "step/w": torch.tensor(7.0), "none/w": torch.zeros(0, 4)}
+    parameters = {"w": torch.randn(3, 5).bfloat16(), "count": torch.arange(4), "flag": torch.tensor([True, False])}
+    path = tmp_path / "state" / "step_7.safetensors"
+    state.save(path, State({"step": 7, "loss": float("nan")}, moments, parameters))
+    found = state.load(path)
+    assert found.facts["step"] == 7
+    assert all(torch.equal(found.moments[name], tensor) for name, tensor in moments.items())
+    assert all(torch.equal(found.parameters[name], tensor) for name, tensor in parameters.items())
+    assert torch.equal(load_file(path)["optimizer/exp_avg/w"], moments["exp_avg/w"])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_state_is_as_private_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        state.save(tmp_path / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "step_1.safetensors").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("place", [-1, -5, 30], ids=["last byte", "an exponent", "the header"])
+def test_a_flipped_bit_in_a_state_is_noticed(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "step_1.safetensors"
+    state.save(path, State({"step": 1, "seen": 100}, {"m": torch.randn(64)}))
+    flip_a_bit(path, place)
+    with pytest.raises(StateError, match=r"is damaged|cannot be read as the state"):
+        state.load(path)
+
+
+def test_state_files_reach_the_disk_as_weights_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    true_sync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        true_sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    state.save(tmp_path / "state" / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
+    assert synced[-1] == str(tmp_path / "state")
+    assert Path(synced[0]).parent == tmp_path / "state"
+
+
+# -- what belongs together ------------------------------------------------------------------------------------------
+
+
+def test_weights_of_another_step_are_refused(said: Said, corpus: Path) -> None:
+    run = crashed(job_of(corpus), 10)
+    weights = run.path / "weights"
+    (weights / "step_8.gguf").write_bytes((weights / "step_4.gguf").read_bytes())
+    code, _, err = said("resume", "a")
+    assert code == 1
+    assert "step_8.gguf is not of this checkpoint: its step is 4, expected 8" in err
+    assert "--force" in err
+
+
+def test_a_state_under_another_name_is_refused(said: Said, corpus: Path) -> None:
+    run = crashed(job_of(corpus), 10)
+    (run.path / "state/step_8.safetensors").rename(run.path / "state/step_4.safetensors")
+    code, _, err = said("resume", "a")
+    assert code == 1
+    assert "step_4.safetensors is not of this checkpoint: its step is 8, expected 4" in err
+
+
+def test_the_weights_of_another_run_are_refused(said: Said, corpus: Path) -> None:
+    run = crashed(job_of(corpus), 10)
+    twin = launch(job_of(corpus, seed=1), run_id="b")
+    twin.finish()
+    (run.path / "weights/step_8.gguf").write_bytes((twin.run_dir / "weights/step_8.gguf").read_bytes())
+    code, _, err = said("resume", "a")
+    assert code == 1
+    assert "its run_id is b, expected a" in err
+
+
+def test_a_flipped_bit_in_the_weights_is_noticed_and_force_goes_on(said: Said, corpus: Path) -> None:
+    run = crashed(job_of(corpus), 10)
+    flip_a_bit(run.path / "weights/step_8.gguf", -9)
+    code, _, err = said("resume", "a")
+    assert code == 1
+    assert "step_8.gguf is damaged" in err
+    assert said("resume", "a", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"checkpoint_every": "x"}, "checkpoint_every"),
+        ({"lr": "fast"}, "lr"),
+        ({"prompts": 3}, "Expected `array`"),
+    ],
+)
+def test_settings_of_another_type_in_run_json_are_named(
+    said: Said, corpus: Path, change: dict[str, Any], message: str
+) -> None:
+    run = crashed(job_of(corpus), 10)
+    manifest = json.loads((run.path / "run.json").read_text())
+    manifest["config"] |= change
+    (run.path / "run.json").write_text(json.dumps(manifest))
+    code, _, err = said("resume", "a", "--force")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "run.json does not describe a run that can be resumed" in err
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("model", {"n_layers": 3}, "blocks.2."),
+        ("model", {"n_layers": 1}, "blocks.1."),
+        ("model", {"d_ff": 32}, "expected [64, 64], found [256, 64]"),
+        ("config", {"optimizer": "muon"}, "of another optimizer or model: expected momentum_buffer"),
+    ],
+)
+def test_force_does_not_train_a_model_that_the_checkpoint_is_not_of(
+    said: Said, corpus: Path, part: str, change: dict[str, Any], message: str
+) -> None:
+    run = crashed(job_of(corpus), 6)
+    manifest = json.loads((run.path / "run.json").read_text())
+    manifest[part] |= change
+    (run.path / "run.json").write_text(json.dumps(manifest))
+    code, _, err = said("resume", "a", "--force")
+    assert code in (1, 2)
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_broken_run_json_is_said_and_starts_nothing(said: Said, corpus: Path) -> None:
+    run = crashed(job_of(corpus), 6)
+    (run.path / "run.json").write_text("{")
+    code, _, err = said("resume", "a")
+    assert code == 1
+    assert "run.json is missing or damaged, and resume needs the settings in it" in err
+    assert [path.name for path in run.path.parent.iterdir() if not path.name.startswith(".")] == ["a"]
+
+
+# -- the continued run is the undisturbed one -----------------------------------------------------------------------
+
+
+def test_held_out_loss_and_best_are_those_of_the_undisturbed_run(corpus: Path, tmp_path: Path) -> None:
+    settings = {"steps": 16, "eval_every": 5, "eval_tokens": 64, "checkpoint_every": 2, "keep": 0, "lr": 0.3}
+    settings |= {"schedule": "constant", "seed": 3, "on_nan": "ignore"}
+    job = job_of(corpus, **settings)
+    launch(job, run_id="a", runs_root=tmp_path / "whole").finish()
+    whole = tmp_path / "whole/a/weights"
+    for step in (3, 7, 9, 11, 13):
+        root = tmp_path / f"cut{step}"
+        run = crashed(job, step, runs_root=root)
+        go_on(run).finish()
+        for file in sorted(whole.glob("step_*.gguf")):
+            assert digest(run.path / "weights" / file.name) == digest(file), (step, file.name)
+        for link in ("best", "latest"):
+            assert (run.path / "weights" / link).readlink() == (whole / link).readlink(), step
+
+
+def test_a_run_killed_after_its_last_weights_is_closed_as_completed(said: Said, corpus: Path) -> None:
+    job = job_of(corpus, eval_every=4, keep=0, steps=8, gate="validation/loss<100")
+    training = launch(job, run_id="a")
+    training.finish()
+    folder = training.run_dir
+    assert (folder / "weights/best").readlink() == Path("step_8.gguf")
+    # As if it had been killed between `latest` and `best` of step 8.
+    kept = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    ends = [i for i, line in enumerate(kept) if b'"kind":"checkpoint"' in line and b'"step":8' in line]
+    (folder / "events.jsonl").write_bytes(b"".join(kept[: ends[0]]))
+    gguf.point_link(folder / "weights/best", "step_4.gguf")
+    assert linnet.open("a").status == "crashed"
+    code, _, err = said("resume", "a")
+    assert code == 0, err
+    run = linnet.open("a")
+    assert run.status == "completed"
+    assert (folder / "weights/best").readlink() == Path("step_8.gguf")
+    end = run.glance().end
+    assert end is not None
+    assert (end["final_step"], end["quality_gate"]["passed"], end["exit_code"]) == (8, True, 0)
+    assert end["final_loss"] == losses("a")[8]
+    checkpoints = [event.step for event in run.events().read_events() if event.kind == "checkpoint"]
+    assert checkpoints == [4, 8]
+    assert said("resume", "a")[0] == 2  # now there is nothing more to do
+
+
+def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(corpus: Path) -> None:
+    job = job_of(corpus)
+    run = crashed(job, 10)
+    first = state.load(run.path / "state/step_8.safetensors").facts
+    outcome = go_on(run).finish()
+    assert first["seconds"] > 0
+    assert outcome.seconds > first["seconds"]
+    assert outcome.progress.seen == 12 * 4 * 32
+
+
+# -- signals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_with_a_checkpoint_and_its_own_exit_code(corpus: Path, number: signal.Signals) -> None:
+    training = launch(job_of(corpus, checkpoint_every=0), watch=At(5, send(number)), run_id="a")
+    assert finish(training, json=True) == 128 + number
+    run = linnet.open("a")
+    assert run.status == "interrupted"
+    end = run.glance().end
+    assert end is not None
+    assert (end["exit_code"], end["final_step"]) == (128 + number, 5)
+    assert steps_with_state(run.path) == [5]
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_during_the_last_save_does_not_throw_it_away(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, second: signal.Signals
+) -> None:
+    true_write = gguf.write
+
+    def write(*arguments: Any, **options: Any) -> Path:
+        os.kill(os.getpid(), second)
+        path = true_write(*arguments, **options)
+        os.kill(os.getpid(), second)
+        return path
+
+    monkeypatch.setattr(gguf, "write", write)
+    training = launch(job_of(corpus, checkpoint_every=0), watch=At(5, send(signal.SIGTERM)), run_id="a")
+    assert training.finish().exit_code == 128 + signal.SIGTERM
+    assert steps_with_state(training.run_dir) == [5]
+    assert linnet.open("a").status == "interrupted"
+
+
+def test_nohup_stays_in_force(corpus: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        outcome = launch(job_of(corpus), watch=At(5, send(signal.SIGHUP))).finish()
+        assert outcome.reason == "completed"
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_was_due_at_the_step_of_a_stop_is_done_first(corpus: Path) -> None:
+    job = job_of(corpus, eval_every=5, eval_tokens=64)
+    outcome = launch(job, watch=At(5, send(signal.SIGINT)), run_id="a").finish()
+    assert (outcome.reason, outcome.progress.step) == ("interrupted", 5)
+    assert linnet.open("a").metrics()["validation/loss"].step.tolist() == [5]
+
+
+# -- the gate -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gate", "more", "message"),
+    [
+        ("validation/perplexity<3", [], "no metric 'validation/perplexity'"),
+        ("lss<3", [], "did you mean loss?"),
+        ("validation/loss<3", ["--eval-every", "0"], "no metric 'validation/loss'"),
+    ],
+)
+def test_a_gate_on_a_metric_that_will_not_be_there_is_refused_before_the_first_step(
+    said: Said, small: list[str], gate: str, more: list[str], message: str
+) -> None:
+    code, _, err = said(*small, "--steps", "3", "--gate", gate, *more)
+    assert (code, err.count("\n")) == (2, 1)
+    assert message in err
+    assert not Path("runs").exists()
+
+
+def test_a_gate_leaves_an_interrupted_run_interrupted(said: Said, corpus: Path) -> None:
+    job = job_of(corpus, eval_every=6, eval_tokens=64, gate="validation/loss<100")
+    outcome = launch(job, watch=At(3, send(signal.SIGINT)), run_id="a").finish()
+    assert (outcome.reason, outcome.gate, outcome.exit_code) == ("interrupted", None, 130)
+    assert linnet.open("a").status == "interrupted"
+    assert said("resume", "a")[0] == 0
+
+
+# -- the folder -----------------------------------------------------------------------------------------------------
+
+
+def test_run_start_says_what_was_derived_and_chosen(corpus: Path) -> None:
+    launch(job_of(corpus, eval_every=None, warmup=None, steps=40), run_id="a").finish()
+    start = next(event.data for event in linnet.open("a").events().read_events() if event.kind == "run_start")
+    assert start["schedule"] == {"kind": "cosine", "lr_max": 1e-3, "lr_min": 1e-4, "warmup": 2, "n_steps": 40}
+    chosen = start["chosen"]
+    assert (chosen["device"], chosen["dtype"], chosen["compile"]) == ("cpu", "float32", False)
+    assert (chosen["threads"], chosen["graph"]) == (1, True)
+    assert (chosen["eval_every"], chosen["eval_tokens"], chosen["checkpoint_every"]) == (4, 1024, 4)
+
+
+def test_a_checkpoint_event_names_its_losses_and_its_digest(corpus: Path) -> None:
+    training = launch(job_of(corpus, eval_every=4, eval_tokens=64), run_id="a")
+    outcome = training.finish()
+    event = [e.data for e in linnet.open("a").events().read_events() if e.kind == "checkpoint"][-1]
+    assert event["train_loss"] == losses("a")[12]
+    assert outcome.progress.validation is not None
+    assert event["validation_loss"] == outcome.progress.validation.loss
+    assert "loss" not in event
+    assert event["sha256"] == digest(training.run_dir / "weights/step_12.gguf")
+    assert outcome.model == training.run_dir / "weights/step_12.gguf"
+
+
+def test_a_checkpoint_is_announced_when_it_is_on_the_disk(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true_write = gguf.write
+
+    def write(*arguments: Any, **options: Any) -> Path:
+        if arguments[4] == 8:
+            raise OSError(28, "No space left on device")
+        return true_write(*arguments, **options)
+
+    announced: list[tuple[int, bool]] = []
+
+    class Listener(Watch):
+        def on_checkpoint(self, step: int, path: Path) -> None:
+            announced.append((step, path.is_file()))
+
+    monkeypatch.setattr(gguf, "write", write)
+    training = launch(job_of(corpus), watch=Listener())
+    training.finish()
+    assert announced == [(4, True), (12, True)]
+    assert [path.name for path in (training.run_dir / "state").iterdir()] == ["step_12.safetensors"]
+
+
+def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(corpus: Path) -> None:
+    run = crashed(job_of(corpus), 10)
+    for name in (".tmpA1b2C3", ".step_9.safetensors.tmp", f".step_9.safetensors.0a0b0c{gguf.staging.SUFFIX}"):
+        (run.path / "state" / name).write_bytes(b"half")
+    (run.path / "state/step_11.safetensors").write_bytes(b"a state without weights")
+    (run.path / f"weights/.step_9.gguf.0a0b0c{gguf.staging.SUFFIX}").write_bytes(b"half")
+    go_on(run).finish()
+    assert [path.name for path in (run.path / "state").iterdir()] == ["step_12.safetensors"]
+    assert not list((run.path / "weights").glob(".*"))
+
+
+def test_only_checkpoints_of_this_run_are_thinned_out(corpus: Path, tmp_path: Path) -> None:
+    training = launch(job_of(corpus, checkpoint_every=2, keep=1), run_id="a")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for step in (1, 2, 3):
+        (elsewhere / f"step_{step}.gguf").write_bytes(b"somebody's file")
+    (elsewhere / "step_².gguf").write_bytes(b"an odd name")
+    (training.run_dir / "weights").symlink_to(elsewhere)
+    assert training.finish().reason == "completed"
+    assert (elsewhere / "step_1.gguf").read_bytes() == b"somebody's file"
+    assert (elsewhere / "step_3.gguf").read_bytes() == b"somebody's file"
+    assert sorted(path.name for path in elsewhere.glob("step_*")) == [
+        "step_1.gguf",
+        "step_12.gguf",
+        "step_3.gguf",
+        "step_².gguf",
+    ]
+
+
+def test_a_name_that_cannot_be_moved_costs_a_warning_not_the_run(
+    corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    training = launch(job_of(corpus), run_id="a")
+    (training.run_dir / "weights/latest").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING, "linnet"):
+        outcome = training.finish()
+    assert (outcome.reason, outcome.exit_code) == ("completed", 0)
+    assert outcome.model == training.run_dir / "weights/step_12.gguf"
+    assert "weights/latest" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "root", ["a_file/runs", "/proc/linnet-runs"], ids=["below a file", "where nothing can be made"]
+)
+def test_a_folder_of_runs_that_cannot_be_written_is_refused_at_once(said: Said, small: list[str], root: str) -> None:
+    Path("a_file").write_text("")
+    code, out, err = said(*small, "--steps", "3", "--runs", root)
+    assert code in (1, 2)
+    assert "with --runs" in err
+    assert "step 1" not in out
+
+
+@pytest.mark.parametrize(("peak", "logged"), [(1e15, True), (1.0, False), (None, False)])
+def test_mfu_is_never_above_one(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, peak: float | None, logged: bool
+) -> None:
+    true_choose = training.choose
+    monkeypatch.setattr(training, "choose", lambda *a, **o: replace(true_choose(*a, **o), peak_flops=peak))
+    reports: list[StepReport] = []
+
+    class Listener(Watch):
+        def on_step(self, report: StepReport) -> None:
+            reports.append(report)
+
+    launch(job_of(corpus, steps=3), watch=Listener(), run_id="a").finish()
+    metrics = linnet.open("a").metrics()
+    assert ("mfu" in metrics) == logged
+    assert [report.mfu is not None for report in reports] == [logged] * 3
