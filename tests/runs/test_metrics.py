@@ -151,12 +151,13 @@ def test_a_chart_shows_every_spike_of_a_single_step(tmp_path: Path) -> None:
 
 def test_points_that_are_not_finite_are_left_out_of_a_chart(tmp_path: Path) -> None:
     lines = _steps(10)
-    lines[3]["loss"] = None
+    lines[3] |= {"loss": None, "nonfinite": {"loss": "nan"}}
     metrics = Metrics(_write(tmp_path, lines))
     step, value = metrics["loss"].downsample(100)
     assert 3 not in step
     assert np.isfinite(value).all()
-    lines = [{"kind": "step", "t": 0, "step": s, "loss": None, "x": 1.0} for s in range(5)]
+    nan = {"loss": None, "nonfinite": {"loss": "nan"}}
+    lines = [{"kind": "step", "t": 0, "step": s, "x": 1.0, **nan} for s in range(5)]
     nothing = Metrics(_write(tmp_path / "n", lines))["loss"]
     assert len(nothing.downsample(10)[0]) == 0
     assert nothing.best is None
@@ -184,7 +185,7 @@ def test_a_first_step_without_a_number_does_not_slow_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = _steps(2000)
-    lines[0]["loss"] = None
+    lines[0] |= {"loss": None, "nonfinite": {"loss": "nan"}}
     careful: list[bytes] = []
     real = Intake._take_line
     monkeypatch.setattr(Intake, "_take_line", lambda self, line: (careful.append(line), real(self, line))[1])

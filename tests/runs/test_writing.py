@@ -249,11 +249,32 @@ def test_system_figures_are_recorded_from_a_thread(root: Path) -> None:
 def test_run_start_comes_first_even_if_forgotten_and_only_once(root: Path) -> None:
     bundle = RunBundle(root, "a")
     bundle.step(1, 0.5)
-    bundle.run_start("llama")
     bundle.run_end(1, 0.5)
     bundle.run_end(1, 0.5)
     bundle.step(2, 0.4)
     assert [line["kind"] for line in lines_of(root / "a")] == ["run_start", "step", "run_end"]
+    bundle = RunBundle(root, "b")
+    bundle.run_start("llama")
+    bundle.run_start("gpt2")
+    bundle.run_end()
+    assert [line["kind"] for line in lines_of(root / "b")] == ["run_start", "run_end"]
+    assert lines_of(root / "b")[0]["model"] == {"arch": "llama"}
+
+
+def test_what_a_late_run_start_says_is_in_the_manifest_and_a_note(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bundle = RunBundle(root, "a")
+    bundle.step(1, 1.0)
+    bundle.run_start("llama", 627, 64, 2, 32, 5, 1e-3, 0, schedule={"warmup": 2})
+    bundle.run_start("gpt2")
+    bundle.run_end(1, 1.0)
+    model = {"arch": "llama", "vocab": 627, "d_model": 64, "n_layers": 2}
+    manifest = linnet.open("a").manifest
+    assert (manifest.model, manifest.config["lr"], manifest.total_steps) == (model, 1e-3, 5)
+    start, _, note, _ = lines_of(root / "a")
+    assert start["kind"] == "run_start"
+    assert (note["kind"], note["model"], note["schedule"]) == ("note", model, {"warmup": 2})
+    assert "Call it first" in caplog.text
+    assert "run_start was written already" in caplog.text
 
 
 def test_a_silent_run_has_a_heartbeat(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,38 +8,48 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from linnet.runs import ids, provenance
 from linnet.runs.clock import iso_now
-from linnet.runs.encode import spell_record
-from linnet.runs.folder import ARTIFACTS, EVENTS, WEIGHTS
+from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
+from linnet.runs.events import decode
+from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.glance import last_seconds, load_manifest
 from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest, sync_folder
+from linnet.runs.place import is_file
+from linnet.runs.run_start import run_start
 from linnet.runs.sink import Sink
+from linnet.runs.tail import lines_backwards
 
 log = logging.getLogger("linnet")
 
 
 # What every event has of its own.
-_OWN = ("kind", "phase", "t", "step", "nonfinite")
+OWN_FIELDS = ("kind", "phase", "t", "step", "nonfinite")
+# What a process that was stopped returns, where nobody says which signal it was: that of Ctrl-C.
+INTERRUPTED_EXIT_CODE = 130
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _kept_from_the_loop(method: _Method) -> _Method:
-    """Nothing that goes wrong in a method so marked reaches the training loop: it is warned about, once a run."""
+def kept_from_the_loop(method: _Method, instead: Callable[[], Any] | None = None) -> _Method:
+    """Nothing that goes wrong in a method so marked reaches the training loop, wrong arguments included.
+
+    The call is left out and warned about, once a method; what `instead` makes is returned, else None.
+    """
 
     @functools.wraps(method)
     def guarded(self: RunBundle, *arguments: Any, **options: Any) -> Any:
         try:
             return method(self, *arguments, **options)
         except Exception as error:
-            self._complain(f"{method.__name__}()", error)
+            self._complain(method.__name__.lstrip("_"), error)
+            return instead() if instead else None
 
     return guarded  # type: ignore[return-value]
 
@@ -71,11 +81,16 @@ class RunBundle:
       None: made from `template`, whose tokens `labels` fill in.
     - `resume`: go on in the folder `run_id` that is there already.
     - `system_every`: seconds between two `system` events; 0 for none.
+    - `exact`: names of config fields that a program reads back, and that are therefore never masked as secrets.
     - `manifest`: more fields of `run.json`: name, experiment, group, parent, recipe, tags, total_steps,
       total_epochs, goals, model, config.
 
     Nothing here raises into a training loop: what cannot be written is warned about once, and kept if it can be.
     """
+
+    # What was logged last, and the last of it with a loss; both are replaced whole, never changed.
+    _last: dict[str, Any] = {}  # noqa: RUF012
+    _last_loss: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(
         self,
@@ -86,13 +101,16 @@ class RunBundle:
         labels: Mapping[str, str] | None = None,
         resume: bool = False,
         system_every: float = 0.0,
+        exact: Collection[str] = (),
         **manifest: Any,
     ) -> None:
-        root = Path(runs_root)
-        self._git: dict[str, object] | None = None
+        root = ids.absolute(runs_root)
+        self._exact = frozenset(exact)
         self._pid = os.getpid()
-        self._started = self._ended = self._complained = False
-        self._manifest_due = False
+        self._started = self._ended = self._manifest_due = False
+        self._open = False  # started and not ended: events may go straight into the stream
+        self._start_implied = False  # run_start was written because another event came first
+        self._complaints: set[str] = set()
         if not (resume and run_id is not None and self._reopen(root, str(run_id), manifest)):
             self._begin(_claim(root, run_id, template, labels or {}), manifest)
         self._append: Callable[[dict[str, Any]], None] = self._sink.append
@@ -103,7 +121,7 @@ class RunBundle:
     def _begin(self, folder: Path, fields: Mapping[str, Any]) -> None:
         self.run_dir, self.run_id = folder, folder.name
         self.manifest = Manifest(run_id=self.run_id, created_at=time.time(), **fields)
-        self.manifest.config = provenance.mask_config(self.manifest.config)
+        self._mask_manifest()
         self.manifest.provenance = provenance.gather()
         self._write_manifest()
         sync_folder(folder.parent)
@@ -117,7 +135,9 @@ class RunBundle:
             log.warning("there is no run %s in %s to resume; this is a new one", run_id, root)
             return False
         if manifest.dialect != "linnet":
-            log.warning("%s was written by %s; this run goes on beside it", folder, manifest.dialect)
+            broken = manifest.dialect == "toy" and is_file(folder / MANIFEST)
+            why = f"{MANIFEST} cannot be read" if broken else f"was written by {manifest.dialect}"
+            log.warning("%s: %s; this run goes on beside it", folder, why)
             fields["parent"] = run_id
             return False
         sink = Sink(folder / EVENTS, start_t=last_seconds(folder / EVENTS), remade=self._move_to)
@@ -127,11 +147,27 @@ class RunBundle:
             fields["parent"] = run_id
             return False
         self.run_dir, self.run_id = folder, run_id
-        self._sink, self._started = sink, True
+        self._sink = sink
+        self._started = self._open = _has_events(self.events_path)
         self.manifest = manifest
+        if self._started:
+            self._last = _last_logged(self.events_path)
+        else:  # made by `Run.create`, or killed before its first event: it is still to be said what the run is
+            for name, value in fields.items():
+                if value:
+                    setattr(manifest, name, value)
+            self._mask_manifest()
         self.manifest.provenance = provenance.gather()
         self._write_manifest()
         return True
+
+    def _mask_manifest(self) -> None:
+        manifest = self.manifest
+        manifest.config = provenance.mask_config(manifest.config, self._exact)
+        manifest.tags = provenance.mask_labels(manifest.tags)
+        for name in ("name", "experiment", "group"):
+            if (label := getattr(manifest, name)) is not None:
+                setattr(manifest, name, provenance.mask_labels([label])[0])
 
     # -- where things are --------------------------------------------------------------------------------------
 
@@ -141,9 +177,29 @@ class RunBundle:
         return self._sink.active
 
     @property
+    def root(self) -> Path:
+        """The folder of runs that this one lies in."""
+        return self.run_dir.parent
+
+    @property
     def events_path(self) -> Path:
         """The event stream."""
         return self.run_dir / EVENTS
+
+    @property
+    def git_sha(self) -> str:
+        """The commit this run is of; empty when there is none."""
+        return str(self._git.get("sha", ""))
+
+    @property
+    def git_branch(self) -> str:
+        """The branch of that commit; empty when there is none."""
+        return str(self._git.get("branch", ""))
+
+    @property
+    def _git(self) -> Mapping[str, object]:
+        commit = self.manifest.provenance.get("git")
+        return commit if isinstance(commit, dict) else {}
 
     @property
     def weights_dir(self) -> Path:
@@ -157,11 +213,22 @@ class RunBundle:
 
     # -- beginning and end -------------------------------------------------------------------------------------
 
+    @kept_from_the_loop
     def git(self, sha: str, branch: str) -> None:
-        """Say which commit this is, before `run_start`; when not called it is found out."""
-        self._git = {"sha": sha, "branch": branch}
+        """Say which commit this is; when not called, or with empty texts, it is the one that was found.
 
-    @_kept_from_the_loop
+        Best before `run_start`, which has it; later it goes into `run.json` and a note.
+        """
+        if not sha and not branch:
+            return
+        commit: dict[str, object] = {"sha": str(sha), "branch": str(branch)}
+        if "dirty" in self._git and self._git.get("sha") == commit["sha"]:
+            commit["dirty"] = self._git["dirty"]  # of the same commit; of another nothing is known
+        self.manifest.provenance["git"] = commit
+        if self._started:
+            self._add_late(f"this run is of commit {commit['sha']} {commit['branch']}", git=commit)
+
+    @kept_from_the_loop
     def run_start(
         self,
         arch: str,
@@ -183,46 +250,53 @@ class RunBundle:
 
         `more`: `schedule`, `name`, `compare_to`, `cost` or anything else the schema leaves open.
         """
-        if self._started:
+        if self._started and not self._start_implied:
             log.warning("run %s: run_start was written already; this one is left out", self.run_id)
             return
-        self._started = True
-        shape = {"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers}
-        settings = {"context": context, "steps": steps, "lr": lr, "seed": seed}
-        self.manifest.model = {**_given(shape), **self.manifest.model, **(model or {})}
-        self.manifest.config = {
-            **_given(settings),
-            **self.manifest.config,
-            **provenance.mask_config(config or {}),
-        }
+        shape = _given({"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers})
+        settings = _given({"context": context, "steps": steps, "lr": lr, "seed": seed})
+        config = provenance.mask_config(config or {}, self._exact)
+        if self._start_implied:
+            self._run_start_late({**shape, **(model or {})}, {**settings, **config}, steps, more)
+            return
+        self.manifest.model = {**shape, **self.manifest.model, **(model or {})}
+        self.manifest.config = {**settings, **self.manifest.config, **config}
         if self.manifest.total_steps is None:
             self.manifest.total_steps = steps
-        origin = self.manifest.provenance
-        if self._git is not None:
-            origin["git"] = {**origin.get("git", {}), **self._git}
+        record = spell_record(run_start(self.manifest, phase=phase, device=device, **more))
+        self._started = True
         self._write_manifest()
-        record = {
-            "kind": "run_start",
-            "schema": "toy/v1",
-            "t": 0.0,
-            "started_at": iso_now(),
-            "run_id": self.run_id,
-            "phase": phase,
-            "host": provenance.host(),
-            "backend": {"kind": device or provenance.backend()},
-            "git": origin.get("git") or None,
-            "model": self.manifest.model,
-            "config": self.manifest.config,
-        }
-        self._write(_given(record) | _given(more))
+        self._append(record)
+        self._open = True
         self._sink.sync()
 
-    @_kept_from_the_loop
+    def _run_start_late(
+        self, model: dict[str, Any], config: dict[str, Any], steps: int | None, more: dict[str, Any]
+    ) -> None:
+        """The stream has its one `run_start`, which knew nothing: `run.json` and a note say what this one says."""
+        log.warning(
+            "run %s: run_start came after other events; what it says is in %s and a note. Call it first",
+            self.run_id,
+            MANIFEST,
+        )
+        self._start_implied = False
+        self.manifest.model = {**self.manifest.model, **model}
+        self.manifest.config = {**self.manifest.config, **config}
+        self.manifest.total_steps = self.manifest.total_steps or steps
+        said = {"model": self.manifest.model, "config": self.manifest.config, **_given(more)}
+        self._add_late(f"run_start came late: this is a {self.manifest.model.get('arch')}", **said)
+
+    def _add_late(self, text: str, **fields: Any) -> None:
+        """What the first event did not know yet."""
+        self._write_manifest()
+        self._event("note", None, {"text": text, **fields})
+
+    @kept_from_the_loop
     def run_start_llama(self, cfg: LlamaShape, steps: int, lr: float, seed: int, **more: Any) -> None:
         """`run_start` of a llama, its shape read off the config."""
         self.run_start("llama", cfg.vocab, cfg.d_model, cfg.n_layers, cfg.ctx, steps, lr, seed, **more)
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def run_start_vit(self, cfg: VitShape, steps: int, lr: float, seed: int, **more: Any) -> None:
         """`run_start` of a vision transformer: the image's shape in `model`, no context in `config`."""
         model = {
@@ -236,11 +310,11 @@ class RunBundle:
         model |= more.pop("model", {})
         self.run_start("vit", steps=steps, lr=lr, seed=seed, model=model, **more)
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def run_end(
         self,
-        final_step: int | None,
-        final_loss: float | None,
+        final_step: int | None = None,
+        final_loss: float | None = None,
         reason: str = "completed",
         *,
         quality_gate: Mapping[str, Any] | None = None,
@@ -250,20 +324,28 @@ class RunBundle:
     ) -> None:
         """The last event, with the true reason: `completed`, `interrupted`, `aborted` or `errored`.
 
-        `quality_gate`: `{passed, metric, value, threshold}`. Closes the run; what is logged later is left out.
+        - `final_step`, `final_loss`: those logged last, when not given.
+        - `quality_gate`: `{passed, metric, value, threshold}`.
+        - `exit_code`: what the process will return; when not given 0, or 1 after a failure or a missed gate, or 130.
+
+        Closes the run; what is logged later is left out.
         """
         if self._ended or os.getpid() != self._pid:  # a forked child must not end its parent's run
             return
+        reason = safe_text(reason)
         if exit_code is None:
-            missed = quality_gate is not None and not quality_gate.get("passed")
-            exit_code = int(missed or reason in ("errored", "aborted"))
+            missed = isinstance(quality_gate, Mapping) and not quality_gate.get("passed")
+            exit_code = INTERRUPTED_EXIT_CODE if reason == "interrupted" else int(missed or reason != "completed")
         if not self._started:
-            self.run_start(str(self.manifest.model.get("arch", "unknown")))
+            self._imply_run_start()
         record = {"kind": "run_end", "t": 0.0, "ended_at": iso_now(), "reason": reason, "error": error}
         optional = {"quality_gate": quality_gate, "lost_events": self._sink.lost or None, **more}
-        ending = {"final_step": final_step, "final_loss": final_loss}
+        ending = {
+            "final_step": self._last.get("step") if final_step is None else final_step,
+            "final_loss": self._last_loss.get("loss") if final_loss is None else final_loss,
+        }
         self._sink.close(spell_record(_given(record) | ending | _given(optional) | {"exit_code": exit_code}))
-        self._ended = True
+        self._ended, self._open = True, False
         self._append = self._too_late
         self._keeper.stop()
         if self._manifest_due:
@@ -271,27 +353,39 @@ class RunBundle:
 
     # -- training ----------------------------------------------------------------------------------------------
 
-    @_kept_from_the_loop
-    def step(self, step: int, loss: Any, **more: Any) -> None:
-        """One optimiser step, counted from 1: loss in nats, and `lr`, `tokens`, `wall_us`, `grad_norm`, …"""
-        self._event("step", step, {"loss": loss, **more}, phase="train")
+    @kept_from_the_loop
+    def step(self, step: int, loss: Any = None, *, phase: Any = "train", **more: Any) -> None:
+        """One optimiser step, counted from 1: loss in nats, and `lr`, `tokens`, `wall_us`, `grad_norm`, …
 
-    @_kept_from_the_loop
+        With `phase="decode"` one token that was generated: `token_id`, `logprob`, `wall_us`.
+        """
+        fields = {"loss": loss, **more}
+        if not isinstance(phase, str):  # a metric of that name
+            fields, phase = {**fields, "phase": phase}, "train"
+        record = self._event("step", step, fields, phase=phase)
+        if phase == "train":
+            self._last = record
+            if loss is not None:
+                self._last_loss = record
+
+    @kept_from_the_loop
     def scalars(self, step: int | None, values: Mapping[str, Any], epoch: float | None = None) -> None:
-        """Metrics of the user's own, all of one step."""
-        self._event("scalars", step, {"epoch": epoch, "values": values})
+        """Metrics of the user's own, all of one step; `{"val": {"acc": …}}` is `val/acc`."""
+        record = self._event("scalars", step, {"epoch": epoch, "values": flat_names(values)})
+        if step is not None:
+            self._last = record
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def eval(self, step: int, name: str, loss: Any = None, **more: Any) -> None:
         """An evaluation: `ppl`, `samples`, `extra={…}` and whatever else it measured."""
         self._event("eval", step, {"name": name, "loss": loss, **more}, phase="eval")
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def sample(self, step: int, prompt: str, text: str, **more: Any) -> None:
         """A text the model wrote."""
         self._event("sample", step, {"prompt": prompt, "text": text, **more}, phase="decode")
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def checkpoint(self, path: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
         """A checkpoint that is complete on the disk; `path` is kept relative to the run folder."""
         file = Path(path)
@@ -299,7 +393,7 @@ class RunBundle:
         self._sink.sync()
         return file
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def compare(self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str) -> None:
         """How the run stands against another: `ahead`, `behind`, `par` (within 1 %) or `abort`."""
         figures = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict}
@@ -307,55 +401,60 @@ class RunBundle:
 
     # -- looking inside ----------------------------------------------------------------------------------------
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def tap(self, step: int, region: str, layer: int | None, head: int | None, **figures: Any) -> None:
         """A summary of activations: `shape`, `dtype`, `l2`, `abs_mean`, `nan_count`, `histogram`, `gram`, …"""
         self._event("tap", step, {"region": region, "layer": layer, "head": head, **figures}, keep=("layer", "head"))
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def grad(self, step: int, param: str, **figures: Any) -> None:
         """A summary of one parameter's gradient: `shape`, `l2`, `abs_mean`, `nan_count`, `head`?"""
         self._event("grad", step, {"param": param, **figures})
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def drift(self, step: int, param: str, cos_to_init: Any, l2_to_init: Any, **more: Any) -> None:
         """How far a parameter is from where it began; `head`, `token_id`, `freq` where they apply."""
         figures = {"cos_to_init": cos_to_init, "l2_to_init": l2_to_init}
         self._event("drift", step, {"param": param, **figures, **more})
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def op_timing(self, step: int, compute_us: int, buckets: Mapping[str, int]) -> None:
         """Where a step's time went, in microseconds by operation."""
         self._event("op_timing", step, {"compute_us": compute_us, "buckets": buckets})
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def align(self, step: int, li: int, wi: int, wname: str, cos: Any, dfa_norm: Any, bp_norm: Any) -> None:
         """How one weight's update agrees with back-propagation's. Readers key on `wname`."""
         figures = {"cos": cos, "dfa_norm": dfa_norm, "bp_norm": bp_norm}
         self._event("align", step, {"li": li, "wi": wi, "wname": wname, **figures}, phase="train")
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def mask(self, step: int, li: int, wi: int, density: Any) -> None:
         """The share of one weight that is in use."""
         self._event("mask", step, {"li": li, "wi": wi, "density": density})
 
+    @functools.partial(kept_from_the_loop, instead=nullcontext)
     @contextmanager
     def region(self, step: int, region: str) -> Iterator[None]:
-        """A named stretch of work; regions may nest."""
-        self._event("region_enter", step, {"region": region})
+        """A named stretch of work, in a `with` block; regions may nest."""
+        self._region("region_enter", step, region)
         try:
             yield
         finally:
-            self._event("region_exit", step, {"region": region})
+            self._region("region_exit", step, region)
+
+    @kept_from_the_loop
+    def _region(self, kind: str, step: int, region: str) -> None:
+        self._event(kind, step, {"region": region})
 
     # -- the rest ----------------------------------------------------------------------------------------------
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def note(self, text: str, step: int | None = None) -> None:
         """A remark for whoever reads the run."""
         self._event("note", step, {"text": text})
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:
         """Keep a file with the run: copied into `artifacts/`, with its size and SHA-256 in the stream."""
         file = Path(source)
@@ -369,12 +468,12 @@ class RunBundle:
             with target.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
-            log.warning("run %s: artifact %s was not kept (%s)", self.run_id, file, error)
+            log.warning("run %s: artifact %s was not kept (%s)", self.run_id, safe_text(file), safe_text(error))
             return
         kept: dict[str, Any] = {"name": name or file.name, "path": self._relative(target), "bytes": _size(target)}
         self._event("artifact", step, {**kept, "sha256": digest})
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def resume(self, from_step: int | None = None, **more: Any) -> None:
         """Training goes on from `from_step`: readers drop the steps beyond it that were logged before.
 
@@ -382,15 +481,17 @@ class RunBundle:
         """
         origin = self.manifest.provenance
         here = {name: origin[name] for name in ("host", "pid", "boot_id")}
+        if (step := whole_number(from_step)) is not None:
+            self._last, self._last_loss = {"step": step}, {}
         self._event("resume", from_step, {"resumed_at": iso_now(), **here, "git": origin.get("git") or None, **more})
         self._sink.sync()
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def system(self, figures: Mapping[str, Any]) -> None:
         """Figures of the machine; `linnet.start` records them by itself."""
         self._event("system", None, figures)
 
-    @_kept_from_the_loop
+    @kept_from_the_loop
     def heartbeat(self) -> None:
         """Still alive, though there is nothing to say."""
         self._event("heartbeat", None, {"at": iso_now()})
@@ -405,28 +506,36 @@ class RunBundle:
         *,
         phase: str | None = None,
         keep: tuple[str, ...] = (),
-    ) -> None:
-        """Write an event. Its own fields win, others of those names go under `values`. `keep`: null says something."""
-        own = {"kind": kind, **_given({"phase": phase}), "t": 0.0, **_given({"step": step})}
-        rest = {str(name): value for name, value in fields.items() if value is not None or name in keep}
-        if apart := {name: value for name, value in rest.items() if name in _OWN}:
-            rest = {name: value for name, value in rest.items() if name not in _OWN} | {"values": apart}
-        self._write(own | rest)
+    ) -> dict[str, Any]:
+        """Write an event and return it. Its own fields win, others of those names go under `values`.
 
-    def _write(self, record: dict[str, Any]) -> None:
+        `keep`: fields whose null says something.
+        """
+        own = {"kind": kind, **_given({"phase": phase}), "t": 0.0, **_given({"step": step})}
+        rest = {safe_text(name): value for name, value in fields.items() if value is not None or name in keep}
+        if apart := {name: value for name, value in rest.items() if name in OWN_FIELDS}:
+            rest = {name: value for name, value in rest.items() if name not in OWN_FIELDS} | {"values": apart}
         if not self._started:
-            self.run_start(str(self.manifest.model.get("arch", "unknown")))
-        self._append(spell_record(record))
+            self._imply_run_start()
+        record = spell_record(own | rest)
+        self._append(record)
+        return record
+
+    def _imply_run_start(self) -> None:
+        """An event came before `run_start`: the stream must begin with one, of what is known."""
+        self.run_start(str(self.manifest.model.get("arch", "unknown")))
+        self._start_implied = True
 
     def _too_late(self, record: dict[str, Any]) -> None:
         self._append = lambda _: None
         log.warning("run %s has ended; a %s event after its end is left out", self.run_id, record.get("kind"))
 
-    def _complain(self, what: str, error: Exception) -> None:
+    def _complain(self, method: str, error: Exception) -> None:
         """A call that cannot be understood is a fault of the program, but not one worth a week of training."""
-        if not self._complained:
-            self._complained = True
-            log.warning("run %s: a call of %s was left out (%s: %s)", self.run_id, what, type(error).__name__, error)
+        if method not in self._complaints:
+            self._complaints.add(method)
+            kind, text = type(error).__name__, safe_text(error)
+            log.warning("run %s: a call of %s() was left out (%s: %s)", self.run_id, method, kind, text)
 
     def _write_manifest(self) -> None:
         try:
@@ -484,6 +593,20 @@ def _claim(root: Path, run_id: str | None, template: str, labels: Mapping[str, s
         return folder
     except OSError:
         return root / (ids.propose(root, template, labels) if run_id is None else ids.clean(run_id) or "run")
+
+
+def _has_events(events: Path) -> bool:
+    """Is there a whole event in the stream?"""
+    return any(decode(line) is not None for line in lines_backwards(events))
+
+
+def _last_logged(events: Path) -> dict[str, Any]:
+    """The step that the stream stands at."""
+    for line in lines_backwards(events):
+        event = decode(line)
+        if event is not None and event.step is not None and event.kind in ("step", "scalars", "resume"):
+            return {"step": event.step}
+    return {}
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

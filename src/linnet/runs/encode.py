@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import PurePath
+from typing import Any
 
 import msgspec
 
@@ -56,6 +58,41 @@ def spell_record(record: Mapping[str, object]) -> dict[str, Json]:
     return plain
 
 
+def flat_names(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Metrics under one name each: what lies in nested mappings is named by its path, `{"a": {"b": 1}}` as `a/b`."""
+    return dict(islice(_flat(values, "", ()), _MOST))
+
+
+def _flat(values: Mapping[Any, Any], prefix: str, within: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    within = (*within, id(values))
+    for key, value in list(islice(values.items(), _MOST)):
+        name = prefix + (key if type(key) is str else safe_text(key))
+        if isinstance(value, Mapping) and id(value) not in within and len(within) < _DEEPEST:
+            yield from _flat(value, f"{name}/", within)
+        else:
+            yield name, value
+
+
+def whole_number(value: Any) -> int | None:
+    """An integer of 64 bits, whichever library's number it is; None when it is none."""
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        if isinstance(number, bool | str | bytes):
+            return None
+        whole = int(number)
+        return whole if whole == number and -(2**63) <= whole < 2**63 else None
+    except Exception:
+        return None
+
+
+def safe_text(value: object) -> str:
+    """The text of any value, cut to 1,000 characters; its type where it has none to give."""
+    try:
+        return str(value)[:1000].encode("utf-8", "replace").decode()
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
 class _Speller:
     """One value on its way to JSON: how much of it was seen, and which of its numbers have no spelling."""
 
@@ -64,6 +101,12 @@ class _Speller:
         self._seen = 0
 
     def spell(self, value: object, place: str, depth: int) -> Json:
+        try:
+            return self._spell(value, place, depth)
+        except Exception:  # an object that raises when it is looked at
+            return safe_text(value)
+
+    def _spell(self, value: object, place: str, depth: int) -> Json:
         self._seen += 1
         if value is None or isinstance(value, bool):
             return value
@@ -77,13 +120,13 @@ class _Speller:
         if isinstance(value, str):
             return value.encode("utf-8", "replace").decode()
         if depth >= _DEEPEST or self._seen > _MOST or isinstance(value, PurePath):
-            return _text(value)
+            return safe_text(value)
         inner = f"{place}." if place else ""
         if isinstance(value, Mapping):
-            named = ((_text(k), v) for k, v in list(value.items())[:_LONGEST])
+            named = ((safe_text(k), v) for k, v in list(islice(value.items(), _LONGEST)))
             return {k: self.spell(v, inner + k, depth + 1) for k, v in named}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.spell(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(value)[:_LONGEST])]
+            return [self.spell(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(islice(value, _LONGEST)))]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
             return self.spell(fields, place, depth + 1)
@@ -98,7 +141,7 @@ class _Speller:
                 continue
             if type(plain) is not type(value):
                 return self.spell(plain, place, depth + 1)
-        return _text(value)
+        return safe_text(value)
 
 
 def _as_float(value: int) -> float:
@@ -106,10 +149,3 @@ def _as_float(value: int) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)[:1000].encode("utf-8", "replace").decode()
-    except Exception:
-        return f"<{type(value).__name__}>"

@@ -33,6 +33,14 @@ def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
     raise UsageError(f"runs cannot be kept in {root}: {folder} {reason}; choose another folder with --runs")
 
 
+def absolute(root: str | os.PathLike[str]) -> Path:
+    """The same folder wherever the program goes later (`os.chdir`)."""
+    try:
+        return Path(root).absolute()
+    except OSError:  # the working directory is gone
+        return Path(root)
+
+
 def clean(text: str) -> str:
     """Make `text` fit to be (part of) a folder's name on any file system."""
     return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:200]

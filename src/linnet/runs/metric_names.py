@@ -64,7 +64,7 @@ def _numbers(
     fields: Mapping[str, Any], prefix: str, left_out: frozenset[str] = _ENVELOPE
 ) -> Iterator[tuple[str, float]]:
     for name, value in fields.items():
-        if name not in left_out and (isinstance(value, int | float) or value is None):
+        if name not in left_out and isinstance(value, int | float):  # NaN is back in its place; null says nothing
             yield prefix + name, as_number(value)
 
 

@@ -8,12 +8,13 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from linnet.runs import lock
+from linnet.runs.encode import safe_text
 
 _PACKAGES = (
     "linnet",
@@ -59,18 +60,32 @@ def mask_arguments(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def mask_config(config: Mapping[str, object]) -> dict[str, object]:
-    """A configuration fit to be kept: texts under a name that looks like a secret are masked, at any depth."""
-    return {str(name): _mask_entry(str(name), value, 0) for name, value in config.items()}
+def mask_labels(labels: Sequence[str]) -> list[str]:
+    """Names and tags fit to be kept: each is masked like a word of a command line."""
+    return [mask_arguments([label])[0] for label in labels]
+
+
+def mask_config(config: Mapping[str, object], exact: Collection[str] = ()) -> dict[str, object]:
+    """A configuration fit to be kept: secrets are masked, at any depth; the fields named in `exact` stay as they are.
+
+    A secret is a text under a name that says so, one that looks like a token from end to end, and the password of a
+    URL. What only contains such a text, as a path may (`data/hf_wikipedia_en.txt`), is none: it may be read back.
+    """
+    return {
+        safe_text(name): value if name in exact else _mask_entry(safe_text(name), value, 0)
+        for name, value in config.items()
+    }
 
 
 def _mask_entry(name: str, value: object, depth: int) -> object:
     if isinstance(value, str):
-        return MASK if value and _SECRET_NAME.search(name) else _mask_text(value)
+        if (value and _SECRET_NAME.search(name)) or _SECRET_VALUE.fullmatch(value):
+            return MASK
+        return _URL_PASSWORD.sub(rf"\1{MASK}@", value)
     if depth < _DEEPEST and isinstance(value, Mapping):
-        return {str(inner): _mask_entry(str(inner), each, depth + 1) for inner, each in value.items()}
+        return {safe_text(key): _mask_entry(safe_text(key), inner, depth + 1) for key, inner in value.items()}
     if depth < _DEEPEST and isinstance(value, list | tuple):
-        return [_mask_entry(name, each, depth + 1) for each in value]
+        return [_mask_entry(name, inner, depth + 1) for inner in value]
     return value
 
 
@@ -101,7 +116,7 @@ def backend() -> str:
     try:
         if torch is not None and torch.cuda.is_initialized():
             return "cuda"
-        if torch is not None and torch.backends.mps.is_available():
+        if torch is not None and torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0:
             return "metal"
     except Exception:  # a torch built without these parts
         pass

@@ -12,14 +12,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from linnet.runs import ids
-from linnet.runs.bundle import RunBundle
-from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs import ids, provenance
+from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, OWN_FIELDS, RunBundle, kept_from_the_loop
+from linnet.runs.encode import encode_lines, flat_names, safe_text, spell_record, whole_number
 
 SYSTEM_SECONDS = 5.0
 _now, _write = time.monotonic_ns, os.write
@@ -30,7 +30,7 @@ log = logging.getLogger("linnet")
 
 
 class Terminated(SystemExit):
-    """SIGTERM, turned into an exit that lets the run end properly."""
+    """SIGTERM or SIGHUP, turned into an exit that lets the run end properly."""
 
 
 class Session(RunBundle):
@@ -39,46 +39,53 @@ class Session(RunBundle):
     Made by `linnet.start`. Use it in a `with` block; without one it ends when the interpreter does.
     """
 
-    _last: dict[str, Any] = {}  # noqa: RUF012 - what was logged last
-    _last_loss: dict[str, Any] = {}  # noqa: RUF012 - and the last of it with a loss; both are replaced whole, never changed
     _gate: Mapping[str, Any] | None = None
     _own_model: Any = None
-    _caught_signal = False
+    _caught_signals: tuple[int, ...] = ()
     _error_before: BaseException | None = None
+    _told_of_values = False
 
-    def log(self, step: int, metrics: Mapping[str, Any] | None = None, /, **values: Any) -> None:
-        """Log metrics of one step: `run.log(step, loss=…, lr=…)` or `run.log(step, {"train/acc": …})`.
+    def log(self, step: Any = None, metrics: Any = None, /, *rest: Any, **values: Any) -> None:
+        """Log metrics of one step: `run.log(step, loss=…, lr=…)`, `run.log(step, {"train/acc": …})` or `run.log({…})`.
 
-        On the disk when it returns. With a `loss` it is the step's own event, else one of the user's scalars. Python
-        numbers, numpy scalars and tensors are taken as they are.
+        On the disk when it returns. With a `loss` it is the step's own event, else one of the user's scalars.
+
+        - The step comes first, or as `step=`, or as a `step` among the metrics; without one the next is taken.
+        - Python numbers, numpy scalars and tensors are taken as they are. `{"val": {"acc": …}}` is `val/acc`. A value
+          that is no number is kept in the event, with one warning.
         """
         try:
-            if metrics is not None:
-                values = {**metrics, **values}
             try:
+                if metrics is not None:
+                    values = {**metrics, **values}
                 plain = _LEAST < sum(values.values()) < _GREATEST  # false for NaN too: one cheap test for all of them
-            except Exception:  # a text, an array, a tensor on its way out: the careful spelling knows them all
+            except Exception:  # a text, an array, a tensor on its way out: the careful way knows them all
                 plain = False
-            if plain and "loss" in values and not self._ended:
+            if plain and "loss" in values and type(step) is int and self._open and not rest:
                 sink = self._sink
                 with sink.lock:  # Sink.append written out: the call would be a twentieth of the cost of a step
                     t = (_now() - sink.origin) / 1e9
                     record = {"kind": "step", "phase": "train", "t": t, "step": step, **values}
                     if len(record) == len(values) + _OWN_FIELDS:
-                        line = encode_lines([record])
                         try:
+                            line = encode_lines([record])
                             written = _write(sink.out, line)
-                        except OSError:
-                            pass  # held or refused: the careful way knows what to do
+                        except Exception:
+                            pass  # no JSON for a value, or the disk refused: the careful way knows what to do
                         else:
                             if written != len(line):
                                 sink.tear(line, written)
                             self._last = self._last_loss = record
                             return
-            self._log_with_care(step, values, plain)
+            if plain and "loss" not in values and type(step) is int and not rest:
+                self._last = record = _scalars_event(step, values)
+                self._append(record)
+            else:
+                self._log_with_care((step, metrics, *rest), values)
         except Exception as error:
-            self._complain("log()", error)
+            self._complain("log", error)
 
+    @kept_from_the_loop
     def checkpoint(
         self, model: Any, /, step: int, loss: Any = None, *, tokenizer: Any = None, type: str = "f32", **more: Any
     ) -> Path | None:
@@ -106,33 +113,82 @@ class Session(RunBundle):
             )
             return None
         except Exception as error:
-            log.warning("run %s: checkpoint of step %s was not written: %s", self.run_id, step, error)
+            text, why = safe_text(step), safe_text(error)
+            log.warning("run %s: checkpoint of step %s was not written: %s", self.run_id, text, why)
             return None
         return super().checkpoint(path, step, loss, **more)
 
-    def _log_with_care(self, step: int, values: dict[str, Any], plain: bool) -> None:
-        """Scalars without a loss, values that are not plain finite numbers, names that collide, a disk that refuses."""
-        record: dict[str, Any]
-        if "loss" in values:
-            record = _without_collision(step, values)
-            self._last_loss = record
-        else:
-            record = {"kind": "scalars", "t": 0.0, "step": step, "values": values}
-            if "epoch" in values:
-                record["epoch"] = values.pop("epoch")
-        self._last = record
-        self._append(record if plain else spell_record(record))
+    def _log_with_care(self, arguments: tuple[Any, ...], values: dict[str, Any]) -> None:
+        """Another order of arguments, no step, nested metrics, values that are no plain finite numbers, a full disk."""
+        mappings = [argument for argument in arguments if isinstance(argument, Mapping)]
+        steps = [argument for argument in arguments if argument is not None and not isinstance(argument, Mapping)]
+        if len(steps) > 1:
+            raise TypeError(f"log() takes a step and metrics; unexpected: {', '.join(map(safe_text, steps[1:]))}")
+        stays = False
+        if isinstance(arguments[0], Mapping):  # as W&B has it: `log(metrics, step=…, commit=…)`
+            stays = values.pop("commit", None) is False
+        if not steps and values.get("step") is not None:
+            steps = [values.pop("step")]
+        metrics = flat_names({**{name: value for mapping in mappings for name, value in mapping.items()}, **values})
+        with self._sink.lock:
+            step = self._step_of(steps, metrics)
+            record = _step_event(step, metrics) if "loss" in metrics else _scalars_event(step, metrics)
+            if not _are_finite_numbers(metrics):
+                record = spell_record(record)
+                self._tell_of_values(record, metrics)
+            self._append(record)
+            if not stays:
+                self._last = record
+            if isinstance(record.get("loss"), int | float) or "loss" in record.get("nonfinite", ()):
+                self._last_loss = record
 
+    def _step_of(self, steps: list[Any], metrics: dict[str, Any]) -> int:
+        """The step that was given; else a whole number called `step` among the metrics; else the next one."""
+        if steps and (step := whole_number(steps[0])) is not None:
+            return step
+        if not steps and (step := whole_number(metrics.get("step"))) is not None:
+            del metrics["step"]
+            return step
+        following = (whole_number(self._last.get("step")) or 0) + 1
+        if steps:
+            given = safe_text(steps[0])[:40]
+            if not metrics:
+                raise TypeError(f"log() was given {given!r} and no metrics")
+            if "step" not in self._complaints:
+                self._complaints.add("step")
+                log.warning("run %s: the step %r is no whole number; %d is taken", self.run_id, given, following)
+        return following
+
+    def _tell_of_values(self, record: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+        """Say, once, which metrics are no numbers: they are in the event, and on no chart."""
+        if self._told_of_values:
+            return
+        values, nonfinite = record.get("values"), record.get("nonfinite", {})
+        odd = []
+        for name, value in metrics.items():
+            key = safe_text(name)
+            apart = isinstance(values, dict) and key in values
+            spelled = values[key] if isinstance(values, dict) and apart else record.get(key)
+            if not isinstance(spelled, int | float) and (f"values.{key}" if apart else key) not in nonfinite:
+                odd.append(f"{key[:60]!r} ({type(value).__name__})")
+        if odd:
+            self._told_of_values = True
+            shown = ", ".join(odd[:4]) + (f" and {len(odd) - 4} more" if len(odd) > 4 else "")
+            log.warning("run %s: not a number: %s; kept in the event, and shown on no chart", self.run_id, shown)
+
+    @kept_from_the_loop
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""
         self._gate = {"passed": bool(passed), "metric": metric, "value": value, "threshold": threshold}
 
-    def finish(self, reason: str = "completed", error: str | None = None) -> None:
+    @kept_from_the_loop
+    def finish(self, reason: str = "completed", error: str | None = None, exit_code: int | None = None) -> None:
         """End the run. A `with` block does this by itself."""
-        self.run_end(self._last.get("step"), self._last_loss.get("loss"), reason, quality_gate=self._gate, error=error)
-        if self._caught_signal:
-            self._caught_signal = False
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.run_end(None, None, reason, quality_gate=self._gate, error=error, exit_code=exit_code)
+        if threading.current_thread() is threading.main_thread():
+            for number in self._caught_signals:
+                signal.signal(number, signal.SIG_DFL)
+            self._caught_signals = ()
         atexit.unregister(self._at_exit)
 
     def __enter__(self) -> Self:
@@ -144,12 +200,13 @@ class Session(RunBundle):
         self.finish(*_why(error))
 
     def _watch_for_the_end(self) -> None:
-        """Be told of SIGTERM, unless the program has a handler of its own, and of the interpreter's end."""
+        """Be told of SIGTERM and SIGHUP, unless the program has handlers of its own, and of the interpreter's end."""
         self._error_before = getattr(sys, "last_value", None)
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _terminate)
-            self._caught_signal = True
+        if threading.current_thread() is threading.main_thread():
+            signals = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))  # Windows has no SIGHUP
+            self._caught_signals = tuple(n for n in signals if n and signal.getsignal(n) is signal.SIG_DFL)
+            for number in self._caught_signals:
+                signal.signal(number, _terminate)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -157,8 +214,8 @@ class Session(RunBundle):
         if os.getpid() != self._pid or self._ended:
             return
         error = getattr(sys, "last_value", None)
-        if _terminated:
-            self.finish("interrupted")
+        if _terminated is not None:
+            self.finish(*_why(_terminated))
         else:
             self.finish(*_why(None if error is self._error_before else error))
 
@@ -187,6 +244,7 @@ def start(
     compare_to: str | None = None,
     resume: str | None = None,
     from_step: int | None = None,
+    exact: Collection[str] = (),
     system_every: float = SYSTEM_SECONDS,
 ) -> Session:
     """Start a run and return it; its folder, `run.json` and `run_start` are there when this returns.
@@ -196,14 +254,14 @@ def start(
     - `config`: hyper-parameters, as a mapping, a dataclass or argparse's result; `model`: the model's shape.
     - `goals`: which way is better, `{"accuracy": "max"}`; a metric not named is better low iff its name has
       `loss`, `error` or `ppl` in it.
-    - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps` …), `chosen` (what `auto` became: dtype, threads …),
-      `cost` (`total_params`, `flops_per_token` …) and `compare_to` (a baseline's id) go into `run_start`; of a resumed
-      run into `resume`.
+    - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps`), `chosen` (what `auto` became: dtype, threads …), `cost`
+      (`total_params`, `flops_per_token`) and `compare_to` (a baseline's id) go into `run_start`, or into `resume`.
     - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.
+    - `exact`: fields of `config` that your program reads back to resume: kept to the letter, never masked as a secret.
     - `system_every`: seconds between two readings of the machine's figures; 0 for none.
     """
     arch = str(arch or "run")
-    labels = {"arch": arch, "recipe": recipe or "", "experiment": experiment or ""}
+    labels = {"arch": arch, "recipe": recipe or "", "experiment": provenance.mask_labels([experiment or ""])[0]}
     root, resumed = _resumed(ids.runs_root(runs_root), resume)
     session = Session(
         root,
@@ -212,6 +270,7 @@ def start(
         labels=labels,
         resume=resumed is not None,
         system_every=system_every,
+        exact=exact,
         name=name,
         experiment=experiment,
         group=group,
@@ -225,11 +284,12 @@ def start(
         config=_fields(config),
     )
     session._watch_for_the_end()
-    details = {"schedule": schedule, "chosen": chosen, "cost": cost, "compare_to": compare_to}
+    details: dict[str, Any] = {"schedule": schedule, "chosen": chosen, "cost": cost, "compare_to": compare_to}
     if session._started:
         session.resume(from_step, **details)
     else:
-        session.run_start(arch, device=device, name=name, **details)
+        session.run_start(arch, device=device, name=session.manifest.name, **details)
+        session._last = {} if (step := whole_number(from_step)) is None else {"step": step}
     return session
 
 
@@ -271,31 +331,50 @@ def _goals(given: Mapping[str, str]) -> dict[str, str]:
     return {str(name): words[goal] for name, goal in given.items() if goal in words}
 
 
-def _without_collision(step: int, values: dict[str, Any]) -> dict[str, Any]:
+def _step_event(step: int, metrics: dict[str, Any]) -> dict[str, Any]:
     """A step's event; metrics whose names are those of its own fields go under `values`."""
-    own = ("kind", "phase", "t", "step", "nonfinite")
-    apart = {name: value for name, value in values.items() if name in own}
-    rest = {name: value for name, value in values.items() if name not in own}
-    record = {"kind": "step", "phase": "train", "t": 0.0, "step": step, **rest}
-    return {**record, "values": apart} if apart else record
+    record = {"kind": "step", "phase": "train", "t": 0.0, "step": step}
+    apart = {name: value for name, value in metrics.items() if name in OWN_FIELDS}
+    if not apart:
+        return record | metrics
+    apart |= {name: value for name, value in metrics.items() if name == "values"}
+    return record | {name: value for name, value in metrics.items() if name not in apart} | {"values": apart}
 
 
-def _why(error: BaseException | None) -> tuple[str, str | None]:
-    """The reason a block was left, and the last line of the exception if it was one."""
+def _scalars_event(step: int, metrics: dict[str, Any]) -> dict[str, Any]:
+    record = {"kind": "scalars", "t": 0.0, "step": step, "values": metrics}
+    if "epoch" in metrics:
+        record["epoch"] = metrics["epoch"]
+        record["values"] = {name: value for name, value in metrics.items() if name != "epoch"}
+    return record
+
+
+def _are_finite_numbers(metrics: Mapping[str, Any]) -> bool:
+    try:
+        return bool(_LEAST < sum(metrics.values()) < _GREATEST)
+    except Exception:
+        return False
+
+
+def _why(error: BaseException | None) -> tuple[str, str | None, int | None]:
+    """The reason a block was left, the last line of the exception if it was one, and what the process will return."""
     if error is None:
-        return "completed", None
-    if isinstance(error, KeyboardInterrupt | Terminated):
-        return "interrupted", None
+        return "completed", None, None
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", None, INTERRUPTED_EXIT_CODE
+    code = whole_number(error.code) if isinstance(error, SystemExit) else None
+    if isinstance(error, Terminated):
+        return "interrupted", None, code
     if isinstance(error, SystemExit) and not error.code:
-        return "completed", None
-    last = (str(error).strip().splitlines() or [""])[-1]
-    return "errored", f"{type(error).__name__}: {last}" if last else type(error).__name__
+        return "completed", None, None
+    last = (safe_text(error).strip().splitlines() or [""])[-1]
+    return "errored", f"{type(error).__name__}: {last}" if last else type(error).__name__, code or 1
 
 
-_terminated = False
+_terminated: Terminated | None = None
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     global _terminated
-    _terminated = True
-    raise Terminated(128 + number)
+    _terminated = Terminated(128 + number)
+    raise _terminated
