@@ -89,6 +89,7 @@ def launch(
         recipe=recipe.name,
         model=job.model_fields(),
         config=job.config_fields(),
+        exact=job.config_fields().keys(),  # resume reads them back
         total_steps=job.settings.steps,
         device=hardware.backend,
         **_as_realized(job, task, hardware),

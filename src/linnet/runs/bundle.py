@@ -22,7 +22,7 @@ from linnet.runs.glance import last_seconds, load_manifest
 from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest, sync_folder
 from linnet.runs.place import is_file
-from linnet.runs.run_start import run_start
+from linnet.runs.run_start import has_events, run_start
 from linnet.runs.sink import Sink
 from linnet.runs.tail import lines_backwards
 
@@ -121,7 +121,7 @@ class RunBundle:
     def _begin(self, folder: Path, fields: Mapping[str, Any]) -> None:
         self.run_dir, self.run_id = folder, folder.name
         self.manifest = Manifest(run_id=self.run_id, created_at=time.time(), **fields)
-        self._mask_manifest()
+        self.manifest.mask(self._exact)
         self.manifest.provenance = provenance.gather()
         self._write_manifest()
         sync_folder(folder.parent)
@@ -148,7 +148,7 @@ class RunBundle:
             return False
         self.run_dir, self.run_id = folder, run_id
         self._sink = sink
-        self._started = self._open = _has_events(self.events_path)
+        self._started = self._open = has_events(self.events_path)
         self.manifest = manifest
         if self._started:
             self._last = _last_logged(self.events_path)
@@ -156,18 +156,10 @@ class RunBundle:
             for name, value in fields.items():
                 if value:
                     setattr(manifest, name, value)
-            self._mask_manifest()
+            self.manifest.mask(self._exact)
         self.manifest.provenance = provenance.gather()
         self._write_manifest()
         return True
-
-    def _mask_manifest(self) -> None:
-        manifest = self.manifest
-        manifest.config = provenance.mask_config(manifest.config, self._exact)
-        manifest.tags = provenance.mask_labels(manifest.tags)
-        for name in ("name", "experiment", "group"):
-            if (label := getattr(manifest, name)) is not None:
-                setattr(manifest, name, provenance.mask_labels([label])[0])
 
     # -- where things are --------------------------------------------------------------------------------------
 
@@ -210,6 +202,11 @@ class RunBundle:
     def artifacts_dir(self) -> Path:
         """The folder for files of the user's own, made on first asking."""
         return self._subfolder(ARTIFACTS)
+
+    def __repr__(self) -> str:
+        facts = [f"step {self._last['step']}"] if "step" in self._last else []
+        facts += [f"loss {self._last_loss['loss']}"] if "loss" in self._last_loss else []
+        return f"<{type(self).__name__} {self.run_id}: {', '.join([*facts, 'ended' if self._ended else 'open'])}>"
 
     # -- beginning and end -------------------------------------------------------------------------------------
 
@@ -593,11 +590,6 @@ def _claim(root: Path, run_id: str | None, template: str, labels: Mapping[str, s
         return folder
     except OSError:
         return root / (ids.propose(root, template, labels) if run_id is None else ids.clean(run_id) or "run")
-
-
-def _has_events(events: Path) -> bool:
-    """Is there a whole event in the stream?"""
-    return any(decode(line) is not None for line in lines_backwards(events))
 
 
 def _last_logged(events: Path) -> dict[str, Any]:

@@ -150,11 +150,15 @@ def _translate(found: dict[str, Any], origin: float) -> dict[str, Any]:
 
 
 def _scalar(found: dict[str, Any], name: str) -> dict[str, Any]:
+    """One number. A null value is NaN, as kaun-board spells it; without a value there is no point."""
     out: dict[str, Any] = {"kind": "scalars", "step": found.get("step")}
-    metric = found.get(name)
-    out["values"] = {metric: as_number(found.get("value"))} if isinstance(metric, str) else {}
+    metric, value = found.get(name), found.get("value", "")
+    is_point = isinstance(metric, str) and (value is None or isinstance(value, int | float))
+    out["values"] = {metric: as_number(value)} if is_point else {}
     if "epoch" in found:
         out["epoch"] = found["epoch"]
+    elif metric == "epoch":  # munin has no field for it: its users log it as a metric
+        out["epoch"] = value
     return out
 
 

@@ -182,6 +182,6 @@ def _status(glance: Glance, events: Path, epoch: float, now: float) -> str:
             return "crashed"
         if held:
             return "stalled" if silent else "live"
-    elif boot and provenance.boot_id() and origin.get("host") == provenance.host()["name"]:
+    elif boot and provenance.boot_id() not in ("", boot) and origin.get("host") == provenance.host()["name"]:
         return "crashed"  # this machine has started again since
     return "stalled" if silent else "live"

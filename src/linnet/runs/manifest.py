@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from linnet.runs import provenance
 from linnet.runs.clock import unix_seconds
 from linnet.runs.encode import encode_pretty
-from linnet.runs.events import respell
+from linnet.runs.events import decode, respell
 from linnet.runs.folder import MANIFEST
+from linnet.runs.lines import LineReader
+from linnet.runs.place import BINARY
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The fields of `run.json`. `dialect` tells who wrote it and is not itself written."""
+    """The fields of `run.json`. `dialect` tells who wrote it and is not itself written.
+
+    `summary`: figures that munin's user declared to be the run's; Linnet writes none.
+    """
 
     run_id: str
     schema_version: int = 1
@@ -38,7 +45,16 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     model: dict[str, Any] = {}
     config: dict[str, Any] = {}
     provenance: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     dialect: str = "linnet"
+
+    def mask(self, exact: Collection[str] = ()) -> None:
+        """Mask secrets in config and labels; the config fields named in `exact` are read back and stay as they are."""
+        self.config = provenance.mask_config(self.config, exact)
+        self.tags = provenance.mask_labels(self.tags)
+        for name in ("name", "experiment", "group"):
+            if (label := getattr(self, name)) is not None:
+                setattr(self, name, provenance.mask_labels([label])[0])
 
     def write(self, folder: Path) -> None:
         """Put the manifest in its place in one step: a reader sees the old one or the new one, whole."""
@@ -49,17 +65,16 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write `content` beside `path`, bring it to the disk, and rename it over `path`."""
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o644)  # less what the umask takes off
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
             file.flush()
-            if hasattr(os, "fchmod"):  # mkstemp makes files only their owner can read
-                os.fchmod(fd, 0o644)
             os.fsync(fd)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -106,13 +121,38 @@ def from_json(found: dict[str, Any], folder_name: str) -> Manifest:
         recipe=_text(found.get("recipe")),
         tags=[tag for tag in found["tags"] if isinstance(tag, str)] if isinstance(found.get("tags"), list) else [],
         total_steps=_integer(found.get("total_steps")),
-        total_epochs=_integer(found.get("total_epochs")),
+        total_epochs=_integer(_object(found.get("params")).get("epochs") if munin else found.get("total_epochs")),
         goals={k: v for k, v in _object(found.get("goals")).items() if v in ("min", "max")},
         model=_object(found.get("model")),
         config=_object(found.get("params" if munin else "config")),
-        provenance=_object(found.get("provenance")),
+        provenance=_munin_origin(_object(found.get("provenance"))) if munin else _object(found.get("provenance")),
+        summary=_object(found.get("summary")),
         dialect="munin" if munin else "linnet" if _object(found.get("provenance")) else "kaun-board",
     )
+
+
+def _munin_origin(origin: dict[str, Any]) -> dict[str, Any]:
+    """Munin's provenance, with host and commit under the names that ours has for them too."""
+    host, sha = _text(origin.get("hostname")), _text(origin.get("git_commit"))
+    commit = {"git": {"sha": sha, "branch": "", "dirty": bool(origin.get("git_dirty"))}} if sha else {}
+    return {**origin, **({"host": host} if host else {}), **commit}
+
+
+def take_munin_events(manifest: Manifest, events: Path) -> None:
+    """Add the tags and the summary that a munin run was given while it ran: they stand in its stream."""
+    reader = LineReader(events)
+    while block := reader.read_block():
+        if b'"tags"' not in block and b'"summary"' not in block:
+            continue
+        for line in block.split(b"\n"):
+            event = decode(line) if b'"tags"' in line or b'"summary"' in line else None
+            values = event.data.get("values") if event is not None else None
+            if event is not None and event.kind == "tags" and isinstance(values, list):
+                new = [tag for tag in values if isinstance(tag, str) and tag not in manifest.tags]
+                manifest.tags = [*manifest.tags, *new]
+            elif event is not None and event.kind == "summary":
+                manifest.summary = {**manifest.summary, **_object(values)}
+    reader.close()
 
 
 def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:

@@ -146,6 +146,10 @@ class Metrics(Mapping[str, Series]):
     def __len__(self) -> int:
         return len(self.names())
 
+    def __repr__(self) -> str:
+        names = self.names()
+        return f"<Metrics: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}>"
+
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 from linnet.runs.clock import iso_now
-from linnet.runs.encode import encode, spell_record
 from linnet.runs.glance import last_seconds
-from linnet.runs.place import ends_inside_a_line, open_regular
-from linnet.runs.run import Run, RunError
+from linnet.runs.run import Run
 
 
 def add_note(run: Run, text: str, step: int | None = None) -> None:
     """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
     record = {**_note(run, text), "step": step, "at": iso_now()}
-    line = encode(spell_record({name: value for name, value in record.items() if value is not None})) + b"\n"
-    try:
-        fd = open_regular(run.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        try:
-            if ends_inside_a_line(fd):
-                line = b"\n" + line
-            os.write(fd, line)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RunError(f"the note was not written to {run.events_path}: {error.strerror or error}") from error
+    run.append_event({name: value for name, value in record.items() if value is not None})
 
 
 def _note(run: Run, text: str) -> dict[str, object]:

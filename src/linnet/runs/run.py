@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from linnet.errors import LinnetError
-from linnet.runs import ids, provenance
+from linnet.runs import ids, lock, provenance
+from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs.events import to_event
 from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
-from linnet.runs.glance import Glance, load_manifest, look, origin_of
-from linnet.runs.manifest import Manifest
+from linnet.runs.glance import Glance, last_seconds, load_manifest, look, origin_of
+from linnet.runs.manifest import Manifest, take_munin_events
 from linnet.runs.metrics import Metrics
-from linnet.runs.place import is_folder
+from linnet.runs.place import ends_inside_a_line, is_file, is_folder, open_regular
+from linnet.runs.run_start import has_events, run_start
 from linnet.runs.stream import EventStream
 
 _STEP = re.compile(r"step_([0-9]{1,19})\.gguf")
@@ -30,6 +34,7 @@ class Run:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
+        self._clock: tuple[float, float] | None = None  # of `append_event`: the run's seconds, and ours, at the first
 
     @classmethod
     def create(
@@ -40,12 +45,20 @@ class Run:
         arch: str = "run",
         **fields: Any,
     ) -> Run:
-        """Claim a new folder and write its manifest; `fields` are the manifest's. Raises when it cannot be made."""
-        root = ids.runs_root(runs_root)
-        labels = {"arch": arch, **{k: str(fields.get(k) or "") for k in ("recipe", "experiment")}}
+        """Claim a new folder and write its manifest; `fields` are the manifest's. Raises when it cannot be made.
+
+        Log into it with `append_event`, or with `linnet.start(resume=run.id)`.
+        """
+        root = ids.absolute(ids.runs_root(runs_root))
+        recipe, experiment = (str(fields.get(key) or "") for key in ("recipe", "experiment"))
+        labels = {"arch": arch, "recipe": recipe, "experiment": provenance.mask_labels([experiment])[0]}
+        # Nobody holds the lock of a run that is logged into event by event: its status is by the time of the last.
+        origin = {**provenance.gather(), "lock": "none"}
+        fields["model"] = {"arch": arch, **fields.get("model", {})}
         try:
             folder = ids.claim(root, template, labels)
-            manifest = Manifest(run_id=folder.name, created_at=time.time(), provenance=provenance.gather(), **fields)
+            manifest = Manifest(run_id=folder.name, created_at=time.time(), provenance=origin, **fields)
+            manifest.mask()
             manifest.write(folder)
         except OSError as error:
             raise RunError(f"cannot make a run in {root}: {error.strerror or error}") from error
@@ -57,8 +70,15 @@ class Run:
         folder = Path(path)
         manifest = load_manifest(folder) if is_folder(folder) else None
         if manifest is None:
-            what = f"a folder without {MANIFEST} or {EVENTS}" if is_folder(folder) else "no such folder"
-            raise RunError(f"{folder} is not a run: {what}")
+            if not is_folder(folder):
+                problem = "no such folder"
+            elif is_file(folder / MANIFEST):
+                problem = f"its {MANIFEST} cannot be read as a manifest, and there is no {EVENTS}"
+            else:
+                problem = f"a folder without {MANIFEST} or {EVENTS}"
+            raise RunError(f"{folder} is not a run: {problem}")
+        if manifest.dialect == "munin":
+            take_munin_events(manifest, folder / EVENTS)
         return cls(folder, manifest)
 
     @classmethod
@@ -72,6 +92,36 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self.manifest.run_id
+
+    @property
+    def name(self) -> str | None:
+        """What its owner called it."""
+        return self.manifest.name
+
+    @property
+    def experiment(self) -> str | None:
+        """The experiment it belongs to."""
+        return self.manifest.experiment
+
+    @property
+    def tags(self) -> list[str]:
+        """Its tags."""
+        return self.manifest.tags
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its hyper-parameters."""
+        return self.manifest.config
+
+    @property
+    def created_at(self) -> float:
+        """When it was made, in Unix seconds."""
+        return self.manifest.created_at
+
+    @property
+    def total_epochs(self) -> int | None:
+        """How many epochs it is meant to have."""
+        return self.manifest.total_epochs
 
     @property
     def events_path(self) -> Path:
@@ -89,6 +139,53 @@ class Run:
     def status(self) -> str:
         """`live`, `completed`, `interrupted`, `aborted`, `errored`, `crashed` or `stalled`."""
         return self.glance().status
+
+    def append_event(self, event: Mapping[str, Any]) -> None:
+        """Append one event, as kaun-board's logger does; `t` is filled in, and a stream without one gets a `run_start`.
+
+        `event` names its `kind`: `{"kind": "scalars", "step": 1, "values": {"loss": 0.5}}`, or a `type` as kaun-board
+        does: `{"type": "scalar", "step": 1, "tag": "loss", "value": 0.5}`. It is one write of a whole line, so it never
+        mixes with what another process writes. Raises RunError when it cannot be written. A training loop is better
+        served by `linnet.start(resume=run.id)`.
+        """
+        if not isinstance(event.get("kind"), str) and not isinstance(event.get("type"), str):
+            raise RunError("an event needs a kind, such as scalars, note or run_end; this one has none")
+        foreign = self.manifest.dialect in ("kaun-board", "munin")
+        if foreign and "type" not in event:
+            raise RunError(
+                f"run {self.id} was written by {self.manifest.dialect}, whose events name a type, not a kind"
+            )
+        record = dict(event) if foreign else self._in_own_words(event)
+        try:
+            fd = open_regular(self.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            try:
+                lines = encode_lines([spell_record(record)])
+                if ends_inside_a_line(fd):
+                    lines = b"\n" + lines
+                if not foreign and record["kind"] != "run_start" and self._lacks_run_start(fd):
+                    lines = encode_lines([spell_record(run_start(self.manifest))]) + lines
+                if os.write(fd, lines) != len(lines):
+                    raise OSError("the disk is full")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise RunError(f"the event was not written to {self.events_path}: {error.strerror or error}") from error
+
+    def _in_own_words(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """An event in `toy/v1` words, with its time: the one it has, else that of the run's clock going on."""
+        spoken = to_event(dict(event), self.created_at)
+        seconds = last_seconds(self.events_path)
+        if "t" in event or "wall_time" in event:
+            now = spoken.t
+        else:
+            began, clock = self._clock = self._clock or (seconds, time.monotonic())
+            now = began + time.monotonic() - clock
+        rest = {name: value for name, value in spoken.data.items() if name not in ("kind", "t", "type")}
+        return {"kind": spoken.kind, "t": max(seconds, now), **rest}
+
+    def _lacks_run_start(self, fd: int) -> bool:
+        """Nothing was logged yet, and no writer lives who would begin the stream; two who ask never both hear yes."""
+        return not has_events(self.events_path) and lock.take(fd) is not False and not has_events(self.events_path)
 
     def events(self) -> EventStream:
         """The events, from the beginning, and on as they come."""
@@ -109,3 +206,11 @@ class Run:
     def origin(self) -> float:
         """The Unix time at which a kaun-board or munin run began, to tell seconds from; 0 for ours and Toy's."""
         return origin_of(self.manifest)
+
+    def __repr__(self) -> str:
+        glance = look(self.path)
+        if glance is None:
+            return f"<Run {self.id}: gone>"
+        facts = [glance.status] + ([] if glance.step is None else [f"step {glance.step}"])
+        facts += [] if glance.metric is None else [f"{glance.metric} {glance.value}"]
+        return f"<Run {self.id}: {', '.join(facts)}>"

@@ -98,6 +98,10 @@ class Series:
     def __len__(self) -> int:
         return len(self.value)
 
+    def __repr__(self) -> str:
+        latest = f", latest {self.latest[1]:.6g} at step {self.latest[0]}" if self.latest else ""
+        return f"<Series {self.name}: {len(self)} point{'' if len(self) == 1 else 's'}{latest}>"
+
     @property
     def latest(self) -> tuple[int, float] | None:
         """Step and value of the last row."""
