@@ -21,4 +21,8 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object
         setattr(sys.modules[package], name, found)
         return found
 
-    return find, lambda: sorted(homes)
+    def names() -> list[str]:
+        module = vars(sys.modules[package])
+        return sorted({*module["__all__"], *(name for name in module if name.startswith("__"))})
+
+    return find, names

@@ -86,6 +86,35 @@ def test_a_munin_run_reads_like_our_own() -> None:
     assert {"scalars", "artifact", "note", "run_end"} <= kinds
 
 
+def test_what_a_munin_run_was_given_while_it_ran_is_taken_up(tmp_path: Path) -> None:
+    shutil.copytree(MUNIN, tmp_path / "run")
+    manifest = json.loads((tmp_path / "run/run.json").read_text())
+    origin = {"hostname": "spark", "git_commit": "0" * 40, "git_dirty": True}
+    (tmp_path / "run/run.json").write_text(json.dumps({**manifest, "tags": ["a"], "provenance": origin}))
+    more = [
+        {"type": "tags", "values": ["b", "a"]},
+        {"type": "metric", "step": 3, "timestamp": manifest["started_at"] + 3, "key": "epoch", "value": 2},
+        {"type": "summary", "values": {"best": 0.5}},
+    ]
+    with (tmp_path / "run/events.jsonl").open("a") as stream:
+        stream.writelines(json.dumps(event) + "\n" for event in more)
+    run = Run.load(tmp_path / "run")
+    assert run.tags == ["a", "b"]
+    assert run.manifest.summary == {"best": 0.5}
+    assert run.manifest.provenance["host"] == "spark"
+    assert run.manifest.provenance["git"] == {"sha": "0" * 40, "branch": "", "dirty": True}
+    assert run.total_epochs == 3
+    assert run.metrics(cached=False).last_epoch == 2
+
+
+def test_a_scalar_without_a_value_is_no_point(tmp_path: Path) -> None:
+    shutil.copytree(KAUN, tmp_path / "run")
+    with (tmp_path / "run/events.jsonl").open("a") as stream:
+        stream.write('{"type":"scalar","step":40,"wall_time":1773480413.0,"tag":"train/lr"}\n')
+        stream.write('{"type":"scalar","step":40,"wall_time":1773480413.0,"tag":"train/lr","value":"high"}\n')
+    assert Run.load(tmp_path / "run").metrics(cached=False).names() == ["train/loss", "train/accuracy"]
+
+
 def test_a_store_lists_all_of_them_side_by_side(tmp_path: Path) -> None:
     for source in (TOY, KAUN):
         shutil.copytree(source, tmp_path / source.name)

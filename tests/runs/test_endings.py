@@ -37,7 +37,7 @@ def _started(process: subprocess.Popen[str]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_as_interrupted(root: Path, script: Script, number: signal.Signals) -> None:
     process = script(LOOP)
     folder = _started(process)
@@ -47,8 +47,9 @@ def test_a_signal_ends_the_run_as_interrupted(root: Path, script: Script, number
     assert (end["kind"], end["reason"]) == ("run_end", "interrupted")
     assert end["final_step"] >= 100
     assert linnet.open(folder).status == "interrupted"
-    if number == signal.SIGTERM:
-        assert process.returncode == 128 + number
+    assert end["exit_code"] == 128 + number
+    if number != signal.SIGINT:  # after which Python kills itself by the signal, which a shell calls 130
+        assert process.returncode == end["exit_code"]
 
 
 def test_a_killed_writer_loses_no_logged_step(root: Path, script: Script) -> None:
@@ -86,6 +87,43 @@ def test_an_exception_ends_the_run_as_errored_with_its_last_line(root: Path) -> 
     assert end["exit_code"] == 1
 
 
+@pytest.mark.parametrize(
+    ("raised", "reason", "exit_code"),
+    [
+        (SystemExit(0), "completed", 0),
+        (SystemExit(3), "errored", 3),
+        (SystemExit("no data"), "errored", 1),
+        (KeyboardInterrupt(), "interrupted", 130),
+        (ValueError("bad"), "errored", 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_process(root: Path, raised: BaseException, reason: str, exit_code: int) -> None:
+    with pytest.raises(type(raised)), linnet.start(system_every=0) as run:
+        raise raised
+    end = lines_of(run.run_dir)[-1]
+    assert (end["reason"], end["exit_code"]) == (reason, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code"), [("completed", 0), ("interrupted", 130), ("aborted", 1), ("errored", 1)]
+)
+def test_an_exit_code_goes_with_the_reason_unless_it_is_given(root: Path, reason: str, exit_code: int) -> None:
+    for given, expected in ((None, exit_code), (143, 143)):
+        bundle = RunBundle(root)
+        bundle.run_end(1, 0.5, reason, exit_code=given)
+        assert lines_of(bundle.run_dir)[-1]["exit_code"] == expected
+
+
+def test_an_exception_that_has_no_text_still_ends_the_run(root: Path) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(MuteError), linnet.start(system_every=0) as run:
+        raise MuteError
+    assert lines_of(run.run_dir)[-1]["error"] == "MuteError: <MuteError>"
+
+
 def test_sys_exit_with_zero_is_a_completed_run(root: Path) -> None:
     with pytest.raises(SystemExit), linnet.start(system_every=0) as run:
         run.log(1, loss=0.5)
@@ -93,14 +131,22 @@ def test_sys_exit_with_zero_is_a_completed_run(root: Path) -> None:
     assert lines_of(run.run_dir)[-1]["reason"] == "completed"
 
 
-@pytest.mark.parametrize(("ending", "reason"), [("pass", "completed"), ("raise ValueError('bad')", "errored")])
+@pytest.mark.parametrize(
+    ("ending", "reason", "exit_code"),
+    [
+        ("pass", "completed", 0),
+        ("raise ValueError('bad')", "errored", 1),
+        ("raise KeyboardInterrupt", "interrupted", 130),
+    ],
+)
 def test_without_a_with_block_the_interpreters_end_ends_the_run(
-    root: Path, script: Script, ending: str, reason: str
+    root: Path, script: Script, ending: str, reason: str, exit_code: int
 ) -> None:
     process = script(f"import linnet\nrun = linnet.start(system_every=0)\nrun.log(1, loss=0.5)\n{ending}\n")
     process.communicate(timeout=20)
     run = linnet.open("latest")
-    assert lines_of(run.path)[-1]["reason"] == reason
+    end = lines_of(run.path)[-1]
+    assert (end["reason"], end["exit_code"]) == (reason, exit_code)
 
 
 def test_a_forked_worker_neither_ends_the_run_nor_keeps_it_alive(root: Path, script: Script) -> None:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from linnet.gguf.names import layout as layout
     from linnet.gguf.rope import RopeScaling as RopeScaling
     from linnet.gguf.tensor import TensorInfo as TensorInfo
+    from linnet.gguf.tokenizer import donor_keys as donor_keys
+    from linnet.gguf.tokenizer import rebuild_tokenizer as rebuild_tokenizer
+    from linnet.gguf.tokenizer_write import tokenizer_block as tokenizer_block
+    from linnet.gguf.tokenizer_write import train_tokenizer as train_tokenizer
     from linnet.gguf.toy import Lens as Lens
     from linnet.gguf.toy import read_lens as read_lens
     from linnet.gguf.toy import write_lens as write_lens

@@ -1,0 +1,36 @@
+"""What a room offers is the same to `dir`, to `from room import *`, to a type checker and to whoever uses it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from types import ModuleType
+
+import pytest
+
+import linnet
+
+ROOMS = ["linnet", *(f"linnet.{name}" for name in ["data", "gguf", "infer", "models", "recipes", "runs", "train"])]
+
+
+def _names_for_type_checkers(room: ModuleType) -> set[str]:
+    """What stands under `if TYPE_CHECKING` as `import x as x`, the form that says that a name is offered."""
+    tree = ast.parse(inspect.getsource(room))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname for node in imports for alias in node.names if alias.asname == alias.name and alias.asname}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_every_list_of_a_rooms_names_agrees(name: str) -> None:
+    room = importlib.import_module(name)
+    tree = ast.parse(inspect.getsource(room))
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
+    assert set(room.__all__) == _names_for_type_checkers(room) | defined
+    assert {shown for shown in dir(room) if not shown.startswith("__")} == set(room.__all__)
+    assert all(getattr(room, offered) is not None for offered in room.__all__)
+
+
+def test_the_calls_a_notebook_needs_first_are_completed() -> None:
+    assert {"open", "list_runs", "start", "runs", "__version__"} <= set(dir(linnet))
