@@ -178,6 +178,19 @@ with linnet.start(system_every=0) as run:
             os.kill(worker, signal.SIGKILL)
 
 
+def test_a_handler_of_the_programs_own_outlives_the_run(root: Path) -> None:
+    def own(number: int, frame: object) -> None:
+        raise AssertionError
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with linnet.start(system_every=0):
+            signal.signal(signal.SIGTERM, own)
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_the_gate_sets_the_exit_code(root: Path) -> None:
     with linnet.start(system_every=0) as run:
         run.log(1, loss=3.0)

@@ -62,7 +62,7 @@ def mask_arguments(arguments: Sequence[str]) -> list[str]:
 
 def mask_labels(labels: Sequence[str]) -> list[str]:
     """Names and tags fit to be kept: each is masked like a word of a command line."""
-    return [mask_arguments([label])[0] for label in labels]
+    return [mask_arguments([safe_text(label)])[0] for label in labels]
 
 
 def mask_config(config: Mapping[str, object], exact: Collection[str] = ()) -> dict[str, object]:

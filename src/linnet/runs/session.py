@@ -187,7 +187,8 @@ class Session(RunBundle):
         self.run_end(None, None, reason, quality_gate=self._gate, error=error, exit_code=exit_code)
         if threading.current_thread() is threading.main_thread():
             for number in self._caught_signals:
-                signal.signal(number, signal.SIG_DFL)
+                if signal.getsignal(number) is _terminate:  # else the program has put another in its place
+                    signal.signal(number, signal.SIG_DFL)
             self._caught_signals = ()
         atexit.unregister(self._at_exit)
 
