@@ -115,7 +115,7 @@ def test_the_quick_way_gives_what_the_careful_way_gives(rows: list[dict[str, Any
     assert set(quick.names()) == set(careful.names())
     assert (quick.damaged, quick.last_step, quick.lines) == (careful.damaged, careful.last_step, careful.lines)
     for name in quick.names():
-        one, other = (linnet.runs.Series(name, intake.tables_with(name), True) for intake in (quick, careful))
+        one, other = (linnet.runs.Series(name, intake.tables_with(name), "min") for intake in (quick, careful))
         np.testing.assert_array_equal(one.value, other.value)
         np.testing.assert_array_equal(one.step, other.step)
         np.testing.assert_array_equal(one.t, other.t)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from linnet.board.words import number
 
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint16)  # [row, column] of a cell
+MARK = "◆"
 
 
 def canvas(
@@ -41,8 +42,17 @@ def canvas(
     return ["".join(chr(0x2800 + int(code)) for code in line) for line in codes]
 
 
-def chart(x: NDArray[np.float64], y: NDArray[np.float64], width: int, height: int) -> list[str]:
-    """A chart with axes in `height` lines of at most `width` characters; empty when nothing can be drawn."""
+def chart(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    width: int,
+    height: int,
+    mark: tuple[float, float] | None = None,
+) -> list[str]:
+    """A chart with axes in `height` lines of at most `width` characters; empty when nothing can be drawn.
+
+    `mark`: the point that is drawn as a diamond.
+    """
     finite = np.isfinite(x) & np.isfinite(y)
     if not finite.any():
         return []
@@ -52,6 +62,8 @@ def chart(x: NDArray[np.float64], y: NDArray[np.float64], width: int, height: in
     marks = _marks(low, high, rows)
     margin = max(len(label) for label in marks.values())
     drawn = canvas(x, y, max(8, width - margin - 2), rows, (left, right), (low, high))
+    if mark is not None:
+        drawn = _marked(drawn, mark, (left, right), (low, high))
     lines = [
         f"{marks.get(index, ''):>{margin}} {'┤' if index in marks else '│'}{line.rstrip(chr(0x2800))}"
         for index, line in enumerate(drawn)
@@ -61,6 +73,14 @@ def chart(x: NDArray[np.float64], y: NDArray[np.float64], width: int, height: in
     lines.append(f"{'':>{margin}} └{'─' * inner}")
     lines.append(f"{'':>{margin}}  {first}{last:>{max(1, inner - len(first))}}")
     return lines
+
+
+def _marked(
+    drawn: list[str], mark: tuple[float, float], x_range: tuple[float, float], y_range: tuple[float, float]
+) -> list[str]:
+    column = int(place(np.array([mark[0]], dtype=float), x_range, len(drawn[0]) * 2)[0]) // 2
+    row = len(drawn) - 1 - int(place(np.array([mark[1]], dtype=float), y_range, len(drawn) * 4)[0]) // 4
+    return [f"{line[:column]}{MARK}{line[column + 1 :]}" if at == row else line for at, line in enumerate(drawn)]
 
 
 def sparkline(values: Sequence[float] | NDArray[np.float64], width: int) -> str:

@@ -11,6 +11,7 @@ from linnet.cli.show import summary
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
 from linnet.runs import Metrics, Run, RunStore
+from linnet.runs.metric_names import Goal
 
 
 def compare(
@@ -44,7 +45,7 @@ def compare(
                     "path": str(each.path),
                     "status": each.status,
                     "differs": {name: setting.get(name) for name in differing},
-                    "metrics": {name: summary(m[name]) for name in names if name in m},
+                    "metrics": {name: summary(m[name], _common_goal(name, metrics)) for name in names if name in m},
                 }
                 for each, setting, m in zip(found, settings, metrics, strict=True)
             ]
@@ -68,15 +69,30 @@ def _print(
         body = [(name, *_best_cells(name, metrics)) for name in names]
         right = tuple(range(1, len(ids) + 1))
         print("\n".join(table(("best (last)", *ids), body, right=right)))
+        conflicting = [name for name in names if len(_goals(name, metrics)) > 1]
+        if conflicting:
+            shown = words.plain(", ".join(conflicting))
+            print(paint(f"no best of {shown}: its goal is min in one run and max in another", "yellow"))
+
+
+def _common_goal(name: str, metrics: list[Metrics]) -> Goal | None:
+    """Which way is better, as the runs agree on it; one that says nothing agrees with all. None: no run says, or two
+    contradict each other."""
+    goals = _goals(name, metrics)
+    return goals.pop() if len(goals) == 1 else None
+
+
+def _goals(name: str, metrics: list[Metrics]) -> set[Goal]:
+    return {goal for m in metrics if name in m and (goal := m[name].goal) is not None}
 
 
 def _best_cells(name: str, metrics: list[Metrics]) -> list[str]:
     """Best and last value in each run, the best of all marked; no best where no way is known to be better."""
+    goal = _common_goal(name, metrics)
     series = [m.get(name) for m in metrics]
-    best = [s.best[1] if s is not None and s.best is not None and s.has_direction else None for s in series]
+    best = [None if s is None or goal is None or (b := s.best_by(goal)) is None else b[1] for s in series]
     known = [value for value in best if value is not None]
-    lower = next(s.lower_is_better for s in series if s is not None)
-    top = (min(known) if lower else max(known)) if known else None
+    top = (min(known) if goal == "min" else max(known)) if known else None
     cells = []
     for each, value in zip(series, best, strict=True):
         if each is None:

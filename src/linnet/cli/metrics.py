@@ -43,7 +43,7 @@ def metrics(
     found = RunStore(runs).find(run)
     read = found.metrics(superseded=superseded)
     require_metrics(key or (), read.names(), f"run {found.id} has")
-    rows = _points(read, key) if key else ({"metric": name, **summary(read[name])} for name in read)
+    rows = _points(read, key) if key else ({"metric": name, **summary(read[name], read[name].goal)} for name in read)
     _write(rows, "json" if json else format or "tsv")
     return 0
 

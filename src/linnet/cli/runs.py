@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import print_json, table
-from linnet.runs import Glance, RunError, RunStore
+from linnet.runs import Glance, Run, RunError, RunStore
+from linnet.runs.metric_names import goal_of
 from linnet.runs.place import is_folder
 
 
@@ -101,5 +102,16 @@ def _sorted(found: list[Glance], sort: str) -> list[Glance]:
     if sort == "name":
         return sorted(found, key=lambda glance: glance.run_id)
     if sort == "loss":
-        return sorted(found, key=lambda g: (g.value is None or g.value != g.value, g.value or 0.0))
+        return sorted(found, key=_best_first)
     raise UsageError(f"--sort {sort!r} does not exist; choose from time, loss, name")
+
+
+def _best_first(glance: Glance) -> tuple[int, float]:
+    """By the last value of the metric shown, whichever way is better for it: losses, then scores, then the rest."""
+    if glance.value is None or glance.metric is None or glance.value != glance.value:
+        return 3, 0.0
+    goals = glance.manifest.goals
+    if glance.manifest.dialect == "munin":  # which declares its goals in the stream
+        goals = Run.load(glance.path).metrics().goals
+    goal = goal_of(glance.metric, goals)
+    return (0, glance.value) if goal == "min" else (1, -glance.value) if goal == "max" else (2, 0.0)

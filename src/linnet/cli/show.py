@@ -7,6 +7,7 @@ from linnet.board.settings import commit
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
 from linnet.runs import Glance, Metrics, Run, RunStore, Series
+from linnet.runs.metric_names import Goal
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
@@ -81,13 +82,15 @@ def _pairs(fields: dict[str, object]) -> str:
 
 
 def _print_chart(series: Series) -> None:
-    from linnet.board.braille import chart
+    from linnet.board.braille import MARK, chart
 
-    across = min(width(), _CHART_WIDTH)
+    across, best = min(width(), _CHART_WIDTH), series.best
     step, value = series.downsample(across * 4)
-    lines = chart(step.astype(float), value, across, _CHART_HEIGHT)
+    in_order = step.argsort(kind="stable")  # a loop may log its steps in any order
+    lines = chart(step[in_order].astype(float), value[in_order], across, _CHART_HEIGHT, mark=best)
     if lines:
-        print(f"\n{paint(words.plain(series.name), 'bold')}")
+        legend = f"  {MARK} best {words.number(best[1])} at step {words.number(best[0])}" if best is not None else ""
+        print(f"\n{paint(words.plain(series.name), 'bold')}{paint(legend, 'dim')}")
         print("\n".join(lines))
 
 
@@ -96,7 +99,7 @@ def _print_metrics(metrics: Metrics, all: bool) -> None:
     rows = []
     for name in names:
         series = metrics[name]
-        latest, best = series.latest, series.best if series.has_direction else None
+        latest, best = series.latest, series.best
         rows.append(
             (
                 name,
@@ -122,18 +125,18 @@ def _as_json(run: Run, glance: Glance, metrics: Metrics) -> dict[str, object]:
         "provenance": manifest.provenance,
         "end": glance.end,
         "damaged_lines": metrics.damaged,
-        "metrics": {name: summary(metrics[name]) for name in metrics},
+        "metrics": {name: summary(metrics[name], metrics[name].goal) for name in metrics},
     }
 
 
-def summary(series: Series) -> dict[str, object]:
-    """A metric in four numbers, and which way is better."""
-    latest, best = series.latest, series.best
+def summary(series: Series, goal: Goal | None) -> dict[str, object]:
+    """A metric in four numbers, and which way is better; `best` is None where that is not known."""
+    latest, best = series.latest, series.best_by(goal) if goal is not None else None
     return {
         "last": latest[1] if latest else None,
         "last_step": latest[0] if latest else None,
         "best": best[1] if best else None,
         "best_step": best[0] if best else None,
         "points": len(series),
-        "goal": "min" if series.lower_is_better else "max",
+        "goal": goal,
     }

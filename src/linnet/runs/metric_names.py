@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 from linnet.runs.events import Event, as_number
 
 _ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
 LOSSES = ("loss", "train/loss", "train_loss")  # the metric to show when there is room for one
-_LOWER_IS_BETTER = ("loss", "error", "ppl")
-_HIGHER_IS_BETTER = ("acc", "score", "reward", "f1", "bleu")
+Goal = Literal["min", "max"]
+
+
+def _set_of(*texts: str) -> frozenset[str]:
+    return frozenset(word for text in texts for word in text.split())
+
+
+# A metric's goal by the words of its name; of several the last counts: it is the noun ("accuracy_loss" is a loss).
+_MINIMIZED = _set_of(
+    "loss losses error errors err perplexity ppl nll xent crossentropy ce bce mse rmse mae mape smape msle rmsle wer",
+    "cer eer ece brier fid fpr bpb bpc bpt bpd bitsperbyte bitsperchar bitspercharacter bitspertoken bitsperdim",
+)
+_MAXIMIZED = _set_of(
+    "acc accuracy auc auroc rocauc auprc prauc ap map f1 fscore fbeta precision recall sensitivity specificity tpr",
+    "bleu rouge rouge1 rouge2 rougel meteor chrf score scores reward rewards return returns iou miou dice jaccard",
+    "ndcg mrr r2 psnr ssim mcc kappa elbo loglikelihood exactmatch winrate hitrate successrate passrate",
+)
+# Beside one of these the name is not the figure itself: `loss_scale`, `acc_steps`, `reward_std`, `score_threshold`.
+_NO_GOAL = _set_of(
+    "scale scaler weight weights coef coeff coefficient lambda threshold lr steps std stddev stderr var variance time",
+    "seconds ms us tokens",
+)
+_SPLITS = _set_of("train training val valid validation test eval evaluation dev held out heldout all total")
+_LONGEST_NAME = 200  # characters of a name that are judged
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SPLIT_PREFIX = re.compile(r"^(train|valid|val|test|eval|dev)(?=[a-z])")
 
 
 def rows(event: Event) -> Iterator[tuple[str, float]]:
@@ -36,18 +62,54 @@ def rows(event: Event) -> Iterator[tuple[str, float]]:
         yield from _system(data)
 
 
+def counts_as_training(event: Event) -> bool:
+    """Does the event's step count the steps of training? A `step` of decoding or serving counts tokens or requests."""
+    return event.kind != "step" or event.data.get("phase") not in ("decode", "serve")
+
+
+def goal_of(name: str, goals: Mapping[str, str]) -> Goal | None:
+    """Which way is better: the declared goal, else what the name says; None where neither tells.
+
+    The name is judged by the words of its last part: `validation/bits_per_byte`, `val_acc`, `top5`. A last part that
+    only names a split of the data (`Loss/train`) leaves it to the one before.
+    """
+    declared = goals.get(name)
+    if declared in ("min", "max"):
+        return "min" if declared == "min" else "max"
+    return None if name.startswith("sys/") else _goal_by_name(name)
+
+
 def lower_is_better(name: str, goals: Mapping[str, str]) -> bool:
-    """By the declared goal; else low is better iff the name speaks of a loss, an error or a perplexity."""
-    if name in goals:
-        return goals[name] == "min"
-    lowered = name.lower()
-    return any(word in lowered for word in _LOWER_IS_BETTER)
+    """Is the least value the best?"""
+    return goal_of(name, goals) == "min"
 
 
 def has_direction(name: str, goals: Mapping[str, str]) -> bool:
     """Is one way known to be better? Of a learning rate or a duration there is no best to show."""
-    lowered = name.lower()
-    return name in goals or any(word in lowered for word in (*_LOWER_IS_BETTER, *_HIGHER_IS_BETTER))
+    return goal_of(name, goals) is not None
+
+
+@lru_cache(maxsize=4096)
+def _goal_by_name(name: str) -> Goal | None:
+    words: list[str] = []
+    for part in reversed(name[-_LONGEST_NAME:].split("/")):
+        words = [word.lower() for word in _WORD.findall(part)]
+        if not all(word in _SPLITS for word in words):
+            break
+    if _NO_GOAL.intersection(words):
+        return None
+    for end in range(len(words), 0, -1):
+        for begin in range(max(0, end - 3), end):  # the longest first: "log likelihood" before "likelihood"
+            term = "".join(words[begin:end])
+            if goal := _goal_of_term(term) or _goal_of_term(_SPLIT_PREFIX.sub("", term)):
+                return goal
+    return None
+
+
+def _goal_of_term(term: str) -> Goal | None:
+    if term in _MINIMIZED or term.endswith("loss"):
+        return "min"
+    return "max" if term in _MAXIMIZED or re.fullmatch("top[0-9]+", term) else None
 
 
 def main_metric(names: Iterable[str]) -> str | None:

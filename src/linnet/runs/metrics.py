@@ -8,7 +8,7 @@ from pathlib import Path
 from linnet.runs import cache
 from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
-from linnet.runs.metric_names import has_direction, lower_is_better, main_metric
+from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.series import Series, Table
 
 
@@ -136,8 +136,7 @@ class Metrics(Mapping[str, Series]):
             parts = self._intake.tables_with(name)
             if not parts:
                 raise KeyError(name)
-            goals = self.goals
-            self._series[name] = Series(name, parts, lower_is_better(name, goals), has_direction(name, goals))
+            self._series[name] = Series(name, parts, goal_of(name, self.goals))
         return self._series[name]
 
     def __iter__(self) -> Iterator[str]:

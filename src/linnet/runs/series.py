@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.runs.metric_names import Goal
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -77,13 +79,12 @@ _INTEGERS = ("line", "step")
 class Series:
     """One metric through time: `step`, `t` (seconds), `value`, `epoch` (NaN where there is none), all equally long.
 
-    `has_direction`: one way was declared to be better, or the name says so; else `best` means little.
+    `goal`: `min` or `max`, as it was declared or as the name says; None where no way is known to be better.
     """
 
-    def __init__(self, name: str, parts: Sequence[Table], lower_is_better: bool, has_direction: bool = True) -> None:
+    def __init__(self, name: str, parts: Sequence[Table], goal: Goal | None) -> None:
         self.name = name
-        self.lower_is_better = lower_is_better
-        self.has_direction = has_direction
+        self.goal = goal
         keys = ("step", "t", f"={name}", "epoch")
         if len(parts) == 1:
             step, t, value, epoch = (parts[0].column(key) for key in keys)
@@ -108,13 +109,27 @@ class Series:
         return (int(self.step[-1]), float(self.value[-1])) if len(self) else None
 
     @property
+    def lower_is_better(self) -> bool:
+        """The goal is the least value."""
+        return self.goal == "min"
+
+    @property
+    def has_direction(self) -> bool:
+        """One way is known to be better."""
+        return self.goal is not None
+
+    @property
     def best(self) -> tuple[int, float] | None:
-        """Step and value of the best finite row, the first of equals."""
+        """Step and value of the best finite row, the first of equals; None where no way is known to be better."""
+        return None if self.goal is None else self.best_by(self.goal)
+
+    def best_by(self, goal: Goal) -> tuple[int, float] | None:
+        """Step and value of the least (`min`) or greatest (`max`) finite row, the first of equals."""
         finite = np.flatnonzero(np.isfinite(self.value))
         if not len(finite):
             return None
         values = self.value[finite]
-        at = finite[int(np.argmin(values) if self.lower_is_better else np.argmax(values))]
+        at = finite[int(np.argmin(values) if goal == "min" else np.argmax(values))]
         return int(self.step[at]), float(self.value[at])
 
     def downsample(self, points: int) -> tuple[Integers, Floats]:

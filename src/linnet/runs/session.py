@@ -253,8 +253,8 @@ def start(
     - `runs_root`: the folder of runs; None: `$LINNET_RUNS`, else `./runs`.
     - `run_id`: a name for the folder; None: made from `template` (`{arch}-{date}-{seq}`).
     - `config`: hyper-parameters, as a mapping, a dataclass or argparse's result; `model`: the model's shape.
-    - `goals`: which way is better, `{"accuracy": "max"}`; a metric not named is better low iff its name has
-      `loss`, `error` or `ppl` in it.
+    - `goals`: which way is better, `{"cost": "min"}`; of a metric not named here its name tells, if it is a usual one
+      (`loss`, `val_acc`, `bits_per_byte`); else it has no best.
     - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps`), `chosen` (what `auto` became: dtype, threads …), `cost`
       (`total_params`, `flops_per_token`) and `compare_to` (a baseline's id) go into `run_start`, or into `resume`.
     - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.
