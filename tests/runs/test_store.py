@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,8 +138,9 @@ def test_a_folder_that_may_not_be_read_is_passed_over(store: RunStore, root: Pat
 def test_delete_refuses_a_run_whose_writer_is_silent_but_alive(root: Path) -> None:
     with linnet.start(run_id="busy", system_every=0) as run:
         run.log(1, loss=1.0)
-        os.utime(run.events_path, (1.0, 1.0))
-        assert linnet.open("busy").status == "stalled"
+        silent = glance.look(run.run_dir, now=time.time() + 1000)
+        assert silent is not None
+        assert silent.status == "stalled"
         with pytest.raises(RunError, match="run busy is being written"):
             RunStore().delete("busy")
 
@@ -252,3 +254,18 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_is_found_by_its_name_where_no_id_is_meant(root: Path) -> None:
+    for run_id, name in (("a-1", "wide"), ("a-2", "twice"), ("a-3", "twice"), ("wide-b", "narrow"), ("c", "a-1")):
+        with linnet.start(run_id=run_id, name=name, system_every=0):
+            pass
+    store = RunStore()
+    assert store.find("narrow").id == "wide-b"
+    assert store.find("wide").id == "a-1"  # a whole name goes before the beginning of an id
+    assert store.find("wide-").id == "wide-b"
+    assert store.find("a-1").id == "a-1"  # and an id before a name
+    with pytest.raises(RunError, match="'twice' could be any of 2 runs: a-2, a-3"):
+        store.find("twice")
+    with pytest.raises(RunError, match=r"no run 'narow' in the folder .*; did you mean narrow\?"):
+        store.find("narow")

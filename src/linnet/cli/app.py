@@ -149,8 +149,8 @@ _GROUPS = {
 }
 
 _ENDING = """
-A RUN is an id, the unique beginning of one, a path, or `latest`. The folder of runs is `--runs DIR`, else
-`$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
+A RUN is an id or the unique beginning of one, a run's name, a path, or `latest`. The folder of runs is `--runs DIR`,
+else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,8 +10,8 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
-from linnet.runs import RunStore
-from linnet.runs.place import is_file
+from linnet.runs import Run, RunError, RunStore
+from linnet.runs.contents import contents_of
 
 
 def delete(
@@ -28,22 +27,26 @@ def delete(
     yes
         Do not ask.
     force
-        Delete even a run that is being written.
+        Delete even a run that is being written, or that holds files which no run writes.
     """
     if not run:
         raise UsageError("delete needs the name of a run; `linnet runs` lists them")
     store = RunStore(runs)
     named = [store.find(reference) for reference in run]
-    found = list({each.path.resolve(): each for each in named}.values())
+    chosen = list({each.path.parent.resolve() / each.path.name: each for each in named}.values())
+    for each in chosen:
+        refusal = store.refusal(each, force=force)
+        if refusal is not None:
+            raise RunError(refusal)
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("delete asks before it deletes, and there is nobody to ask here; say --yes")
-        for each in found:
-            print(f"{words.plain(each.path)}  ({words.size(_bytes_in(each.path))})")
-        if not _agreed(f"Delete {'these runs' if len(found) > 1 else 'this run'}? [y/N] "):
+        for each in chosen:
+            print(f"{words.plain(each.path)}  ({words.plain(_about(each))})")
+        if not _agreed(f"Delete {'these runs' if len(chosen) > 1 else 'this run'}? [y/N] "):
             print("nothing was deleted")
             return 1
-    for each in found:
+    for each in chosen:
         print(f"deleted {words.plain(store.delete(each, force=force))}")
     return 0
 
@@ -56,5 +59,10 @@ def _agreed(question: str) -> bool:
         return False
 
 
-def _bytes_in(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if is_file(file))
+def _about(run: Run) -> str:
+    """What would go with a run: files and bytes, and by name what no run writes."""
+    if run.path.is_symlink():
+        return f"a link to {run.path.readlink()}, which stays"
+    contents = contents_of(run.path)
+    facts = f"{words.number(contents.files)} {'file' if contents.files == 1 else 'files'}, {words.size(contents.bytes)}"
+    return f"{facts}, also {', '.join(contents.foreign)}" if contents.foreign else facts

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from linnet.errors import UsageError
 
-RunName = Annotated[str, Parameter(help="The run: an id, the unique beginning of one, a path, or 'latest'.")]
+RunName = Annotated[str, Parameter(help="The run: an id or the unique beginning of one, a name, a path, or 'latest'.")]
 RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LINNET_RUNS, else ./runs.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 

@@ -1,7 +1,37 @@
-"""The names of what lies in a run folder."""
+"""The names of what lies in a run folder, and what killed writers leave in it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
 
 EVENTS = "events.jsonl"
 MANIFEST = "run.json"
+FLOW = "flow.json"
 WEIGHTS = "weights"
+STATE = "state"
 ARTIFACTS = "artifacts"
 CACHE = ".cache"
+MEDIA = "media"  # munin's
+
+ENTRIES = (MANIFEST, EVENTS, FLOW, WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
+SUBFOLDERS = (WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
+
+# What a writer that was killed leaves behind, by folder ("" is the run's own). Staged files (`gguf/staging.py`) end in
+# `.linnet-partial`; `.tmpXXXXXX` is how safetensors names a file that it has not finished.
+LEFTOVERS = {
+    "": (".run.json.*", ".flow.json.*", ".*.linnet-partial"),
+    WEIGHTS: (".*.linnet-partial", ".*.tmp"),
+    STATE: (".*.linnet-partial", ".*.tmp", ".tmp??????"),
+}
+# What file managers and network file systems put into any folder.
+_LITTER = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*", "._*")
+
+
+def is_leftover(subfolder: str, name: str) -> bool:
+    """Is a file of this name what a killed writer leaves in `weights`, `state` or (`""`) the run folder itself?"""
+    return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS.get(subfolder, ()))
+
+
+def belongs(name: str) -> bool:
+    """Is this the name of something that a writer of runs puts into a run folder?"""
+    return name in ENTRIES or is_leftover("", name) or any(fnmatchcase(name, pattern) for pattern in _LITTER)

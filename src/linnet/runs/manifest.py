@@ -95,6 +95,12 @@ def sync_folder(folder: Path) -> None:
 
 def read(folder: Path) -> Manifest | None:
     """The manifest of a folder; None when there is none or it cannot be made out."""
+    found = read_json(folder)
+    return None if found is None else from_json(found, folder.name)
+
+
+def read_json(folder: Path) -> dict[str, Any] | None:
+    """The object in a folder's `run.json`, whoever wrote it; None when there is none."""
     path = folder / MANIFEST
     try:
         there = path.stat()
@@ -103,7 +109,7 @@ def read(folder: Path) -> Manifest | None:
         found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except (OSError, ValueError, RecursionError):
         return None
-    return from_json(found, folder.name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def from_json(found: dict[str, Any], folder_name: str) -> Manifest:
