@@ -11,6 +11,7 @@ import pytest
 
 import linnet
 from linnet.runs import Glance, Run, glance
+from linnet.runs.clock import iso_now
 
 
 @pytest.fixture
@@ -47,10 +48,11 @@ def test_a_late_line_does_not_undo_the_end(run: Path, late: dict[str, Any]) -> N
     assert _write(run, _step(2), {"kind": "run_end", "t": 1, "reason": "completed"}, late).status == "completed"
 
 
-@pytest.mark.parametrize("anew", ["resume", "run_start"])
-def test_a_run_that_goes_on_has_not_ended(run: Path, anew: str) -> None:
+@pytest.mark.parametrize("anew", [{"kind": "resume", "resumed_at": ""}, {"kind": "run_start", "started_at": ""}])
+def test_a_run_that_goes_on_has_not_ended(run: Path, anew: dict[str, Any]) -> None:
     end = {"kind": "run_end", "t": 1, "reason": "completed"}
-    assert _write(run, _step(2), end, {"kind": anew, "t": 1}, _step(3)).status == "live"
+    anew = {name: value or iso_now() for name, value in anew.items()}
+    assert _write(run, _step(2), end, {**anew, "t": 1}, _step(3)).status == "live"
 
 
 def test_list_and_show_name_the_same_main_metric(run: Path) -> None:

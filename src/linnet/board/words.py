@@ -62,7 +62,12 @@ def size(count: float) -> str:
 
 def plain(text: object) -> str:
     """Text from a run, made harmless for a terminal: control and formatting characters become visible marks."""
-    return "".join(_mark(c) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text))
+    return "".join(_mark(c) if is_steering(c) else c for c in str(text))
+
+
+def is_steering(character: str) -> bool:
+    """Could a terminal obey this character instead of showing it? Controls, directions of writing, line separators."""
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def _mark(character: str) -> str:

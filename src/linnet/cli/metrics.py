@@ -10,9 +10,9 @@ from typing import Literal
 from linnet.board import words
 from linnet.cli.options import RunName, RunsFolder, require_metrics
 from linnet.cli.show import summary
-from linnet.cli.terminal import print_json
+from linnet.cli.terminal import json_line, print_json
 from linnet.runs import Metrics, RunStore
-from linnet.runs.encode import encode, spell_record
+from linnet.runs.encode import spell_record
 
 Row = dict[str, object]
 
@@ -66,7 +66,7 @@ def _write(rows: Iterator[Row], form: str) -> None:
         print_json([spell_record(row) for row in rows])
     elif form == "jsonl":
         for row in rows:
-            print(encode(spell_record(row)).decode())
+            print(json_line(row))
     else:
         writer: csv.DictWriter[str] | None = None
         for row in rows:

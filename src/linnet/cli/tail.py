@@ -9,11 +9,10 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import RunName, RunsFolder
-from linnet.cli.terminal import paint, paint_status
+from linnet.cli.terminal import json_line, paint, paint_status
 from linnet.errors import UsageError
 from linnet.runs import Event, RunStore
-from linnet.runs.encode import encode, spell_record
-from linnet.runs.metric_names import rows
+from linnet.runs.metric_names import counts_as_training, rows
 
 _QUIET = ("heartbeat", "system")
 
@@ -77,15 +76,26 @@ def _close(run_id: str, status: str, json: bool) -> int:
 
 def _print(event: Event, json: bool) -> None:
     if json:
-        print(encode(spell_record(event.data)).decode(), flush=True)
+        print(json_line(event.data), flush=True)
         return
     at = paint(f"{words.duration(event.t):>9}", "dim")
-    step = "" if event.step is None else f"step {event.step}"
-    print(f"{at}  {words.plain(event.kind):<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
+    kind, step = event.kind, "" if event.step is None else f"step {event.step}"
+    if not counts_as_training(event):  # a token of a text, or a request
+        kind, step = event.data["phase"], step.replace("step", "no.")
+    print(f"{at}  {words.plain(kind):<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
 
 
 def _text(event: Event) -> str:
     data: dict[str, Any] = event.data
+    if not counts_as_training(event):
+        prefix = f"{data['phase']}/"
+        return "  ".join(f"{name.removeprefix(prefix)} {words.number(value)}" for name, value in rows(event))
+    if event.kind in ("region_enter", "region_exit"):
+        return f"{'→' if event.kind == 'region_enter' else '←'} {data.get('region', '')}"
+    if event.kind in ("align", "mask"):
+        weight = data.get("wname") or f"layer {data.get('li')} weight {data.get('wi')}"
+        figures = ((name.rpartition("/")[2], value) for name, value in rows(event))
+        return "  ".join([str(weight), *(f"{name} {words.number(value)}" for name, value in figures)])
     if event.kind in ("step", "scalars", "eval"):
         return "  ".join(f"{name} {words.number(value)}" for name, value in rows(event))
     if event.kind == "sample":

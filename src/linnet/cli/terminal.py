@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from linnet.board.words import plain, shorten
-from linnet.runs.encode import encode, spell
+from linnet.board.words import is_steering, plain, shorten
+from linnet.runs.encode import encode, spell, spell_record
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_BEYOND_ASCII = re.compile("[\x7f-\U0010ffff]")
 _STATUS_STYLES = {
     "live": "green",
     "completed": "blue",
@@ -69,4 +71,22 @@ def _join(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> st
 
 def print_json(value: object) -> None:
     """JSON for other programs; numbers it cannot spell are null."""
-    print(msgspec.json.format(encode(spell(msgspec.to_builtins(value))[0]), indent=2).decode())
+    print(_escape(msgspec.json.format(encode(spell(msgspec.to_builtins(value))[0]), indent=2).decode()))
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """One object as a line of JSON; numbers it cannot spell are null, and listed under `nonfinite`."""
+    return _escape(encode(spell_record(record)).decode())
+
+
+def _escape(text: str) -> str:
+    """JSON that no terminal obeys: control and formatting characters, which stand only in strings, as `\\uXXXX`."""
+    return text if text.isascii() and "\x7f" not in text else _BEYOND_ASCII.sub(_escape_one, text)
+
+
+def _escape_one(found: re.Match[str]) -> str:
+    character = found[0]
+    if not is_steering(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

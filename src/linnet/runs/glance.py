@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from linnet.runs import lock, provenance
+from linnet.runs.clock import unix_seconds
 from linnet.runs.events import Event, as_number, decode, parse
-from linnet.runs.folder import EVENTS
+from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
-from linnet.runs.metric_names import LOSSES, main_metric, rows
+from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
 from linnet.runs.place import is_file
 from linnet.runs.tail import first_line, lines_backwards
 
@@ -31,9 +32,11 @@ _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
 class Glance(msgspec.Struct, kw_only=True):
     """A run's standing.
 
+    - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
     - `metric`, `value`: the main metric (the loss, where there is one) and its last value.
     - `t`: seconds of training so far; `modified`: Unix time of the last write.
     - `end`: the `run_end` event's fields, when there is one.
+    - `warning`: what is wrong with the folder, as far as a glance shows it.
     """
 
     run_id: str
@@ -46,6 +49,7 @@ class Glance(msgspec.Struct, kw_only=True):
     t: float = 0.0
     modified: float = 0.0
     end: dict[str, Any] | None = None
+    warning: str | None = None
 
 
 def look(folder: Path, now: float | None = None) -> Glance | None:
@@ -58,24 +62,23 @@ def look(folder: Path, now: float | None = None) -> Glance | None:
     manifest = load_manifest(folder)
     if manifest is None:
         return None
-    origin = origin_of(manifest)
-    past = _Past()
-    past.read(lines_backwards(events), origin)
+    past = _Past(manifest.dialect in ("linnet", "toy"))
+    past.read(lines_backwards(events), origin_of(manifest))
     name = main_metric(past.seen)
-    step, value = past.seen[name] if name is not None else (past.cap, None)
     glance = Glance(
         run_id=manifest.run_id,
         path=str(folder),
         status="",
         manifest=manifest,
-        step=step,
+        step=past.step if past.step is not None else past.cap,
         metric=name,
-        value=value,
+        value=past.seen[name][1] if name is not None else None,
         t=past.t,
         modified=modified or manifest.created_at,
         end=past.end,
+        warning=_manifest_problem(folder) if manifest.dialect == "toy" else None,
     )
-    glance.status = _status(glance, events, past.epoch, time.time() if now is None else now)
+    glance.status = _status(glance, past, time.time() if now is None else now)
     return glance
 
 
@@ -89,6 +92,13 @@ def load_manifest(folder: Path) -> Manifest | None:
         return None
     start = parse(first_line(events)) or {}
     return from_run_start(start if start.get("kind") == "run_start" else {}, folder)
+
+
+def _manifest_problem(folder: Path) -> str | None:
+    """Of a run whose manifest was made from its first event: is there a `run.json`, which could not be made out?"""
+    if not (folder / MANIFEST).exists():
+        return None
+    return f"{MANIFEST} cannot be read as a manifest; what it would say was taken from {EVENTS}"
 
 
 def origin_of(manifest: Manifest) -> float:
@@ -110,9 +120,17 @@ class _Past:
 
     - `seen`: step and value of each metric, in the order in which they stand in the stream.
     - `cap`: what was logged before a `resume` for a step beyond it is void.
+    - `moment`: the last event whose line tells the time of day, as Unix time, and how many seconds the run went on
+      after it; None while none was met. Notes added from outside tell no time of the run's.
+
+    `counts_seconds`: times are told in seconds since the start, as Linnet and Toy do; else they are times of day.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts_seconds: bool) -> None:
+        self.counts_seconds = counts_seconds
+        self.moment: tuple[float, float] | None = None
+        self.noted_last: bool | None = None  # the last event was added from outside; None: there is no event
+        self.step: int | None = None
         self.end: dict[str, Any] | None = None
         self.t = 0.0
         self.epoch = -1.0
@@ -140,7 +158,11 @@ class _Past:
                     return
 
     def _take(self, event: Event) -> None:
+        if self.noted_last is None:
+            self.noted_last = event.kind == "note" and "at" in event.data
         self.t = max(self.t, event.t)
+        if self.moment is None and (moment := moment_of(event)) is not None:
+            self.moment = moment, self.t - event.t
         if event.kind in _TURNS:
             self._turn(event)
         elif event.kind in ("step", "scalars", "eval"):
@@ -158,6 +180,8 @@ class _Past:
         if self.cap is not None and event.step is not None and event.step > self.cap:
             self._since = 0
             return
+        if event.step is not None and counts_as_training(event):
+            self.step = event.step if self.step is None else max(self.step, event.step)
         fresh = {name: (event.step, value) for name, value in rows(event) if name not in self.seen}
         if fresh:
             self.seen = {**fresh, **self.seen}
@@ -165,15 +189,16 @@ class _Past:
             self._has_loss = any(name in self.seen for name in LOSSES)
 
 
-def _status(glance: Glance, events: Path, epoch: float, now: float) -> str:
-    """Never from a clock alone where the writer left a lock, a host and a boot id."""
+def _status(glance: Glance, past: _Past, now: float) -> str:
+    """By the last event and the writer's lock. A file's time also changes with a note, a copy or a touch."""
     if glance.end is not None:
         reason = glance.end.get("reason")
         return reason if reason in _ENDED else "errored"
     total = glance.manifest.total_epochs
-    if glance.manifest.dialect == "kaun-board" and total and epoch >= total:
+    if glance.manifest.dialect == "kaun-board" and total and past.epoch >= total:
         return "completed"
-    silent = now - glance.modified > _SILENT_SECONDS
+    events = Path(glance.path) / EVENTS
+    silent = _is_silent(glance, past, events, now)
     origin = glance.manifest.provenance
     boot = origin.get("boot_id")
     if boot and boot == provenance.boot_id() and origin.get("lock") == "flock":
@@ -181,7 +206,53 @@ def _status(glance: Glance, events: Path, epoch: float, now: float) -> str:
         if held is False:
             return "crashed"
         if held:
-            return "stalled" if silent else "live"
+            # The writer lives; is it at work? Its clock may have stood still (a laptop that slept) or been set right:
+            # then the time of the last write, if it was the writer's own, tells.
+            wrote = not past.noted_last and abs(now - glance.modified) <= _SILENT_SECONDS
+            return "stalled" if silent and not wrote else "live"
     elif boot and provenance.boot_id() not in ("", boot) and origin.get("host") == provenance.host()["name"]:
         return "crashed"  # this machine has started again since
     return "stalled" if silent else "live"
+
+
+def _is_silent(glance: Glance, past: _Past, events: Path, now: float) -> bool:
+    """Did the run write no event of its own for a while, by the times in its stream?
+
+    A time that lies as far ahead counts as silence too: a clock that is wrong proves nothing, and were it believed, the
+    run would be live until that day.
+    """
+    last = _last_moment(glance, past)
+    if last is not None and abs(now - last) <= _SILENT_SECONDS:
+        return False
+    if past.moment is not None or not past.counts_seconds or abs(now - glance.modified) > _SILENT_SECONDS:
+        return True
+    # Seconds since the start leave out the time between a stop and a resume: the latest of these tells the hour.
+    moment, t = _moment_before(events)
+    return moment is None or abs(now - moment - max(0.0, past.t - t)) > _SILENT_SECONDS
+
+
+def _last_moment(glance: Glance, past: _Past) -> float | None:
+    """Unix time of the run's last event; None where nothing in the folder tells it."""
+    if past.moment is not None:
+        return past.moment[0] + past.moment[1]
+    if glance.manifest.dialect != "toy":
+        return glance.manifest.created_at + past.t
+    start = decode(first_line(Path(glance.path) / EVENTS))
+    moment = None if start is None else moment_of(start)
+    return None if moment is None else moment + past.t
+
+
+def _moment_before(events: Path) -> tuple[float | None, float]:
+    """Unix time and `t` of the latest start or resume of a stream; None where there is none within reach."""
+    for line in lines_backwards(events):
+        if b"run_start" in line or b"resume" in line:
+            event = decode(line)
+            if event is not None and (moment := moment_of(event)) is not None:
+                return moment, event.t
+    return None, 0.0
+
+
+def moment_of(event: Event) -> float | None:
+    """The time of day that an event of the writer's tells, as Unix time; None for the others."""
+    names = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": "at"}
+    return unix_seconds(event.data.get(names[event.kind])) if event.kind in names else None

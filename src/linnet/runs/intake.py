@@ -6,6 +6,7 @@ for them; whatever does not fit that type is taken line by line, the careful way
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Literal
@@ -15,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linnet.runs.events import Event, as_number, decode, parse
-from linnet.runs.metric_names import rows
+from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Table
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
 _HEAD = 24  # bytes by which lines of a different make are told apart
 _OWN = ("kind", "phase", "t", "step", "epoch")
+_UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may be called so
 
 
 class State(msgspec.Struct):
@@ -174,7 +176,8 @@ class Intake:
         if not found:
             return
         epoch = as_number(event.data.get("epoch"))
-        self._see(event.step, epoch)
+        if counts_as_training(event):
+            self._see(event.step, epoch)
         own = (place, event.step, event.t, epoch)
         if len(self._tables) + len(self._buffers) < _MOST_TABLES or tuple(found) in self._tables:
             self._buffer(found, own)
@@ -238,7 +241,9 @@ class Intake:
     def _steps_of_block(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lines of this block that have a step, and their steps, in order."""
         places, steps = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for table in self._tables.values():
+        for names, table in self._tables.items():
+            if names[0].startswith(("decode/", "serve/")):  # tokens or requests, not steps of training
+                continue
             since = np.searchsorted(table.column("line"), self._block_start)
             places.append(table.column("line")[since:])
             steps.append(table.column("step")[since:])
@@ -281,6 +286,8 @@ class _Make:
         if found.get("kind") != "step" or found.get("phase", "train") != "train":
             return False
         names = tuple(name for name in found if name not in _OWN)
+        if any(_UNFIT.search(name) for name in names):
+            return False
         numeric = all(type(found[name]) in (int, float) for name in (*names, "t", "step") if name in found)
         if not names or not numeric or not {"t", "step"} <= found.keys():
             return False

@@ -43,7 +43,8 @@ def rows(event: Event) -> Iterator[tuple[str, float]]:
     """The metrics of an event.
 
     A step's numbers keep their names (`loss`); those of another phase carry it (`decode/logprob`); an evaluation's
-    carry its own (`validation/loss`); the machine's begin with `sys/`.
+    carry its own (`validation/loss`); those of `align` and `mask` the weight's (`align/blk.0.attn_q.weight/cos`); the
+    machine's begin with `sys/`.
     """
     data = event.data
     if event.kind == "step":
@@ -58,6 +59,10 @@ def rows(event: Event) -> Iterator[tuple[str, float]]:
         prefix = f"{name}/" if isinstance(name, str) and name else "eval/"
         yield from _numbers(data, prefix, _ENVELOPE | {"extra"})
         yield from _numbers(_mapping(data.get("extra")), prefix, frozenset())
+    elif event.kind in ("align", "mask"):
+        weight = data.get("wname")
+        name = weight if isinstance(weight, str) and weight else f"{data.get('li')}.{data.get('wi')}"
+        yield from _numbers(data, f"{event.kind}/{name}/", _ENVELOPE | {"li", "wi"})
     elif event.kind == "system":
         yield from _system(data)
 

@@ -204,6 +204,8 @@ def _told(event: Event) -> tuple[str, str]:
         return "info", f"run started {_text(data.get('started_at'))}"
     if event.kind == "resume":
         return "info", f"resumed from step {event.step}" if event.step is not None else "resumed"
+    if event.kind in ("region_enter", "region_exit"):
+        return "info", f"region {_text(data.get('region'))} {'begins' if event.kind == 'region_enter' else 'ends'}"
     weight = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
     text = data.get("text") or data.get("message")
     if not isinstance(text, str):
