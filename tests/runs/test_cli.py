@@ -62,7 +62,7 @@ def test_runs_names_the_folder_of_a_copy(two_runs: Path, said: Said) -> None:
 
 def test_runs_of_an_empty_folder_says_so(root: Path, said: Said) -> None:
     code, out, _ = said("runs")
-    assert (code, out) == (0, f"No runs in {root}.\n")
+    assert (code, out) == (0, f"There are no runs in the folder {root}.\n")
 
 
 def test_show_has_settings_chart_and_metrics(two_runs: Path, said: Said) -> None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import print_json, table
+from linnet.cli.terminal import paint, print_json, table
 from linnet.runs import Glance, Run, RunError, RunStore
 from linnet.runs.metric_names import goal_of
 from linnet.runs.place import is_folder
@@ -47,10 +47,16 @@ def runs(
         print_json([as_json(glance) for glance in found])
         return 0
     if not found:
-        print(f"No runs in {words.plain(store.root)}." if not any(store.folders()) else "No run fits.")
+        where = f"the folder {words.plain(store.root)}"
+        print(
+            f"There are no runs in {where}." if not any(store.folders()) else f"No run in {where} fits these filters."
+        )
         return 0
     head = ("run", "status", "step", "metric", "last", "time", "age", "about")
     print("\n".join(table(head, [_row(glance) for glance in found], right=(2, 4, 5, 6), status=1)))
+    for glance in found:
+        if glance.warning is not None:
+            print(paint(f"! {words.plain(glance.run_id)}: {glance.warning}", "yellow"))
     return 0
 
 
@@ -70,9 +76,12 @@ def as_json(glance: Glance) -> dict[str, object]:
         "modified_at": glance.modified,
         "name": manifest.name,
         "experiment": manifest.experiment,
+        "group": manifest.group,
+        "parent": manifest.parent,
         "recipe": manifest.recipe,
         "tags": manifest.tags,
-        "writer": manifest.dialect,
+        "writer": manifest.dialect if glance.warning is None else None,
+        "warning": glance.warning,
     }
 
 

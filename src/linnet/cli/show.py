@@ -43,6 +43,8 @@ def show(
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
+    if glance.warning is not None:
+        print(paint(f"\n! {glance.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
         print(paint(f"\n{count} passed over; see: linnet check {words.plain(found.id)}", "yellow"))
@@ -57,6 +59,8 @@ def _print_head(run: Run, glance: Glance) -> None:
         "name": manifest.name,
         "recipe": manifest.recipe,
         "experiment": manifest.experiment,
+        "group": manifest.group,
+        "parent": manifest.parent,
         "tags": " ".join(manifest.tags),
         "step": steps,
         "model": _pairs(manifest.model),
@@ -64,7 +68,7 @@ def _print_head(run: Run, glance: Glance) -> None:
         "started": words.moment(manifest.created_at),
         "host": manifest.provenance.get("host"),
         "git": commit(manifest, branch=True),
-        "written by": manifest.dialect if manifest.dialect != "linnet" else None,
+        "written by": manifest.dialect if manifest.dialect != "linnet" and glance.warning is None else None,
         "error": (glance.end or {}).get("error"),
         "folder": run.path,
     }

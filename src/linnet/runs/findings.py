@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from linnet.runs.events import as_step, decode
-from linnet.runs.folder import MANIFEST, WEIGHTS
+from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
 from linnet.runs.manifest import read as read_manifest
-from linnet.runs.place import is_file
+from linnet.runs.metric_names import counts_as_training
+from linnet.runs.place import is_file, is_folder, open_regular
 from linnet.runs.run import Run
 
 _REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
@@ -46,7 +50,9 @@ def examine(run: Run) -> Findings:
         found.faults.append(f"there is no {run.events_path.name}")
         return found
     _Stream(run, found).examine()
-    _examine_weights(run.path / WEIGHTS, found)
+    _examine_links(run.path / WEIGHTS, found)
+    if glance.status != "live":  # a living writer may be at work on such a file
+        _examine_leftovers(run.path, found)
     if glance.status == "crashed":
         whole = "" if found.faults else "; every event it had logged is here"
         found.remarks.append(f"the writer died without a run_end{whole}")
@@ -64,6 +70,7 @@ class _Stream:
         self._step: int | None = None
         self._ends = 0
         self._lost = 0
+        self._checkpoints: dict[str, tuple[int, dict[str, Any]]] = {}  # the latest event of each path, and its line
 
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
@@ -78,6 +85,8 @@ class _Stream:
             text = f"the last line has no end ({reader.unfinished} bytes)"
             (self._found.remarks if self._found.status == "live" else self._found.faults).append(text)
         reader.close()
+        for path, (number, fields) in self._checkpoints.items():
+            self._judge_checkpoint(number, path, fields)
         for text, count in self._counts.items():
             if count > _MOST:
                 (self._found.remarks if text in _REMARKS else self._found.faults).append(
@@ -104,27 +113,42 @@ class _Stream:
             self._ends += 1
             if self._ends > 1:
                 self._fault("end", f"line {number}: a second run_end")
-        elif event.kind == "step" and event.step is not None:
+        elif event.kind == "step" and event.step is not None and counts_as_training(event):
             if self._step is not None and event.step < self._step:
                 self._fault("step", f"line {number}: step goes back from {self._step} to {event.step} with no resume")
             self._step = event.step
             if self._ends:
                 self._fault("late", f"line {number}: step {event.step} after run_end")
         elif event.kind == "checkpoint":
-            self._judge_checkpoint(number, event.data.get("path"), event.data.get("bytes"))
+            self._remember_checkpoint(number, event.data)
         lost = as_step(event.data.get("lost_events")) or 0
         if event.kind in ("note", "run_end") and lost > self._lost:  # a count of all so far; run_end repeats the last
             self._lost = lost
             self._fault("lost", f"line {number}: the writer says that {lost} events were lost")
 
-    def _judge_checkpoint(self, number: int, path: object, size: object) -> None:
-        if not isinstance(path, str) or "\0" in path:
-            return
+    def _remember_checkpoint(self, number: int, fields: dict[str, Any]) -> None:
+        """A resumed run writes a checkpoint of the same name again: the last event is the one that holds."""
+        path = fields.get("path")
+        if isinstance(path, str) and "\0" not in path:
+            self._checkpoints[path] = number, fields
+
+    def _judge_checkpoint(self, number: int, path: str, fields: dict[str, Any]) -> None:
         file, shown = self._run.path / path, path if len(path) <= 200 else f"{path[:200]}…"
         if not is_file(file):
             self._remark("checkpoint", f"line {number}: checkpoint {shown} is no longer there")
-        elif isinstance(size, int) and file.stat().st_size != size:
-            self._fault("size", f"line {number}: checkpoint {shown} has {file.stat().st_size} bytes, not {size}")
+            return
+        size, there = fields.get("bytes"), file.stat().st_size
+        if isinstance(size, int) and there != size:
+            self._fault("size", f"line {number}: checkpoint {shown} has {there} bytes, not {size}")
+            return
+        written = fields.get("sha256")
+        if not isinstance(written, str) or not _is_within(file, self._run.path):
+            return
+        digest = _sha256(file)
+        if digest is None:
+            self._fault("digest", f"line {number}: checkpoint {shown} cannot be read")
+        elif digest != written.lower():
+            self._fault("digest", f"line {number}: checkpoint {shown} is not what was written: its SHA-256 differs")
 
     def _fault(self, sort: str, text: str) -> None:
         self._say(self._found.faults, sort, text)
@@ -138,9 +162,36 @@ class _Stream:
             where.append(text)
 
 
-def _examine_weights(weights: Path, found: Findings) -> None:
+def _examine_links(weights: Path, found: Findings) -> None:
     for link in (weights / "latest", weights / "best"):
         if link.is_symlink() and not is_file(link):
             found.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
-    for file in sorted(weights.glob(".*.tmp")) if weights.is_dir() else []:
-        found.remarks.append(f"{WEIGHTS}/{file.name} is left over from a writer that was stopped")
+
+
+def _examine_leftovers(folder: Path, found: Findings) -> None:
+    for subfolder in LEFTOVERS:
+        for file in _files_in(folder / subfolder):
+            if is_leftover(subfolder, file.name):
+                path = file.relative_to(folder)
+                found.remarks.append(f"{path} is left over from a writer that was stopped; it can be deleted")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(file for file in folder.iterdir() if not is_folder(file))
+    except OSError:
+        return []
+
+
+def _is_within(file: Path, folder: Path) -> bool:
+    """Is it a file of the run's? An event may name any file of the machine."""
+    return file.resolve().is_relative_to(folder.resolve())
+
+
+def _sha256(file: Path) -> str | None:
+    """The digest of a file, read piece by piece; None when it cannot be read."""
+    try:
+        with os.fdopen(open_regular(file), "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None

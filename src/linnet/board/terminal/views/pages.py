@@ -73,11 +73,13 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     for file in reversed(files):
         told = watch.journal.checkpoint(f"{WEIGHTS}/{file.name}")
         step = int(file.stem.removeprefix("step_"))
-        loss = _loss(watch, "loss", step, told.get("loss"))
+        loss = _loss(watch, "loss", step, told.get("train_loss"))
         held_out = _loss(watch, "validation/loss", step, told.get("validation_loss"))
         line: Line = [(put(number(step), 8, True), ""), ("  ", ""), (put(_bytes(file), 9, True), "")]
         line += [("  ", ""), (put(loss, 9, True), ""), ("  ", ""), (put(held_out, 10, True), "")]
         line += [("  ", ""), (f"{WEIGHTS}/{file.name}", "dim")]
+        if isinstance(told.get("loss"), int | float) and "validation_loss" not in told:  # which loss, it did not say
+            line += [("  ", ""), (f"written with loss {number(told['loss'])}", "dim")]
         if name := named.get(file.name):
             line += [("  ", ""), (name, "notice")]
         lines.append(line)
