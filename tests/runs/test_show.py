@@ -52,7 +52,7 @@ def test_a_broken_manifest_is_said_and_the_run_is_not_taken_for_toys(root: Path,
     assert "run.json cannot be read" in told["warning"]
     assert told["writer"] is None
     run.events_path.unlink()
-    with pytest.raises(RunError, match=r"with an unreadable run\.json and no events\.jsonl"):
+    with pytest.raises(RunError, match=r"its run\.json cannot be read as a manifest, and there is no events\.jsonl"):
         Run.load(run.run_dir)
 
 
