@@ -7,6 +7,7 @@ out.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -45,7 +46,12 @@ def ask(
     while len(answers) < len(jobs):  # a file that aborts the process is answered; the rest get a new process
         left = jobs[len(answers) :]
         done = subprocess.run(
-            [sys.executable, __file__], input=json.dumps(left), capture_output=True, text=True, timeout=120
+            [sys.executable, __file__],
+            input=json.dumps(left),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # an abort's last words are then the assertion
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
         answers += [Answer(**json.loads(line.removeprefix("answer "))) for line in lines]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from linnet.cli import main
-from linnet.gguf import GGUFFile, read_card
+from linnet.gguf import GGUFFile, GGUFWriter, MetadataBlock, read_card
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -78,6 +78,23 @@ def test_convert_writes_another_type_and_never_by_accident(said: Said, smollm2: 
     code, _, err = said("convert", str(target), str(target), "--type", "f16", "--force")
     assert code == 2
     assert "is the file to be read" in err
+
+
+def test_checkpoint_without_tokenizer_is_checked_and_given_one(said: Said, smollm2: Path, tmp_path: Path) -> None:
+    bare, whole = tmp_path / "bare.gguf", tmp_path / "whole.gguf"
+    with GGUFFile.open(smollm2) as file:
+        keys = (key for key in file.metadata if not key.startswith("tokenizer."))
+        writer = GGUFWriter(MetadataBlock().copy(file.metadata, keys).text("tokenizer.ggml.model", "none"))
+        for name, tensor in file.tensors.items():
+            writer.add(name, tensor, tensor.type)
+        writer.write(bare)
+    code, out, _ = said("check", str(bare))
+    assert (code, "llama.cpp's programs abort on it" in out) == (1, True)
+    found = json.loads(said("check", str(bare), "--json")[1])
+    assert (found["runs"], found["refused"], len(found["aborts"])) == (False, [], 1)
+    code, _, err = said("convert", str(bare), str(whole), "--type", "q8_0", "--tokenizer", str(smollm2))
+    assert code == 0, err
+    assert said("check", str(whole))[0] == 0
 
 
 def test_models_finds_files_where_programs_keep_them(

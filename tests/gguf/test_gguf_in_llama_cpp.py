@@ -10,7 +10,7 @@ import tiny
 import torch
 from llama_client import ask
 
-from linnet.gguf import RopeScaling, write, write_adapter
+from linnet.gguf import GGUFFile, GGUFWriter, MetadataBlock, RopeScaling, write, write_adapter
 from linnet.gguf.check import check
 
 LLAMAS = {
@@ -100,9 +100,22 @@ def test_adapter_acts_as_merged_weights(tmp_path: Path) -> None:
     assert np.abs(np.array(answer.logprobs) - tiny.reference(model, tiny.prompts())).max() < 1e-4
 
 
-def test_checkpoint_without_tokenizer_loads(tmp_path: Path) -> None:
+def test_llama_cpp_loads_a_file_without_tokenizer_and_its_server_aborts(tmp_path: Path) -> None:
     cfg = tiny.llama_config()
     path = write(cfg, tiny.llama(cfg)[1], tmp_path / "ids-only.gguf", "run-1", 0)
     (finding,) = check(path)
-    assert not finding.refused
-    assert "token ids only" in finding.problem
+    assert (finding.refused, finding.aborts) == (False, True)
+    assert "runs it on token ids only" in finding.problem
+    unsized = tmp_path / "unsized.gguf"
+    with GGUFFile.open(path) as file:
+        keys = (key for key in file.metadata if key != "llama.vocab_size")
+        writer = GGUFWriter(MetadataBlock().copy(file.metadata, keys))
+        for name, tensor in file.tensors.items():
+            writer.add(name, tensor)
+        writer.write(unsized)
+    assert [str(finding) for finding in check(unsized) if finding.refused] == [
+        "refused: metadata 'llama.vocab_size': expected 288, the rows of the embedding, found none"
+    ]
+    aborted, refused = ask(path, unsized, prompts=tiny.prompts()[:1], vocab=0)
+    assert "GGML_ASSERT(type != LLAMA_VOCAB_TYPE_NONE) failed" in aborted.refused
+    assert "Failed to init server" in refused.refused

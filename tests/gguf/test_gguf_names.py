@@ -153,28 +153,41 @@ def test_adapter_pairs_have_llama_cpps_names_and_shapes() -> None:
         adapter_layout(tiny.llama_config(), 4, ["attn_z"])
 
 
-def toy_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], object]:
-    """A file as Toy's trainer writes it: attention head by head, no tokenizer, no file type."""
+def toy_checkpoint(path: Path, *, changes: dict[str, object] | None = None) -> tuple[dict[str, torch.Tensor], object]:
+    """A file as Toy's trainer writes it: its sixteen keys, attention head by head, no tokenizer, no file type.
+
+    `changes` replaces tensors by name; None leaves one out.
+    """
     cfg = tiny.llama_config()
     model, params = tiny.llama(cfg)
-    writer = GGUFWriter(
-        MetadataBlock()
-        .text("general.architecture", "llama")
-        .extend(hyper_parameters(cfg))
-        .extend(tiny.byte_level_tokenizer())
-    )
+    keys = MetadataBlock().text("general.architecture", "llama").text("general.name", "toy-from-scratch")
+    keys.text("general.run_id", "llama-20260531-001").u32("general.step", 200)
+    keys.u32("llama.vocab_size", cfg.vocab).u32("llama.embedding_length", cfg.d_model)
+    keys.u32("llama.feed_forward_length", cfg.d_ff).u32("llama.block_count", cfg.n_layers)
+    keys.u32("llama.attention.head_count", cfg.n_heads).u32("llama.attention.head_count_kv", cfg.n_kv)
+    keys.u32("llama.context_length", cfg.ctx)
+    keys.f32("llama.attention.layer_norm_rms_epsilon", cfg.rms_eps).f32("llama.rope.freq_base", cfg.rope_base)
+    tensors: dict[str, object] = {}
     for name, (param, piece) in layout(cfg).tensors.items():
         if param.name not in params:
             continue
         values = params[param.name][piece.start : piece.stop]
         stem, _, half = name.rpartition(".")
         if stem[-6:] in ("attn_q", "attn_k", "attn_v"):
-            for head, rows in enumerate(values.split(16)):
-                writer.add(f"{stem}.head_{head}.{half}", rows)
+            tensors |= {f"{stem}.head_{head}.{half}": rows for head, rows in enumerate(values.split(16))}
         else:
-            writer.add(name, values)
+            tensors[name] = values
+    tensors = {name: values for name, values in (tensors | (changes or {})).items() if values is not None}
+    keys.text("toy.checkpoint_format", "toy-from-scratch/v1").u32("toy.n_params_written", len(tensors))
+    writer = GGUFWriter(keys.flag("toy.ggml_native", True))
+    for name, values in tensors.items():
+        writer.add(name, values)
     writer.write(path)
     return params, model
+
+
+def tokenizer_file(path: Path, vocab: int = tiny.VOCAB) -> Path:
+    return GGUFWriter(tiny.byte_level_tokenizer(vocab)).write(path)
 
 
 def test_toys_heads_are_joined(tmp_path: Path) -> None:
@@ -189,10 +202,68 @@ def test_toys_heads_are_joined(tmp_path: Path) -> None:
 def test_toys_checkpoint_converted_runs_in_llama_cpp(tmp_path: Path) -> None:
     _, model = toy_checkpoint(tmp_path / "toy.gguf")
     assert any(finding.refused for finding in check(tmp_path / "toy.gguf"))
-    path = convert(tmp_path / "toy.gguf", tmp_path / "whole.gguf", "f32")
-    assert [finding for finding in check(path) if finding.refused] == []
+    tokenizer = tokenizer_file(tmp_path / "tokenizer.gguf")
+    path = convert(tmp_path / "toy.gguf", tmp_path / "whole.gguf", "f32", tokenizer=tokenizer)
+    assert check(path) == []
     (answer,) = ask(path, prompts=tiny.prompts(), vocab=tiny.VOCAB)
     assert np.abs(np.array(answer.logprobs) - tiny.reference(model, tiny.prompts())).max() < 1e-4
+    with GGUFFile.open(path) as file:
+        assert file.metadata["toy.n_params_written"] == len(file.tensors) == 21
+
+
+def test_toys_lens_is_folded_by_convert(tmp_path: Path) -> None:
+    """The embedding of a warm start is a donor's, 24 wide, and `lens.proj.weight` brings it to the model's width."""
+    rng = np.random.default_rng(3)
+    donor = rng.standard_normal((288, 24)).astype(np.float32)
+    proj = 0.1 * rng.standard_normal((64, 24)).astype(np.float32)
+    lens = {"token_embd.weight": donor, "lens.proj.weight": proj}
+    _, model = toy_checkpoint(tmp_path / "toy.gguf", changes=lens)
+    tokenizer = tokenizer_file(tmp_path / "tokenizer.gguf")
+    path = convert(tmp_path / "toy.gguf", tmp_path / "folded.gguf", "f32", tokenizer=tokenizer)
+    assert check(path) == []
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(torch.from_numpy(donor @ proj.T))  # type: ignore[attr-defined]
+    (answer,) = ask(path, prompts=tiny.prompts(), vocab=tiny.VOCAB)
+    assert np.abs(np.array(answer.logprobs) - tiny.reference(model, tiny.prompts())).max() < 1e-4
+
+
+def test_toys_checkpoint_without_a_tokenizer_given_is_refused(tmp_path: Path) -> None:
+    toy_checkpoint(tmp_path / "toy.gguf")
+    with pytest.raises(GGUFError, match=r"toy.gguf: .*has no tokenizer.*expected --tokenizer FILE.gguf, found none"):
+        convert(tmp_path / "toy.gguf", tmp_path / "out.gguf", "f32")
+    other = tokenizer_file(tmp_path / "other.gguf", 300)
+    with pytest.raises(GGUFError, match=r"other.gguf: .*expected 288 tokens, one for each row.*found 300 tokens"):
+        convert(tmp_path / "toy.gguf", tmp_path / "out.gguf", "f32", tokenizer=other)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"token_embd.weight": None, "lens.proj.weight": np.ones((64, 24), np.float32)},
+            "a lens without the embedding behind it.*convert the run's last checkpoint",
+        ),
+        ({"lens.proj.weight": np.ones((64, 24), np.float32)}, r"the lens does not fit; expected .*\[vocab, 24\]"),
+        (
+            {"token_embd.weight": np.ones((288, 24), np.float32), "lens.proj.weight": np.ones((32, 24), np.float32)},
+            r"token_embd.weight': not a whole model: expected \[288, 64\], found \[288, 32\]",
+        ),
+        ({"blk.1.ffn_up.weight": None}, r"blk.1.ffn_up.weight': not a whole model: missing; expected \[96, 64\]"),
+        (
+            {"blk.0.attn_q.head_0.lora_a.weight": np.ones((2, 64), np.float32)},
+            "lora_a.weight': not a whole model: not a tensor of this architecture",
+        ),
+    ],
+)
+def test_toys_checkpoint_that_is_no_whole_model_is_refused(
+    tmp_path: Path, changes: dict[str, object], problem: str
+) -> None:
+    toy_checkpoint(tmp_path / "toy.gguf", changes=changes)
+    tokenizer = tokenizer_file(tmp_path / "tokenizer.gguf")
+    with pytest.raises(GGUFError, match=problem):
+        convert(tmp_path / "toy.gguf", tmp_path / "out.gguf", "f32", tokenizer=tokenizer)
+    assert not (tmp_path / "out.gguf").exists()
 
 
 def test_missing_head_is_an_error(tmp_path: Path) -> None:

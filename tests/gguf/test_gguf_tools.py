@@ -33,6 +33,7 @@ from linnet.gguf import (
 from linnet.gguf.check import check
 from linnet.gguf.convert import convert
 from linnet.gguf.toy import Tensors
+from linnet.models import ViTConfig, build_vit
 
 
 def checkpoint(path: Path, **options: object) -> Path:
@@ -88,6 +89,24 @@ def test_checkpoint_says_where_it_comes_from(tmp_path: Path) -> None:
     assert {key: (kinds[key], metadata[key]) for key in expected} == expected
     assert kinds["llama.attention.layer_norm_rms_epsilon"] == "f32"
     assert metadata["linnet.validation_loss"] != metadata["linnet.validation_loss"]  # NaN, said as it is
+
+
+def test_toys_label_is_on_whole_llamas_alone(tmp_path: Path) -> None:
+    llama, gpt2 = tiny.llama_config(), tiny.gpt2_config()
+    pair = {"blocks.0.attn_q.lora_a": np.zeros((2, 64)), "blocks.0.attn_q.lora_b": np.zeros((64, 2))}
+    vit = ViTConfig(image_size=8, patch_size=2, d_model=32, n_heads=2, d_ff=64, n_layers=1, num_classes=3)
+    files = {
+        "llama": checkpoint(tmp_path / "llama.gguf"),
+        "gpt2": write(gpt2, tiny.gpt2(gpt2)[1], tmp_path / "gpt2.gguf", "run", 1),
+        "vit": write(vit, build_vit(vit).params(), tmp_path / "vit.gguf", "run", 1),
+        "adapter": write_adapter(llama, pair, tmp_path / "adapter.gguf", "run", 1, alpha=4, base="m.gguf"),
+    }
+    labels = {}
+    for kind, path in files.items():
+        with GGUFFile.open(path) as file:
+            labels[kind] = file.metadata.get("toy.checkpoint_format")
+            assert file.metadata["toy.n_params_written"] == len(file.tensors)
+    assert labels == {"llama": "toy-from-scratch/v1", "gpt2": None, "vit": None, "adapter": None}
 
 
 def test_gguf_py_reads_our_checkpoint_equal(tmp_path: Path) -> None:

@@ -113,7 +113,11 @@ _COMMANDS = {
     ),
     "convert": (
         "Write a GGUF file again in another type.",
-        ["linnet convert model-q4.gguf model-f32.gguf --type f32", "linnet convert model.gguf small.gguf --type q8_0"],
+        [
+            "linnet convert model-q4.gguf model-f32.gguf --type f32",
+            "linnet convert model.gguf small.gguf --type q8_0",
+            "linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf",
+        ],
     ),
     "models": (
         "Find the GGUF files of this machine.",

@@ -45,16 +45,25 @@ def _check_run(name: str, runs: RunsFolder, json: bool) -> int:
 def _check_file(path: Path, json: bool) -> int:
     from linnet.gguf.check import check as findings_of
 
-    found = findings_of(path)
-    refused = [f"{f.place}: {f.problem}" for f in found if f.refused]
-    warnings = [f"{f.place}: {f.problem}" for f in found if not f.refused]
+    findings = findings_of(path)
+    refused, aborts = (
+        [f"{finding.place}: {finding.problem}" for finding in findings if finding.level == level]
+        for level in ("refused", "aborts")
+    )
+    warnings = [f"{f.place}: {f.problem}" for f in findings if not (f.refused or f.aborts)]
+    runs = not (refused or aborts)
     if json:
-        print_json({"path": str(path), "runs": not refused, "refused": refused, "warnings": warnings})
-        return int(bool(refused))
-    verdict = paint("llama.cpp would refuse it", "red") if refused else paint("llama.cpp runs it", "green")
+        print_json({"path": str(path), "runs": runs, "refused": refused, "aborts": aborts, "warnings": warnings})
+        return int(not runs)
+    if refused:
+        verdict = paint("llama.cpp would refuse it", "red")
+    elif aborts:
+        verdict = paint("llama.cpp's programs abort on it", "red")
+    else:
+        verdict = paint("llama.cpp runs it", "green")
     print(f"{words.plain(path)}  {verdict}")
-    _print(refused, warnings)
-    return int(bool(refused))
+    _print([*refused, *aborts], warnings)
+    return int(not runs)
 
 
 def _print(faults: list[str], remarks: list[str]) -> None:

@@ -18,22 +18,28 @@ def convert(
     /,
     *,
     type: Literal["f32", "f16", "bf16", "q8_0"],
+    tokenizer: Path | None = None,
     force: bool = False,
 ) -> int:
     """Write a GGUF file again in another type; everything else is copied.
+
+    Toy's checkpoints become files that llama.cpp runs: heads are joined, a lens is folded into the embedding.
 
     Parameters
     ----------
     type
         The type of the matrices; tensors of one dimension stay f32.
+    tokenizer
+        A GGUF whose tokenizer the result gets: for Toy's checkpoints, which have none.
     force
         Replace the target if it is there.
     """
     if target.exists() and not force:
         raise UsageError(f"{target} is there already; say --force to replace it")
-    if target.exists() and target.samefile(source):
-        raise UsageError(f"{target} is the file to be read; name another")
-    written = write_converted(source, target, type)
+    for file in (source, tokenizer):
+        if file is not None and target.exists() and file.exists() and target.samefile(file):
+            raise UsageError(f"{target} is the file to be read; name another")
+    written = write_converted(source, target, type, tokenizer=tokenizer)
     before, after = source.stat().st_size, written.stat().st_size
     print(f"{words.plain(source)} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
     return 0

@@ -9,8 +9,9 @@ architectures other than llama and gpt2 only what holds for all of them is check
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from linnet.gguf.values import ValueType
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about a file: `refused` by llama.cpp, or a `warning`."""
+    """One thing about a file: `refused` by llama.cpp, `aborts` its programs, or a `warning`."""
 
     level: str
     place: str
@@ -36,8 +37,20 @@ class Finding:
         """Whether llama.cpp would not load or not run the file."""
         return self.level == "refused"
 
+    @property
+    def aborts(self) -> bool:
+        """Whether llama.cpp loads the file through its C API, but its programs end in an abort."""
+        return self.level == "aborts"
+
     def __str__(self) -> str:
         return f"{self.level}: {self.place}: {self.problem}"
+
+
+class Shaped(Protocol):
+    """Anything with a shape in torch's order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
 
 
 # Keys by architecture: (suffix, types, required). Per-layer numbers may also be arrays.
@@ -159,11 +172,9 @@ def _model(file: GGUFFile) -> Iterator[Finding]:
     except GGUFError as error:
         yield _refused(error.place, _without_place(error))
         return
-    if not isinstance(cfg, Llama | GPT2):
-        return
     if isinstance(cfg, Llama):
         yield from _llama_sizes(cfg, metadata)
-    yield from _tensors(file, cfg)
+    yield from tensor_findings(cfg, file.tensors)
 
 
 def _keys(arch: str, metadata: Metadata) -> Iterator[Finding]:
@@ -187,18 +198,21 @@ def _llama_sizes(cfg: Llama, metadata: Metadata) -> Iterator[Finding]:
         yield _refused("metadata 'llama.attention.head_count_kv'", problem)
 
 
-def _tensors(file: GGUFFile, cfg: Llama | GPT2) -> Iterator[Finding]:
+def tensor_findings(cfg: object, tensors: Mapping[str, Shaped]) -> Iterator[Finding]:
+    """What llama.cpp finds wrong with the names and shapes of a llama's or GPT-2's tensors."""
+    if not isinstance(cfg, Llama | GPT2):
+        return
     plan = layout(cfg)
     fused = {f"blk.{block}.attn_qkv.{half}" for block in range(cfg.n_layers) for half in ("weight", "bias")}
     for name, (param, piece) in plan.tensors.items():
-        place, tensor = f"tensor {quoted(name)}", file.tensors.get(name)
+        place, tensor = f"tensor {quoted(name)}", tensors.get(name)
         if tensor is None:
             stem = name.replace("attn_q.", "attn_qkv.").replace("attn_k.", "attn_qkv.").replace("attn_v.", "attn_qkv.")
-            if not param.optional and not (stem in fused and stem in file.tensors):
+            if not param.optional and not (stem in fused and stem in tensors):
                 yield _refused(place, f"missing; expected {list(piece.shape)}")
         elif tensor.shape != piece.shape:
             yield _refused(place, f"expected {list(piece.shape)}, found {list(tensor.shape)}")
-    extra = [name for name in file.tensors if name not in plan.tensors]
+    extra = [name for name in tensors if name not in plan.tensors]
     for name in extra[:16]:
         if name in fused and isinstance(cfg, Llama):
             yield _warning(f"tensor {quoted(name)}", "llama.cpp takes it; transformers leaves Q, K and V random")
@@ -212,10 +226,11 @@ def _tokenizer(file: GGUFFile) -> Iterator[Finding]:
     metadata, place = file.metadata, "metadata 'tokenizer.ggml.model'"
     model = metadata.get("tokenizer.ggml.model")
     if not isinstance(model, str):
-        yield _refused(place, "missing, or not a string")
+        problem = "missing" if model is None else f"expected string, found {metadata.label('tokenizer.ggml.model')}"
+        yield _refused(place, f"{problem}: llama.cpp loads no model without a tokenizer; linnet convert --tokenizer")
         return
     if model in ("none", "no_vocab"):
-        yield _warning(place, "no tokenizer: the file runs on token ids only, and any text call aborts llama.cpp")
+        yield from _without_tokenizer(file)
         return
     wrong = set()
     for key, kind in _TOKENIZER_KEYS.items():
@@ -238,6 +253,21 @@ def _tokenizer(file: GGUFFile) -> Iterator[Finding]:
     for key in ("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_bos_token"):
         if key not in metadata:
             yield _warning(f"metadata {quoted(key)}", "missing: llama.cpp guesses a default")
+
+
+def _without_tokenizer(file: GGUFFile) -> Iterator[Finding]:
+    """A file that says it has no tokenizer: the size of its vocabulary must then be stated."""
+    key, embedding = f"{file.architecture}.vocab_size", file.tensors.get("token_embd.weight")
+    rows = embedding.shape[0] if embedding is not None else None
+    stated = file.metadata.get(key)
+    if rows is not None and stated != rows:
+        found = "none" if stated is None else str(stated)[:40]
+        yield _refused(f"metadata {quoted(key)}", f"expected {rows}, the rows of the embedding, found {found}")
+    problem = (
+        "no tokenizer inside: llama.cpp's library runs it on token ids only; llama-server, llama-cli and what is built"
+        " on them (Ollama) abort; give it a tokenizer with linnet convert --tokenizer"
+    )
+    yield Finding("aborts", "metadata 'tokenizer.ggml.model'", problem)
 
 
 def _tokens(file: GGUFFile, wrong: set[str]) -> Iterator[Finding]:

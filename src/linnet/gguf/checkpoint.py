@@ -17,7 +17,7 @@ from linnet.gguf.link import point_link
 from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.names import Layout, adapter_layout, layout
 from linnet.gguf.rope import rope_divisors, rope_scaling_of
-from linnet.gguf.toy import Tensors
+from linnet.gguf.toy import LENS, Folded, Tensors
 from linnet.gguf.types import GGMLType
 from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # llama.cpp's numbers for "the type most tensors have".
 FILE_TYPES = {GGMLType.F32: 0, GGMLType.F16: 1, GGMLType.Q8_0: 7, GGMLType.BF16: 32}
 
-LENS = "lens.proj.weight"
 _EMBEDDING = "token_embd.weight"
 
 
@@ -96,7 +95,9 @@ def write(
     if arch_of(cfg) != "vit":
         metadata.extend(_tokenizer(cfg, tokenizer))
     pieces = sum(len(plan.params[name].pieces) for name in params)
-    _add_origin(metadata, run_id, step, pieces, provenance, extra)
+    # Toy's label stands for a whole llama: no GPT-2, no vision transformer, no adapter.
+    label = "toy-from-scratch/v1" if arch_of(cfg) == "llama" else None
+    _add_origin(metadata, run_id, step, pieces, provenance, extra, toy_format=label)
     return _write(metadata, plan, params, wanted, path)
 
 
@@ -199,31 +200,12 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
         yield param.name, out
 
 
-class _Folded:
-    """A donor's embedding seen through its lens, made row by row while it is written: [vocab, d_model]."""
-
-    def __init__(self, embedding: Any, proj: Any) -> None:
-        self._embedding, self._proj = embedding, proj
-        self.shape = (int(embedding.shape[0]), int(proj.shape[0]))
-
-    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
-        part = self._embedding[rows if rows is not None else slice(None)]
-        if hasattr(part, "detach"):
-            proj = self._proj.detach().to(device=part.device, dtype=part.dtype)
-            return np.asarray((part.detach() @ proj.T).float().cpu().numpy())
-        return np.asarray(part @ np.asarray(self._proj).T, np.float32)
-
-
 def _complete(cfg: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of the file: the lens folded in, llama3's divisors added."""
     complete = dict(params)
     proj = complete.pop(LENS, None)
     if proj is not None and _EMBEDDING in complete:
-        embedding = complete[_EMBEDDING]
-        if embedding.shape[-1] != proj.shape[-1]:
-            expected, found = f"[…, {proj.shape[-1]}]", str(list(embedding.shape))
-            raise GGUFError("the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found)
-        complete[_EMBEDDING] = _Folded(embedding, proj)
+        complete[_EMBEDDING] = Folded(complete[_EMBEDDING], proj)
     scaling = rope_scaling_of(cfg)
     if scaling is not None and scaling.kind == "llama3" and "rope_freqs.weight" not in complete:
         complete["rope_freqs.weight"] = rope_divisors(scaling, head_size(cfg), cfg.rope_base)
@@ -249,10 +231,13 @@ def _add_origin(
     n_tensors: int,
     provenance: Provenance | None,
     extra: MetadataBlock | None,
+    *,
+    toy_format: str | None = None,
 ) -> None:
     """Toy's keys as Toy writes them, and ours."""
     metadata.text("general.run_id", run_id).u32("general.step", step)
-    metadata.text("toy.checkpoint_format", "toy-from-scratch/v1")
+    if toy_format is not None:
+        metadata.text("toy.checkpoint_format", toy_format)
     metadata.u32("toy.n_params_written", n_tensors).flag("toy.ggml_native", True)
     metadata.extend((provenance or Provenance()).block())
     if extra is not None:

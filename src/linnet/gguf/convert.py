@@ -5,24 +5,37 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from linnet.gguf.architecture import architecture_of
+from linnet.gguf.check import tensor_findings
 from linnet.gguf.checkpoint import FILE_TYPES
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.toy import Tensors
+from linnet.gguf.tensor import TensorInfo
+from linnet.gguf.tokenizer import donor_keys
+from linnet.gguf.toy import LENS, Folded, Joined, Tensors, lens_of
 from linnet.gguf.types import GGMLType
 from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
 
 # What depends on the type, and what is written only where it is not the default.
 _OWN_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
 _WHOLE_NUMBERS = (GGMLType.I8, GGMLType.I16, GGMLType.I32, GGMLType.I64)
+_EMBEDDING = "token_embd.weight"
+_MODEL, _TOKENS, _WRITTEN = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "toy.n_params_written"
 
 
-def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], type: str) -> Path:
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    type: str,
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+) -> Path:
     """Write `source` as `target` in f32, f16, bf16 or q8_0; all other metadata is copied byte for byte.
 
-    Tensors already of the type go over as they are. Toy's heads are joined, so that llama.cpp can run the
-    result.
+    Tensors already of the type go over as they are. Of a Toy checkpoint the heads are joined and a lens is folded
+    into the embedding. `tokenizer` is a GGUF file whose `tokenizer.*` keys the result gets, in place of its own; a
+    language model that has none is refused without it, since llama.cpp loads no such file.
     """
     if type not in WRITABLE:
         expected = " or ".join(WRITABLE)
@@ -35,12 +48,80 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], type
         )
     wanted = WRITABLE[type]
     with GGUFFile.open(source) as file:
-        metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in _OWN_KEYS))
+        tensors = _tensors(file)
+        own_keys = {*_OWN_KEYS, _WRITTEN}
+        if tokenizer is not None:
+            own_keys |= set(donor_keys(file.metadata))
+        elif _is_language_model(file) and _MODEL not in file.metadata:
+            raise GGUFError(
+                "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with",
+                path=source,
+                place=f"metadata {quoted(_MODEL)}",
+                expected="--tokenizer FILE.gguf",
+                found="none",
+            )
+        metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
         metadata.u32("general.file_type", FILE_TYPES[wanted])
         if wanted is GGMLType.Q8_0:
             metadata.u32("general.quantization_version", 2)
+        if _WRITTEN in file.metadata:
+            metadata.u32(_WRITTEN, len(tensors))
+        if tokenizer is not None:
+            metadata.extend(_tokenizer_of(tokenizer, file))
         writer = GGUFWriter(metadata)
-        for name, tensor in Tensors(file).items():
+        for name, tensor in tensors.items():
             kept = tensor.type in _WHOLE_NUMBERS
             writer.add(name, tensor, tensor.type if kept else storage_type(name, tensor.shape, wanted))
         return writer.write(target)
+
+
+def _is_language_model(file: GGUFFile) -> bool:
+    return file.architecture in ("llama", "gpt2") and file.metadata.get("general.type", "model") == "model"
+
+
+def _tensors(file: GGUFFile) -> dict[str, TensorInfo | Joined | Folded]:
+    """The tensors of the result. Those of a Toy checkpoint must make a whole model, or they are refused."""
+    tensors: dict[str, TensorInfo | Joined | Folded] = dict(Tensors(file).items())
+    if not _is_language_model(file):
+        return tensors
+    has_lens = tensors.pop(LENS, None) is not None
+    if has_lens:
+        if _EMBEDDING not in tensors:
+            raise GGUFError(
+                "the file has a lens without the embedding behind it, as Toy's scheduled checkpoints do",
+                path=file.path,
+                place=f"tensor {quoted(_EMBEDDING)}",
+                expected="[vocab, donor width]; convert the run's last checkpoint",
+                found="none",
+            )
+        tensors[_EMBEDDING] = Folded(file.tensors[_EMBEDDING], lens_of(file).proj)
+    if has_lens or "toy.checkpoint_format" in file.metadata:
+        for finding in tensor_findings(architecture_of(file), tensors):
+            if finding.refused:
+                problem = f"not a whole model: {finding.problem}"
+                raise GGUFError(problem, path=file.path, place=finding.place)
+    return tensors
+
+
+def _tokenizer_of(path: str | os.PathLike[str], file: GGUFFile) -> MetadataBlock:
+    """The tokenizer of another file; it must have as many tokens as the model has rows."""
+    embedding = file.tensors.get(_EMBEDDING)
+    if embedding is None or not _is_language_model(file):
+        raise GGUFError(
+            "a tokenizer belongs to a language model",
+            path=file.path,
+            place="metadata 'general.architecture'",
+            expected="llama or gpt2 (else leave --tokenizer out)",
+            found=quoted(file.architecture),
+        )
+    with GGUFFile.open(path) as donor:
+        tokens = donor.metadata.length(_TOKENS) if _TOKENS in donor.metadata else 0
+        if tokens != embedding.shape[0]:
+            raise GGUFError(
+                "the tokenizer does not fit the model's vocabulary",
+                path=path,
+                place=f"metadata {quoted(_TOKENS)}",
+                expected=f"{embedding.shape[0]:,} tokens, one for each row of {_EMBEDDING}",
+                found=f"{tokens:,} tokens",
+            )
+        return MetadataBlock().copy(donor.metadata, donor_keys(donor.metadata))

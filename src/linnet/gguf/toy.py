@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from linnet.gguf.writer import GGUFWriter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+LENS = "lens.proj.weight"
 
 _VIT_NAMES = {
     "v.patch_embd.weight": "patch_embed.proj.weight",
@@ -152,21 +154,51 @@ class Lens:
         return int(self.proj.shape[1])
 
 
+class Folded:
+    """A donor's embedding projected by its lens, `embedding @ proj.T`, computed as rows are read: [vocab, d_model].
+
+    `embedding` is a numpy array, a torch tensor or a tensor of a file.
+    """
+
+    type = GGMLType.F32
+
+    def __init__(self, embedding: Any, proj: Any) -> None:
+        if len(embedding.shape) != 2 or embedding.shape[-1] != proj.shape[-1]:
+            expected, found = f"an embedding [vocab, {proj.shape[-1]}]", str(list(embedding.shape))
+            raise GGUFError("the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found)
+        self._embedding, self._proj = embedding, proj
+        self.shape = (int(embedding.shape[0]), int(proj.shape[0]))
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """These rows as float32, or all."""
+        rows = rows if rows is not None else slice(None)
+        part = self._embedding.read(rows) if hasattr(self._embedding, "read") else self._embedding[rows]
+        if hasattr(part, "detach"):
+            proj = self._proj.detach().to(device=part.device, dtype=part.dtype)
+            return np.asarray((part.detach() @ proj.T).float().cpu().numpy())
+        return np.asarray(part @ np.asarray(self._proj).T, np.float32)
+
+
 def read_lens(path: str | os.PathLike[str]) -> Lens:
     """Read a lens file of Toy's, or the lens in one of its checkpoints."""
     with GGUFFile.open(path) as file:
-        tensor = file.tensors.get("lens.proj.weight")
-        shape = tensor.shape if tensor else ()
-        if tensor is None or len(shape) != 2:
-            found = f"a tensor {list(shape)}" if tensor else f"{len(file.tensors)} tensors without it"
-            problem, expected = "the file holds no lens", "lens.proj.weight [d_model, donor_d_in]"
-            raise GGUFError(problem, path=path, place="tensor 'lens.proj.weight'", expected=expected, found=found)
-        for key, size in (("lens.d_model", shape[0]), ("lens.donor_d_in", shape[1])):
-            stated = file.metadata.get(key, size)
-            if stated != size:
-                problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
-                raise GGUFError(problem, path=path, place=place, expected=str(size), found=str(stated)[:40])
-        return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
+        return lens_of(file)
+
+
+def lens_of(file: GGUFFile) -> Lens:
+    """The lens of an open file; a file without one, or of another size than it states, is a GGUFError."""
+    tensor = file.tensors.get(LENS)
+    shape = tensor.shape if tensor else ()
+    if tensor is None or len(shape) != 2:
+        found = f"a tensor {list(shape)}" if tensor else f"{len(file.tensors)} tensors without it"
+        problem, expected = "the file holds no lens", f"{LENS} [d_model, donor_d_in]"
+        raise GGUFError(problem, path=file.path, place=f"tensor {quoted(LENS)}", expected=expected, found=found)
+    for key, size in (("lens.d_model", shape[0]), ("lens.donor_d_in", shape[1])):
+        stated = file.metadata.get(key, size)
+        if stated != size:
+            problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
+            raise GGUFError(problem, path=file.path, place=place, expected=str(size), found=str(stated)[:40])
+    return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
 
 
 def write_lens(lens: Lens, path: str | os.PathLike[str]) -> Path:
@@ -174,5 +206,5 @@ def write_lens(lens: Lens, path: str | os.PathLike[str]) -> Path:
     metadata = MetadataBlock().text("general.architecture", "lens")
     metadata.u32("lens.donor_d_in", lens.donor_d_in).u32("lens.d_model", lens.d_model)
     writer = GGUFWriter(metadata.text("lens.donor_source", lens.donor_source))
-    writer.add("lens.proj.weight", lens.proj)
+    writer.add(LENS, lens.proj)
     return writer.write(path)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from linnet.gguf.checkpoint import LENS, read_params
+from linnet.gguf.checkpoint import read_params
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.link import resolve_link
 from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.gguf.toy import LENS
 from linnet.models.config import LlamaConfig, config_of
 from linnet.models.initial import allocate
 from linnet.models.language_model import LanguageModel
