@@ -9,6 +9,7 @@ import pytest
 
 from linnet.board.terminal.state import VIEWS, Board
 from linnet.board.terminal.views import chart, screen
+from linnet.gguf import GGUFWriter, MetadataBlock
 from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
 
 DATA = Path(__file__).parent.parent / "data"
@@ -439,6 +440,24 @@ def test_commands_for_checkpoints_can_be_pasted(root: Path, monkeypatch: pytest.
     monkeypatch.delenv("LINNET_RUNS")  # now the folder is none that a command finds by itself
     text = look(board_of(root, "two words", view="checkpoints"), 300, 40)
     assert f"linnet generate 'two words@400' --prompt \"…\" --runs {root}" in text
+
+
+def test_checkpoints_offer_only_what_their_file_can_do(root: Path) -> None:
+    offers = {}
+    for name, arch, tokenizer in (("ids", "llama", "none"), ("text", "llama", "gpt2"), ("images", "vit", None)):
+        folder = write(root / name, training(), **ABOUT)
+        (folder / "weights").mkdir()
+        metadata = MetadataBlock().text("general.architecture", arch)
+        if tokenizer is not None:
+            metadata.text("tokenizer.ggml.model", tokenizer)
+        GGUFWriter(metadata).write(folder / "weights" / "step_400.gguf")
+        text = look(board_of(root, name, view="checkpoints"), 300, 40)
+        offers[name] = [
+            word for word in ("llama-cli", "linnet generate", "linnet eval", "linnet classify") if word in text
+        ]
+    assert offers["ids"] == ["linnet eval"]
+    assert offers["text"] == ["llama-cli", "linnet generate"]
+    assert offers["images"] == ["linnet classify"]
 
 
 def test_a_newer_run_does_not_hide_that_this_one_cannot_be_read(root: Path) -> None:

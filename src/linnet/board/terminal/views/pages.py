@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,40 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     lines += [[], [(" to run one", "group")]]
     root = watch.run.path.parent
     where = "" if root.resolve() == runs_root(None).resolve() else f" --runs {foreign(shlex.quote(str(root)))}"
-    lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"{where}', "code")]]
-    lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
+    kind = _model_kind(files[-1])
+    if kind == "images":
+        lines += [[("   ", ""), (f"linnet classify {run} IMAGE…{where}", "code")]]
+    elif kind == "token ids":
+        lines += [[("   ", ""), ("there is no tokenizer inside: it runs on token ids alone", "dim")]]
+        lines += [[("   ", ""), (f"linnet eval {run} --corpus IDS{where}", "code")]]
+    else:
+        lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"{where}', "code")]]
+        lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
     return page(board, "checkpoints", lines, width, height)
+
+
+def _model_kind(path: Path) -> str:
+    """What a checkpoint takes: "text", "token ids" where it has no tokenizer, or "images"."""
+    try:
+        about = path.stat()
+    except OSError:
+        return "text"
+    return _model_kind_of(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=16)
+def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
+    from linnet.gguf.errors import GGUFError
+    from linnet.gguf.file import GGUFFile
+
+    try:
+        with GGUFFile.open(path) as file:
+            if file.architecture == "vit":
+                return "images"
+            tokenizer = file.metadata.get("tokenizer.ggml.model", "none")
+            return "token ids" if tokenizer in ("none", "no_vocab") else "text"
+    except GGUFError:  # what is wrong with it is said by the command that runs it
+        return "text"
 
 
 def _link(path: Path) -> str:
