@@ -140,9 +140,30 @@ def test_a_file_of_no_run_needs_a_corpus_or_a_prompt(said: Said, tmp_path: Path)
     write(config, build(config).params(), "bare.gguf", "bare", 1)
     code, _, err = said("eval", "bare.gguf")
     assert (code, "say what to score, --corpus or --prompt" in err) == (2, True)
-    code, _, err = said("eval", "bare.gguf", "--prompt", "a")
-    assert (code, err.count("\n")) == (1, 1)
     Path("ids.i32").write_bytes(np.arange(290, dtype=np.int32).tobytes())
     found = told(said, "bare.gguf", "--corpus", "ids.i32")
     assert (found["tokens"], found["bits_per_byte"]) == (289, None)
     assert said("eval", "nothing.gguf")[0] == 2
+
+
+def test_a_model_without_tokenizer_is_given_one_or_scores_token_ids_only(said: Said, run: Path, tmp_path: Path) -> None:
+    """It would be a loss over a vocabulary made up that moment."""
+    whole = run / "weights/step_12.gguf"
+    bare = tmp_path / "bare.gguf"
+    model = load(whole)
+    write(model.config, model.params(), bare, "bare", 1)
+    (tmp_path / "mine.txt").write_text("def add(a, b):\n    return a + b\n" * 40)
+    for words in (["--corpus", "mine.txt"], ["--prompt", "def"]):
+        code, out, err = said("eval", str(bare), *words)
+        assert (code, out) == (2, "")
+        assert "bare.gguf has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf" in err
+    given = told(said, str(bare), "--corpus", "mine.txt", "--tokenizer", str(whole))
+    assert given["loss"] == told(said, str(whole), "--corpus", "mine.txt")["loss"]
+    given = told(said, str(bare), "--prompt", "def main(", "--tokenizer", str(whole))
+    assert given["predictions"] == told(said, str(whole), "--prompt", "def main(")["predictions"]
+    code, _, err = said("eval", str(whole), "--corpus", "mine.txt", "--tokenizer", str(whole))
+    assert (code, "has its own: leave it out" in err) == (2, True)
+    config = LlamaConfig(vocab=300, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=1, ctx=16)
+    write(config, build(config).params(), "other.gguf", "other", 1)
+    code, _, err = said("eval", "other.gguf", "--corpus", "mine.txt", "--tokenizer", str(whole))
+    assert (code, "has 384 tokens, and other.gguf a vocabulary of 300" in err) == (2, True)

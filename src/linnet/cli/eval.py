@@ -36,6 +36,7 @@ def eval(
     tokens: int | None = None,
     prompt: str | None = None,
     top_k: int = 5,
+    tokenizer: Path | None = None,
     field: str = "text",
     cache: Path | None = None,
     device: str = "auto",
@@ -64,6 +65,8 @@ def eval(
         Show what the model expects after each token of this text.
     top_k
         How many of the likeliest tokens to show (5).
+    tokenizer
+        Of a model without one, such as Toy's: the GGUF whose tokenizer it was trained with.
     field
         Where the text is in a JSONL line or a Parquet row.
     cache
@@ -85,7 +88,7 @@ def eval(
     if seeing:
         from linnet.cli.eval_images import eval_images
 
-        text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt}
+        text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
         return eval_images(path, run, images, all, chosen, json)
@@ -95,17 +98,25 @@ def eval(
     wanted = corpus or own.get("corpus")
     if wanted is None and prompt is None:
         raise UsageError(f"{path} belongs to no run that names its corpus: say what to score, --corpus or --prompt")
+    scores_text = wanted is not None and (corpus is not None or prompt is None) and not _is_pack(str(wanted), field)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen)
-        tokenizer = None if prompt is None else rebuild_tokenizer(file.metadata)
+    words_of = _tokenizer_file(path, tokenizer, loaded.config.vocab)
+    if words_of is None and (prompt is not None or scores_text):
+        raise UsageError(
+            f"{path} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf, or score token ids,"
+            " --corpus IDS.i32"
+        )
     window = _window(ctx, loaded, path)
     found: dict[str, Any] = {"model": str(path), "device": str(chosen)}
-    if tokenizer is not None and prompt is not None:
-        found |= {"prompt": prompt, "predictions": _predictions(loaded, tokenizer, prompt, top_k)}
+    if words_of is not None and prompt is not None:
+        with GGUFFile.open(words_of) as file:
+            rebuilt = rebuild_tokenizer(file.metadata)
+        found |= {"prompt": prompt, "predictions": _predictions(loaded, rebuilt, prompt, top_k)}
     if corpus is not None or prompt is None:
         part = "held_out" if held_out or (corpus is None and not all) else "all"
         kept = cache or own.get("cache")
-        prepared = _prepared(path, loaded.config.vocab, str(wanted), own, part, corpus is None, field, kept)
+        prepared = _prepared(words_of, loaded.config.vocab, str(wanted), own, part, corpus is None, field, kept)
         found |= {"corpus": wanted, "split": part, "ctx": window}
         found |= _scored(loaded, prepared, part, window, tokens)
     if json:
@@ -131,8 +142,32 @@ def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
+def _is_pack(corpus: str, field: str) -> bool:
+    from linnet.data.corpus import find_corpus
+
+    return find_corpus(corpus, field).is_pack
+
+
+def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
+    """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
+    key = "tokenizer.ggml.tokens"
+    with GGUFFile.open(path) as file:
+        has_own = key in file.metadata
+    if given is None:
+        return path if has_own else None
+    if has_own:
+        raise UsageError(f"--tokenizer is for a model without one, and {path} has its own: leave it out")
+    with GGUFFile.open(given) as file:
+        tokens = file.metadata.length(key) if key in file.metadata else 0
+    if tokens != vocab:
+        raise UsageError(
+            f"--tokenizer {given} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
+        )
+    return given
+
+
 def _prepared(
-    path: Path,
+    tokenizer: Path | None,
     vocab: int,
     corpus: str,
     own: dict[str, Any],
@@ -141,7 +176,10 @@ def _prepared(
     field: str,
     cache: Path | str | None,
 ) -> Prepared:
-    """The corpus in the model's own tokens. A run's own was prepared when it was trained: that is found again."""
+    """The corpus in the model's own tokens. A run's own was prepared when it was trained: that is found again.
+
+    `tokenizer` is None where the corpus is token ids already.
+    """
     from linnet.cli.progress import preparing
     from linnet.data import prepare
 
@@ -151,25 +189,22 @@ def _prepared(
         "cache": cache,
         "progress": preparing if sys.stdout.isatty() else None,
     }
-    with GGUFFile.open(path) as file:
-        keys = donor_keys(file.metadata)
+    if tokenizer is None:
+        return prepare(corpus, vocab=vocab, **options)
+    with GGUFFile.open(tokenizer) as file:
         if of_run and part == "held_out":
             prepared = prepare(corpus, vocab=vocab, tokenizer=own.get("tokenizer"), **options)
-            if _same_words(prepared, file, keys):
+            if _same_words(prepared, file, donor_keys(file.metadata)):
                 return prepared
     # Other words than this corpus gives: it is not the one of the run, or has changed since.
-    if "tokenizer.ggml.tokens" in keys:
-        return prepare(corpus, tokenizer=path, **options)
-    return prepare(corpus, vocab=vocab, **options)
+    return prepare(corpus, tokenizer=tokenizer, **options)
 
 
 def _same_words(prepared: Prepared, file: GGUFFile, keys: list[str]) -> bool:
     from linnet.gguf.metadata import MetadataBlock
 
     held = prepared.tokenizer_keys
-    if held is None:
-        return "tokenizer.ggml.tokens" not in keys
-    return held.to_bytes() == MetadataBlock().copy(file.metadata, keys).to_bytes()
+    return held is not None and held.to_bytes() == MetadataBlock().copy(file.metadata, keys).to_bytes()
 
 
 def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, most: int | None) -> dict[str, object]:
