@@ -149,6 +149,25 @@ def test_a_new_model_guesses_evenly_and_differs_by_seed() -> None:
         assert all(torch.equal(tensor, again[name]) for name, tensor in model.params().items())
 
 
+def test_a_new_model_begins_by_toys_table() -> None:
+    """Patch projection, positions and head 0.02; class token 0; the rest by what it reads; norms 1."""
+    config = change(SMALL, d_model=96, n_heads=3, d_ff=192, pooling="cls", norm="rms", act="silu", bias=False)
+    params = build_vit(config, init_scale=2.0).params()
+    spreads = {
+        "patch_embd.weight": 0.02,
+        "position_embd.weight": 0.02,
+        "head.weight": 0.02,
+        "blocks.0.attn_qkv.weight": 2 / 96**0.5,
+        "blocks.0.attn_out.weight": 2 / 96**0.5,
+        "blocks.0.ffn_up.weight": 2 / 96**0.5,
+        "blocks.0.ffn_down.weight": 2 / 192**0.5,
+    }
+    for name, spread in spreads.items():
+        assert params[name].std().item() == pytest.approx(spread, rel=0.15), name
+    assert not params["class_embd"].any()
+    assert all((params[name] == 1).all() for name in params if name.endswith(("ln.weight", "ln1.weight", "ln2.weight")))
+
+
 def test_mimetic_attention_looks_as_trained_attention_does() -> None:
     model = build_vit(change(SMALL, d_model=96, n_heads=3), mimetic=True)
     q, k, v = model.blocks[0].attn_qkv.weight.detach().chunk(3)

@@ -19,8 +19,10 @@ from PIL import Image
 import linnet
 from linnet import gguf
 from linnet.data.images import load_images
+from linnet.errors import LinnetError
 from linnet.models import build_vit, load_vit, vit_preset
 from linnet.recipes import VitOptions, VitSettings, VitTiny
+from linnet.recipes.donor import DonorError
 from linnet.train.hardware import choose
 from linnet.train.image_report import png_bytes
 from tests.train.conftest import Said
@@ -154,6 +156,31 @@ def test_the_first_step_forgets_what_the_optimiser_knew() -> None:
     fresh.step(images.flip(0), labels, 1e-2, is_first=True)
     assert torch.equal(ends[0], fresh.parameters()["head.weight"])
     assert not torch.equal(ends[1], ends[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (torch.tensor([0, 1, 10]), "label 10 is out of range: expected 0 to 9, the classes of the model"),
+        (torch.tensor([0, -1, 2]), "label -1 is out of range"),
+        (torch.ones(3, 11) / 11, "labels give shares of 11 classes; expected 10"),
+    ],
+)
+def test_labels_that_the_model_has_no_class_for_are_named(labels: torch.Tensor, words: str) -> None:
+    settings = VitSettings(batch=8, optimizer="adamw", device="cpu")
+    recipe = VitTiny(settings, choose(settings, tokens=128), VitOptions(ema=0.0))
+    recipe.realize(vit_preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1))
+    recipe.build()
+    with pytest.raises(LinnetError, match=words):
+        recipe.step(torch.zeros(3, 1, 8, 8), labels, 1e-3)
+
+
+def test_a_donor_that_is_no_model_is_a_donor_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.gguf").write_text("remember the milk, and much else besides\n" * 100)
+    settings = VitSettings(batch=8, device="cpu")
+    options = VitOptions(init="select", donor=str(tmp_path / "notes.gguf"))
+    with pytest.raises(DonorError, match=r"notes\.gguf: magic: this is not a GGUF file"):
+        VitTiny(settings, choose(settings, tokens=128), options).realize(vit_preset("vit-tiny-8"))
 
 
 def test_classify_prints_labels_with_probabilities(said: Said, tmp_path: Path) -> None:

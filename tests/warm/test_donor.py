@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from linnet import gguf
+from linnet.data.batches import Batch
 from linnet.errors import LinnetError
 from linnet.gguf import GGUFWriter, Lens, MetadataBlock, write_lens
 from linnet.models import LlamaConfig
@@ -44,8 +46,8 @@ def small_donor(
     return writer.write(path)
 
 
-def refusal(path: Path, act: Callable[[], object], *words: str) -> None:
-    with pytest.raises(LinnetError) as error:
+def refusal(path: Path, act: Callable[[], object], *words: str, kind: type[LinnetError] = DonorError) -> None:
+    with pytest.raises(kind) as error:
         act()
     line = str(error.value)
     assert "\n" not in line
@@ -183,6 +185,39 @@ def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
             act()
 
 
+def test_rows_come_in_as_a_flat_buffer_too() -> None:
+    """As in the seed: numbers row after row, and how many of them count."""
+    flat = [float(number) for number in table().ravel()]
+    for buffer, n_floats in ((flat, None), (array("d", [*flat, 7.0]), 40 * 24), (np.array(flat), 40 * 24)):
+        warm = recipe()
+        warm.upload_donor(buffer, n_floats)
+        assert torch.equal(warm.model.token_embd.weight, torch.from_numpy(table()))
+    with pytest.raises(LinnetError, match=r"expected 960 numbers, \[40, 24\] as \[vocab, donor_d_in\], found 961"):
+        recipe().upload_donor([*flat, 7.0])
+    with pytest.raises(LinnetError, match="found n_floats 960 of a buffer of 959"):
+        recipe().upload_donor(flat[:-1], 960)
+    with pytest.raises(LinnetError, match="n_floats is for a flat buffer; expected 960, found 3"):
+        recipe().upload_donor(table(), 3)
+
+
+def test_the_first_step_forgets_what_the_optimiser_knew() -> None:
+    def batch(seed: int) -> Batch:
+        ids = torch.randint(0, 40, (8, 17), generator=torch.Generator().manual_seed(seed))
+        return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), None, 8 * 16)
+
+    def norm_after(*steps: tuple[int, float, bool]) -> torch.Tensor:
+        warm = recipe("scratch", 0)
+        warm.build()
+        for seed, lr, is_first in steps:
+            warm.step(batch(seed), lr, is_first=is_first)
+        assert warm.step_index == (1 if steps[-1][2] else len(steps))
+        return warm.parameters()["output_norm.weight"].clone()
+
+    fresh = norm_after((1, 1e-2, True))
+    assert torch.equal(norm_after((0, 0.0, True), (1, 1e-2, True)), fresh)  # a rate of 0 moves nothing
+    assert not torch.equal(norm_after((0, 0.0, True), (1, 1e-2, False)), fresh)  # but it is remembered
+
+
 def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(LinnetError, match=r"expected \[40, 24\], \[vocab, donor_d_in\], found \[40, 23\]"):
         recipe().upload_donor(table(width=23))
@@ -237,4 +272,4 @@ def test_a_lens_of_another_shape_than_it_states(tmp_path: Path) -> None:
     writer = GGUFWriter(metadata)
     writer.add("lens.proj.weight", table(16))
     path = writer.write(tmp_path / "lens.gguf")
-    refusal(path, lambda: gguf.read_lens(path), "lens.d_model")
+    refusal(path, lambda: gguf.read_lens(path), "lens.d_model", kind=gguf.GGUFError)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from linnet import gguf
+from linnet.gguf import read_lens
 from linnet.models import LlamaConfig, build, put_lens
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD
@@ -131,6 +132,9 @@ def test_the_command_writes_toys_lens_file_and_a_run_uses_it(
             ("lens.donor_source", trained.name),
         ]
         assert file.tensors["lens.proj.weight"].shape == (48, 96)
+    latest = tmp_path / "of-a-link.gguf"
+    assert said("lens", str(trained.with_name("latest")), "--d-model", "48", "--out", str(latest))[0] == 0
+    assert read_lens(latest).donor_source == f"{trained.parent.parent.name}/{trained.name}"
     assert said("lens", str(trained), "--d-model", "48", "--out", str(path))[0] == 2
     code, out, _ = said("lens", str(trained), "--d-model", "48", "--out", str(path), "--force", "--json")
     assert json.loads(out)["explained_variance"] > 0.5

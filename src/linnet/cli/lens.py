@@ -42,7 +42,7 @@ def lens(
     with Donor(donor) as opened:
         axes = principal_axes(opened.embedding, d_model)
         rows = opened.embedding.shape[0]
-        write_lens(Lens(axes.proj_DW, opened.path.name), out)
+        write_lens(Lens(axes.proj_DW, opened.source), out)
         width = opened.width
     if json:
         facts = {"d_model": d_model, "donor_d_in": width, "rows": rows, "explained_variance": axes.explained}

@@ -14,7 +14,7 @@ from linnet.models.draws import fill_normal
 from linnet.models.vit import Block, ViT
 from linnet.models.vit_config import ViTConfig
 
-_SMALL = 0.02  # spread of positions, class token and head
+_SMALL = 0.02  # spread of patch projection, positions and head
 # Trockman and Kolter's values for ViT-Tiny: how much of a product of two matrices is chance, how much identity.
 _QK_CHANCE, _QK_SAME, _VO_CHANCE, _VO_SAME = 0.7, 0.7, 0.4, 0.4
 
@@ -31,6 +31,7 @@ def build_vit(
     model = ViT(config, device)
     initialise_vit(model, seed, init_scale)
     if mimetic:
+        spread_inputs(model, seed, init_scale)
         mimic_attention(model, seed)
     return model
 
@@ -39,19 +40,28 @@ def build_vit(
 def initialise_vit(model: ViT, seed: int = 0, init_scale: float = 1.0) -> None:
     """Give every parameter its first value, by Toy's table.
 
-    Positions, class token and head: N(0, 0.02²); fixed positions: sines and cosines of row and column. Every other
-    matrix: N(0, init_scale² / what it reads). Norms one, biases zero.
+    Patch projection, positions and head: N(0, 0.02²); fixed positions: sines and cosines of row and column. The class
+    token: zero. Every other matrix: N(0, init_scale² / what it reads). Norms one, biases zero.
     """
     config = model.config
     for name, parameter in model.named_parameters():
         if name == "position_embd.weight" and config.positions == "sincos":
             parameter.copy_(sincos(config))
-        elif name in ("position_embd.weight", "class_embd", "head.weight"):
+        elif name in ("patch_embd.weight", "position_embd.weight", "head.weight"):
             fill_normal(parameter, _SMALL, seed, name)
         elif parameter.ndim > 1:
             fill_normal(parameter, init_scale / math.sqrt(parameter[0].numel()), seed, name)
         else:
             parameter.fill_(1.0 if name.endswith(("ln.weight", "ln1.weight", "ln2.weight")) else 0.0)
+
+
+@torch.no_grad()
+def spread_inputs(model: ViT, seed: int, init_scale: float = 1.0) -> None:
+    """Draw the patch projection as other matrices, N(0, init_scale² / what it reads); the class token N(0, 0.02²)."""
+    patches = model.patch_embd.weight
+    fill_normal(patches, init_scale / math.sqrt(patches[0].numel()), seed, "patch_embd.weight")
+    if model.class_embd is not None:
+        fill_normal(model.class_embd, _SMALL, seed, "class_embd")
 
 
 def sincos(config: ViTConfig) -> Tensor:

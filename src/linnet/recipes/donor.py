@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,19 @@ class DonorError(GGUFError):
     """A donor that cannot be used as asked: which file, what was expected, what was found."""
 
 
+@contextmanager
+def donor_errors() -> Iterator[None]:
+    """Raise what is wrong with a GGUF file as a DonorError with the same words."""
+    try:
+        yield
+    except DonorError:
+        raise
+    except GGUFError as error:
+        raise DonorError(
+            error.problem, path=error.path, place=error.place, expected=error.expected, found=error.found
+        ) from None
+
+
 class Donor:
     """An open donor of the llama family, of any file type.
 
@@ -42,8 +56,9 @@ class Donor:
         self.path = Path(path)
         if not self.path.exists() and not self.path.is_symlink():
             raise DonorError("donor GGUF not found", path=path, expected="a GGUF file", found="nothing of that name")
-        link = self.path.name in ("latest", "best")  # of a run
-        self._file = GGUFFile.open(resolve_link(self.path) if link else self.path)
+        self._is_link = self.path.name in ("latest", "best")  # of a run
+        with donor_errors():
+            self._file = GGUFFile.open(resolve_link(self.path) if self._is_link else self.path)
         try:
             self.width = self._width()
         except BaseException:
@@ -53,24 +68,33 @@ class Donor:
     @property
     def name(self) -> str:
         """What the file calls itself; its own name where it does not."""
-        return self._file.metadata.text("general.name") or self.path.name
+        with donor_errors():
+            return self._file.metadata.text("general.name") or self._file.path.name
+
+    @property
+    def source(self) -> str:
+        """The file's name; of a run's `latest` or `best` the model's name and the checkpoint that is meant."""
+        return f"{self.name}/{self._file.path.name}" if self._is_link else self.path.name
 
     @cached_property
     def config(self) -> LlamaConfig:
         """The donor's shape."""
-        config = config_of(self._file)
+        with donor_errors():
+            config = config_of(self._file)
         assert isinstance(config, LlamaConfig), "its width is a llama's"
         return config
 
     @property
     def metadata(self) -> dict[str, object]:
         """The keys of its tokenizer."""
-        return {key: self._file.metadata[key] for key in self._file.metadata if key.startswith("tokenizer.")}
+        with donor_errors():
+            return {key: self._file.metadata[key] for key in self._file.metadata if key.startswith("tokenizer.")}
 
     @property
     def tokens(self) -> tuple[str, ...] | None:
         """The texts of its tokens, as the file spells them; None where it has no vocabulary."""
-        found = self._file.metadata.get("tokenizer.ggml.tokens")
+        with donor_errors():
+            found = self._file.metadata.get("tokenizer.ggml.tokens")
         return tuple(map(str, found)) if isinstance(found, tuple) else None
 
     @property
@@ -96,18 +120,20 @@ class Donor:
                 f"{wanted:,} rows or more",
                 f"{tensor.shape[0]:,}; map them by the tokens' text (--tokens), or take the donor's tokenizer",
             )
-        table = tensor.read(slice(0, wanted))
+        with donor_errors():
+            table = tensor.read(slice(0, wanted))
         check_rows(table, self.path)
         return table
 
     def parameters(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Its parameters by our names, one at a time."""
         _ = self.embedding  # an unfolded lens, or another fault of the table, is found here
-        for name, array in read_params(self._file):
-            if not np.isfinite(array).all():
-                found = f"{int((~np.isfinite(array)).sum()):,} that are not"
-                raise self._error("the donor has numbers to avoid", f"parameter {name}", "finite numbers", found)
-            yield name, array
+        with donor_errors():
+            for name, array in read_params(self._file):
+                if not np.isfinite(array).all():
+                    found = f"{int((~np.isfinite(array)).sum()):,} that are not"
+                    raise self._error("the donor has numbers to avoid", f"parameter {name}", "finite numbers", found)
+                yield name, array
 
     def sha256(self) -> str:
         """The hash of the file, to know it again."""

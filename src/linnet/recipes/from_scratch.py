@@ -35,6 +35,7 @@ class FromScratch:
         self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
         self._model: LanguageModel | None = None
         self._step: Step | None = None
+        self.step_index = 0  # steps done, those before a restored checkpoint among them
 
     @property
     def model(self) -> LanguageModel:
@@ -58,9 +59,17 @@ class FromScratch:
         """Make optimiser and step."""
         self._step = Step(self.model, self._settings, self._hardware)
 
-    def step(self, batch: Batch, lr: float) -> StepResult:
-        """Train on one batch at the rate `lr`."""
-        return self._built(batch, lr)
+    def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
+        """Train on one batch at the rate `lr`.
+
+        `is_first`: forget the optimiser's moments, as the seed does at its first step.
+        """
+        if is_first:
+            self._built.optimizers.load({})
+            self.step_index = 0
+        result = self._built(batch, lr)
+        self.step_index += 1
+        return result
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights by the names of `gguf.names`."""
@@ -91,6 +100,7 @@ class FromScratch:
         for name, tensor in kept.items():
             parameters[name].data.copy_(tensor)
         self._built.optimizers.load(state.moments)
+        self.step_index = int(state.facts.get("step", 0))
 
     @property
     def _built(self) -> Step:

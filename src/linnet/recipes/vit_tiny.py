@@ -13,8 +13,9 @@ from torch import Tensor
 from linnet import gguf
 from linnet.data.image_batches import ImageBatch
 from linnet.data.images import Images, load_images
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, UsageError
 from linnet.models import ViT, ViTConfig, build_vit, load_vit, select_weights
+from linnet.recipes.donor import donor_errors
 from linnet.recipes.job import ImageData, Job
 from linnet.recipes.options import VitOptions
 from linnet.train.hardware import Hardware
@@ -72,7 +73,8 @@ class VitTiny:
         mimetic = options.init == "mimetic"
         model = build_vit(config, self._settings.seed, self._init_scale, device, mimetic=mimetic)
         if options.donor is not None:
-            select_weights(model, load_vit(options.donor))
+            with donor_errors():
+                select_weights(model, load_vit(options.donor))
         model.set_compute_dtype(self._hardware.dtype)
         self._trained = model
         if options.ema > 0:
@@ -91,8 +93,11 @@ class VitTiny:
     def step(self, images: Tensor, labels: Tensor, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on pixels [B, C, H, W] from 0 to 255 and classes [B], or shares of them [B, classes].
 
-        `is_first`: forget the optimiser's moments, as the seed does at its first step.
+        `is_first`: forget the optimiser's moments, as the seed does at its first step. Labels out of range are an
+        error; of those that lie on a GPU only the first step's are looked at.
         """
+        if is_first or labels.device.type == "cpu":  # on a GPU each look at them would make the host wait
+            _check_labels(labels, self.config.num_classes)
         if is_first:
             self._built.optimizers.load({})
             self._steps = 0
@@ -181,6 +186,19 @@ def realize(job: Job, hardware: Hardware, prepared: object, resumed: bool) -> tu
     recipe.realize(job.model)
     recipe.build()
     return recipe, job
+
+
+def _check_labels(labels: Tensor, num_classes: int) -> None:
+    """Refuse classes that the model does not have; torch's own error names neither, and on a GPU ends the process."""
+    if labels.ndim == 2 and labels.shape[1] != num_classes:
+        raise UsageError(f"labels give shares of {labels.shape[1]} classes; expected {num_classes}, those of the model")
+    if labels.ndim == 1 and len(labels):
+        least, greatest = (int(bound) for bound in labels.aminmax())
+        wrong = least if least < 0 else greatest
+        if not 0 <= wrong < num_classes:
+            raise UsageError(
+                f"label {wrong} is out of range: expected 0 to {num_classes - 1}, the classes of the model"
+            )
 
 
 def _read(weights: Path) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
 from linnet.models import Config, Llama, LlamaConfig, ViTConfig, put_lens
 from linnet.models.lens import fit_lens
-from linnet.recipes.donor import Donor, DonorError, check_rows
+from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.inheritance import Asked, Init, Taken, take
 from linnet.recipes.job import Job
@@ -110,21 +110,31 @@ class WarmStart(FromScratch):
             raise UsageError(
                 "init scratch takes nothing from a donor; leave out realize_warm(), or choose another init"
             )
-        with Donor(donor) as opened:
+        with donor_errors(), Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
             take_in = self._see_through_lens if self.init.has_lens else self._take_over
             words = take_in(opened, rows)
             self.found |= {"donor_name": opened.name, "donor_sha256": opened.sha256()}
             self.found |= {"coverage": rows.coverage, "taken": words}
 
-    def upload_donor(self, table_VW: NDArray[np.float32]) -> None:
-        """Put rows that are read already into the table behind the lens: [vocab, donor_d_in]."""
+    def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
+        """Put rows that are read already into the table behind the lens: [vocab, donor_d_in], or row after row, flat.
+
+        `n_floats` says how many numbers of a flat buffer count, where it is longer than the table.
+        """
         self._require_window("upload_donor()")
         self._require_lens("upload_donor()")
         target = self.model.token_embd.weight
-        _check_shape("the donor's rows", table_VW.shape, target.shape, "[vocab, donor_d_in]")
-        check_rows(table_VW)
-        target.data.copy_(torch.from_numpy(np.ascontiguousarray(table_VW, np.float32)))
+        rows_VW = np.asarray(table_VW, np.float32)
+        if rows_VW.ndim == 1:
+            rows_VW = _rows_of(rows_VW, n_floats, target.shape)
+        elif n_floats is not None and n_floats != rows_VW.size:
+            raise UsageError(
+                f"the donor's rows: n_floats is for a flat buffer; expected {rows_VW.size}, found {n_floats}"
+            )
+        _check_shape("the donor's rows", rows_VW.shape, target.shape, "[vocab, donor_d_in]")
+        check_rows(rows_VW)
+        target.data.copy_(torch.from_numpy(np.ascontiguousarray(rows_VW)))
         self._uploaded = True
 
     def upload_lens(self, proj_DW: NDArray[np.float32]) -> None:
@@ -257,6 +267,18 @@ def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray
             found=str(list(proj_DW.shape)),
         )
     return proj_DW
+
+
+def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: torch.Size) -> NDArray[np.float32]:
+    """A flat buffer as rows; it must hold exactly as many numbers as the table, or `n_floats` of them."""
+    count = len(flat) if n_floats is None else n_floats
+    if count != wanted.numel() or count > len(flat):
+        found = f"{len(flat):,}" if n_floats is None else f"n_floats {n_floats:,} of a buffer of {len(flat):,}"
+        raise UsageError(
+            f"the donor's rows: the flat buffer is of another size; expected {wanted.numel():,} numbers,"
+            f" {list(wanted)} as [vocab, donor_d_in], found {found}"
+        )
+    return flat[:count].reshape(tuple(wanted))
 
 
 def _check_shape(what: str, found: tuple[int, ...], wanted: torch.Size, words: str) -> None:
