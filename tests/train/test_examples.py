@@ -27,6 +27,14 @@ def test_training_from_python_is_the_same_as_from_the_command_line(
     assert pair[0] == pair[1]
 
 
+def test_the_three_phases_run_as_documented(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (EXAMPLES.parent / "docs/recipes.md").read_text()
+    snippet = next(block for block in page.split("```python\n") if block.startswith("from linnet.data")).split("```")[0]
+    assert "books/" in snippet and "range(100)" in snippet
+    exec(snippet.replace("books/", str(corpus)).replace("range(100)", "range(3)"), {})
+    assert 1 < float(capsys.readouterr().out) < 8
+
+
 def test_a_loop_of_ones_own_leaves_a_run_that_every_command_takes(
     said: Said, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

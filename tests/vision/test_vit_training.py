@@ -175,6 +175,34 @@ def test_labels_that_the_model_has_no_class_for_are_named(labels: torch.Tensor, 
         recipe.step(torch.zeros(3, 1, 8, 8), labels, 1e-3)
 
 
+def test_toys_variant_is_trained_by_the_flags_of_the_documentation(said: Said) -> None:
+    page = (Path(__file__).parents[2] / "docs/vit.md").read_text()
+    block = next(text for text in page.split("```") if "--bias-correction seed" in text)
+    command = block.replace("\\\n", " ").split()
+    code, _, err = said(
+        *command[1:],
+        "--steps",
+        "12",
+        "--batch",
+        "16",
+        "--d-model",
+        "32",
+        "--n-heads",
+        "2",
+        "--n-layers",
+        "1",
+        "--run-id",
+        "toy",
+        "--json",
+    )
+    assert code == 0, err
+    run = linnet.open("toy")
+    expected = {"pooling": "cls", "norm": "rms", "norm_eps": 1e-5, "act": "silu", "bias": False}
+    assert {key: run.manifest.model[key] for key in expected} == expected
+    rates = run.metrics()["lr"].value
+    assert (rates[0], rates.max()) == (pytest.approx(3e-4), pytest.approx(3e-3))
+
+
 def test_a_donor_that_is_no_model_is_a_donor_error(tmp_path: Path) -> None:
     (tmp_path / "notes.gguf").write_text("remember the milk, and much else besides\n" * 100)
     settings = VitSettings(batch=8, device="cpu")

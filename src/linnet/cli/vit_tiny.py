@@ -47,8 +47,10 @@ class VitFlags:
         LayerNorm or RMSNorm.
     act
         GELU or SiLU.
+    norm_eps
+        What is added to the variance before a norm's root is taken; 1e-6 in the presets.
     no_bias
-        Leave out all biases; the seed's model is --norm rms --act silu --no-bias.
+        Leave out all biases. Toy's model: --pooling cls --norm rms --norm-eps 1e-5 --act silu --no-bias --init seed.
     init_scale
         Times the usual size of the first weights.
     """
@@ -64,6 +66,7 @@ class VitFlags:
     positions: Literal["learned", "sincos"] | None = None
     norm: Literal["layer", "rms"] | None = None
     act: Literal["gelu", "silu"] | None = None
+    norm_eps: float | None = None
     no_bias: bool = False
     init_scale: float = 1.0
 

@@ -17,7 +17,10 @@ from linnet.models.presets import meant
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """A vision transformer with a class head. The seed's is `norm="rms", act="silu", bias=False`."""
+    """A vision transformer with a class head.
+
+    The seed's is `pooling="cls", norm="rms", norm_eps=1e-5, act="silu", bias=False`.
+    """
 
     arch: ClassVar[str] = "vit"
     image_size: int

@@ -7,6 +7,8 @@ from linnet._lazy import lazy as _lazy
 if TYPE_CHECKING:
     from linnet.train.evaluation import Evaluation as Evaluation
     from linnet.train.evaluation import evaluate as evaluate
+    from linnet.train.hardware import Hardware as Hardware
+    from linnet.train.hardware import choose as choose
     from linnet.train.loop import Loop as Loop
     from linnet.train.loop import Outcome as Outcome
     from linnet.train.settings import TrainSettings as TrainSettings
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Evaluation": "linnet.train.evaluation",
+    "Hardware": "linnet.train.hardware",
     "Loop": "linnet.train.loop",
     "Outcome": "linnet.train.loop",
     "StepReport": "linnet.train.watch",
     "TrainSettings": "linnet.train.settings",
     "Watch": "linnet.train.watch",
+    "choose": "linnet.train.hardware",
     "evaluate": "linnet.train.evaluation",
 }
 
