@@ -27,6 +27,12 @@ def test_training_from_python_is_the_same_as_from_the_command_line(
     assert pair[0] == pair[1]
 
 
+def test_every_file_of_the_training_room_has_its_line_in_the_documentation() -> None:
+    page = (EXAMPLES.parent / "docs/train.md").read_text()
+    files = [file.name for file in (EXAMPLES.parent / "src/linnet/train").glob("*.py") if file.name != "__init__.py"]
+    assert [name for name in sorted(files) if f"`{name}`" not in page] == []
+
+
 def test_the_three_phases_run_as_documented(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (EXAMPLES.parent / "docs/recipes.md").read_text()
     snippet = next(block for block in page.split("```python\n") if block.startswith("from linnet.data")).split("```")[0]

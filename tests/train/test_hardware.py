@@ -51,6 +51,13 @@ def test_the_peak_is_that_of_the_card_and_of_no_namesake(name: str, peak: float,
     assert choose(TrainSettings(device="cuda"), 32).peak_flops == peak
 
 
+def test_a_gpu_run_says_that_it_is_not_repeatable_to_the_bit(machine: Machine) -> None:
+    machine("NVIDIA H200")
+    words = "not repeatable to the bit (identical runs drift apart)"
+    assert words in choose(TrainSettings(device="cuda"), 32).why
+    assert words not in choose(TrainSettings(device="cpu"), 32).why
+
+
 @pytest.mark.parametrize(("name", "dtype"), [("NVIDIA H200", torch.bfloat16), ("Tesla T4", torch.float32)])
 def test_bf16_is_for_cards_that_have_it_not_for_those_that_emulate_it(
     name: str, dtype: torch.dtype, machine: Machine

@@ -110,6 +110,8 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     if device.type == "cuda":
         words.append(f"attention by {attention}")
     words.append(f"peak {source}" if peak is None else f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    if device.type != "cpu":
+        words.append("not repeatable to the bit (identical runs drift apart)")
     return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words))
 
 
