@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +168,29 @@ def test_a_model_without_tokenizer_is_given_one_or_scores_token_ids_only(said: S
     write(config, build(config).params(), "other.gguf", "other", 1)
     code, _, err = said("eval", "other.gguf", "--corpus", "mine.txt", "--tokenizer", str(whole))
     assert (code, "has 384 tokens, and other.gguf a vocabulary of 300" in err) == (2, True)
+
+
+def test_figures_are_left_in_the_run_when_a_name_is_given(said: Said, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "runs/a", symlinks=True)
+    before = linnet.open("a")
+    events, metrics = before.events_path.read_bytes(), before.metrics()
+    plain = told(said, "a", "--tokens", "512")
+    assert before.events_path.read_bytes() == events, "without --record nothing is written"
+    found = told(said, "a", "--tokens", "512", "--record", "test")
+    assert found["loss"] == plain["loss"]
+    after = linnet.open("a")
+    assert after.metrics()["test/loss"].value.tolist() == [found["loss"]]
+    assert after.metrics()["test/loss"].step.tolist() == [12]
+    assert (after.status, said("check", "a")[0]) == ("completed", 0)
+    for name in ("loss", "validation/loss"):
+        assert after.metrics()[name].value.tolist() == metrics[name].value.tolist()
+    refusals = {
+        ("a", "--record", "validation"): "validation is the run's own",
+        ("a", "--prompt", "def", "--record", "test"): "a --prompt alone has none",
+        ("bare.gguf", "--corpus", "mine.txt", "--record", "test"): "bare.gguf is no checkpoint of a run of ours",
+    }
+    model = load(run / "weights/step_12.gguf")
+    write(model.config, model.params(), "bare.gguf", "bare", 1)
+    for words, message in refusals.items():
+        code, _, err = said("eval", *words)
+        assert (code, message in err) == (2, True), err

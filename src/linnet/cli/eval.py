@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.board import words
-from linnet.cli.model_name import ModelName, find_model
+from linnet.cli.model_name import ModelName, find_model, step_of
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
 from linnet.runs import Run
+from linnet.runs.note import add_evaluation
 from linnet.runs.run import RunError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def eval(
     prompt: str | None = None,
     top_k: int = 5,
     tokenizer: Path | None = None,
+    record: str | None = None,
     field: str = "text",
     cache: Path | None = None,
     device: str = "auto",
@@ -67,6 +69,8 @@ def eval(
         How many of the likeliest tokens to show (5).
     tokenizer
         Of a model without one, such as Toy's: the GGUF whose tokenizer it was trained with.
+    record
+        Leave the figures in the run the model belongs to, as an evaluation of this name: `--record test` → test/loss.
     field
         Where the text is in a JSONL line or a Parquet row.
     cache
@@ -83,6 +87,8 @@ def eval(
     chosen = pick_device(device)
     path = find_model(model, runs)
     run = _run_of(path)
+    if record is not None:
+        _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
     with GGUFFile.open(path) as file:
         seeing = file.architecture == "vit"
     if seeing:
@@ -91,7 +97,7 @@ def eval(
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
-        return eval_images(path, run, images, all, chosen, json)
+        return eval_images(path, run, images, all, chosen, json, record)
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
     own = run.manifest.config if run is not None else {}
@@ -123,6 +129,9 @@ def eval(
         print_json(found)
     else:
         _print(found)
+    if record is not None and run is not None:
+        figures = {name: found[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
+        add_evaluation(run, record, step_of(path), {**figures, "samples": found["tokens"]})
     return 0
 
 
@@ -132,6 +141,18 @@ def _run_of(path: Path) -> Run | None:
         return Run.load(path.resolve().parent.parent)
     except RunError:
         return None
+
+
+def _check_record(name: str, run: Run | None, path: Path, *, scores: bool) -> None:
+    """Refuse an evaluation that could not be kept before anything is computed."""
+    if not scores:
+        raise UsageError("--record keeps the figures of a corpus or of images: a --prompt alone has none")
+    if run is None or step_of(path) is None or run.manifest.dialect not in ("linnet", "toy"):
+        raise UsageError(f"--record keeps figures in a run's folder, and {path} is no checkpoint of a run of ours")
+    if not name.strip() or name == "validation":
+        raise UsageError(f"--record {name!r}: choose another name, such as test; validation is the run's own")
+    if run.status == "live":
+        raise UsageError(f"run {run.id} is being written: score it without --record, or when it has ended")
 
 
 def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:

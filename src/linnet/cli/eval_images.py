@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.board import words
+from linnet.cli.model_name import step_of
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
+from linnet.runs.note import add_evaluation
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +25,15 @@ if TYPE_CHECKING:
 _SHOWN = 20  # classes, the worst first
 
 
-def eval_images(path: Path, run: Run | None, source: str | None, all: bool, device: torch.device, json: bool) -> int:
+def eval_images(
+    path: Path,
+    run: Run | None,
+    source: str | None,
+    all: bool,
+    device: torch.device,
+    json: bool,
+    record: str | None = None,
+) -> int:
     """Score a model on a RUN's own held-out images, or on those of `source`."""
     from linnet.cli.progress import preparing
     from linnet.data.images import load_images
@@ -63,6 +73,9 @@ def eval_images(path: Path, run: Run | None, source: str | None, all: bool, devi
         print_json(told)
     else:
         _print(told)
+    if record is not None and run is not None:
+        figures = {"samples": found.samples, **found.figures, "images": wanted, "split": told["split"]}
+        add_evaluation(run, record, step_of(path), figures)
     return 0
 
 

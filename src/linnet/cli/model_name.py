@@ -30,6 +30,12 @@ def find_model(name: str, runs: Path | None = None) -> Path:
     return _checkpoint(run, which)
 
 
+def step_of(path: Path) -> int | None:
+    """The step of a run's checkpoint, by its name `step_<N>.gguf`; None for any other file."""
+    number = path.stem.removeprefix("step_")
+    return int(number) if path.stem.startswith("step_") and number.isascii() and number.isdigit() else None
+
+
 def _checkpoint(run: Run, which: str) -> Path:
     weights = run.path / "weights"
     there = run.checkpoints()

@@ -1,6 +1,8 @@
-"""A remark added to a run from outside, while it is written or long after."""
+"""A remark or an evaluation added to a run from outside, while it is written or long after."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from linnet.runs.clock import iso_now
 from linnet.runs.glance import last_seconds
@@ -11,6 +13,13 @@ def add_note(run: Run, text: str, step: int | None = None) -> None:
     """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
     record = {**_note(run, text), "step": step, "at": iso_now()}
     run.append_event({name: value for name, value in record.items() if value is not None})
+
+
+def add_evaluation(run: Run, name: str, step: int | None, figures: Mapping[str, object]) -> None:
+    """Append an `eval` event to a run of ours or of Toy's that nobody writes; its status, steps and best stay."""
+    seconds = last_seconds(run.events_path, run.origin)
+    event = {"kind": "eval", "phase": "eval", "t": seconds, "step": step, "name": name, **figures, "at": iso_now()}
+    run.append_event({name: value for name, value in event.items() if value is not None})
 
 
 def _note(run: Run, text: str) -> dict[str, object]:
