@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 from linnet.runs import ids, provenance
 from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, OWN_FIELDS, RunBundle, kept_from_the_loop
@@ -45,7 +45,14 @@ class Session(RunBundle):
     _error_before: BaseException | None = None
     _told_of_values = False
 
-    def log(self, step: Any = None, metrics: Any = None, /, *rest: Any, **values: Any) -> None:
+    def log(
+        self,
+        step: SupportsIndex | Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | SupportsIndex | None = None,
+        /,
+        *rest: Any,
+        **values: Any,
+    ) -> None:
         """Log metrics of one step: `run.log(step, loss=…, lr=…)`, `run.log(step, {"train/acc": …})` or `run.log({…})`.
 
         On the disk when it returns. With a `loss` it is the step's own event, else one of the user's scalars.
@@ -57,7 +64,7 @@ class Session(RunBundle):
         try:
             try:
                 if metrics is not None:
-                    values = {**metrics, **values}
+                    values = {**metrics, **values}  # type: ignore[dict-item] # a step in its place is told apart below
                 plain = _LEAST < sum(values.values()) < _GREATEST  # false for NaN too: one cheap test for all of them
             except Exception:  # a text, an array, a tensor on its way out: the careful way knows them all
                 plain = False
@@ -77,7 +84,7 @@ class Session(RunBundle):
                                 sink.tear(line, written)
                             self._last = self._last_loss = record
                             return
-            if plain and "loss" not in values and type(step) is int and not rest:
+            if plain and "loss" not in values and type(step) is int and self._open and not rest:
                 self._last = record = _scalars_event(step, values)
                 self._append(record)
             else:
@@ -130,6 +137,8 @@ class Session(RunBundle):
         if not steps and values.get("step") is not None:
             steps = [values.pop("step")]
         metrics = flat_names({**{name: value for mapping in mappings for name, value in mapping.items()}, **values})
+        if not self._started:
+            self._imply_run_start()
         with self._sink.lock:
             step = self._step_of(steps, metrics)
             record = _step_event(step, metrics) if "loss" in metrics else _scalars_event(step, metrics)
