@@ -17,8 +17,10 @@ from safetensors.torch import load_file
 import linnet
 from linnet import gguf
 from linnet.cli.train import finish
+from linnet.errors import LinnetError
 from linnet.models import preset
 from linnet.recipes import Job, TextData, go_on, launch, training
+from linnet.runs import Run
 from linnet.train import state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, StateError, steps_with_state
@@ -63,7 +65,7 @@ def job_of(corpus: Path, **settings: Any) -> Job:
     return Job(preset("tiny", vocab=384), TextData(str(corpus)), TrainSettings(**given))
 
 
-def crashed(job: Job, step: int, **labels: Any) -> linnet.Run:
+def crashed(job: Job, step: int, **labels: Any) -> Run:
     """A run that broke off after a step, as a kill would end it."""
     with pytest.raises(Crash):
         launch(job, watch=At(step, crash), run_id="a", **labels).finish()
@@ -213,6 +215,17 @@ def test_a_broken_run_json_is_said_and_starts_nothing(said: Said, corpus: Path) 
     code, _, err = said("resume", "a")
     assert code == 1
     assert "run.json is missing or damaged, and resume needs the settings in it" in err
+    assert [path.name for path in run.path.parent.iterdir() if not path.name.startswith(".")] == ["a"]
+
+
+def test_two_resumes_at_once_are_one_resume_and_a_refusal(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = crashed(job_of(corpus), 6)
+    # The other one took the run between this one's look at its status and the start.
+    monkeypatch.setattr(Run, "status", "crashed")
+    with linnet.start(tmp_path / "runs", resume="a", from_step=4), pytest.raises(LinnetError, match="another process"):
+        go_on(run)
     assert [path.name for path in run.path.parent.iterdir() if not path.name.startswith(".")] == ["a"]
 
 

@@ -135,7 +135,7 @@ def go_on(
     recipe.restore(weights, state)
     task = _task(material, recipe, hardware)
     details = _as_realized(job, task, hardware)
-    session = start(run.path.parent, resume=run.path.name, from_step=at, **details)
+    session = start(run.path.parent, resume=run.path.name, from_step=at, strict=True, **details)
     if steps is not None:
         session.manifest.total_steps = steps
         session.manifest.config = {**session.manifest.config, "steps": steps}

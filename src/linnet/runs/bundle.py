@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from linnet.errors import LinnetError
 from linnet.runs import ids, provenance
 from linnet.runs.clock import iso_now
 from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
@@ -79,7 +80,8 @@ class RunBundle:
     - `runs_root`: the folder of runs; made when missing.
     - `run_id`: the run's own folder. When it is taken, the next free one (`-2`, `-3` …) is used, with a warning.
       None: made from `template`, whose tokens `labels` fill in.
-    - `resume`: go on in the folder `run_id` that is there already.
+    - `resume`: go on in the folder `run_id` that is there already; with `strict` a LinnetError where that cannot be
+      done, instead of a run beside it.
     - `system_every`: seconds between two `system` events; 0 for none.
     - `exact`: names of config fields that a program reads back, and that are therefore never masked as secrets.
     - `manifest`: more fields of `run.json`: name, experiment, group, parent, recipe, tags, total_steps,
@@ -100,6 +102,7 @@ class RunBundle:
         template: str = ids.TEMPLATE,
         labels: Mapping[str, str] | None = None,
         resume: bool = False,
+        strict: bool = False,
         system_every: float = 0.0,
         exact: Collection[str] = (),
         **manifest: Any,
@@ -111,7 +114,7 @@ class RunBundle:
         self._open = False  # started and not ended: events may go straight into the stream
         self._start_implied = False  # run_start was written because another event came first
         self._complaints: set[str] = set()
-        if not (resume and run_id is not None and self._reopen(root, str(run_id), manifest)):
+        if not (resume and run_id is not None and self._reopen(root, str(run_id), manifest, strict)):
             self._begin(_claim(root, run_id, template, labels or {}), manifest)
         self._append: Callable[[dict[str, Any]], None] = self._sink.append
         self._probe: Any = None
@@ -127,23 +130,26 @@ class RunBundle:
         sync_folder(folder.parent)
         self._sink = Sink(self.events_path, remade=self._move_to)
 
-    def _reopen(self, root: Path, run_id: str, fields: dict[str, Any]) -> bool:
+    def _reopen(self, root: Path, run_id: str, fields: dict[str, Any], strict: bool) -> bool:
         """Go on in a folder that is there. False, with a word why: there is none, or it is not ours to write."""
         folder = root / run_id
         manifest = load_manifest(folder) if folder.parent == root else None
         if manifest is None:
             log.warning("there is no run %s in %s to resume; this is a new one", run_id, root)
             return False
+        problem, sink = "", None
         if manifest.dialect != "linnet":
             broken = manifest.dialect == "toy" and is_file(folder / MANIFEST)
-            why = f"{MANIFEST} cannot be read" if broken else f"was written by {manifest.dialect}"
-            log.warning("%s: %s; this run goes on beside it", folder, why)
-            fields["parent"] = run_id
-            return False
-        sink = Sink(folder / EVENTS, start_t=last_seconds(folder / EVENTS), remade=self._move_to)
-        if sink.locked is False:
-            sink.close()
-            log.warning("%s is being written by another process; this run goes on beside it", folder)
+            problem = f"{MANIFEST} cannot be read" if broken else f"was written by {manifest.dialect}"
+        else:
+            sink = Sink(folder / EVENTS, start_t=last_seconds(folder / EVENTS), remade=self._move_to)
+            if sink.locked is False:
+                sink.close()
+                problem = "is being written by another process"
+        if problem or sink is None:
+            if strict:
+                raise LinnetError(f"run {run_id} cannot be resumed: {folder} {problem}")
+            log.warning("%s: %s; this run goes on beside it", folder, problem)
             fields["parent"] = run_id
             return False
         self.run_dir, self.run_id = folder, run_id

@@ -254,6 +254,7 @@ def start(
     compare_to: str | None = None,
     resume: str | None = None,
     from_step: int | None = None,
+    strict: bool = False,
     exact: Collection[str] = (),
     system_every: float = SYSTEM_SECONDS,
 ) -> Session:
@@ -266,7 +267,8 @@ def start(
       (`loss`, `val_acc`, `bits_per_byte`); else it has no best.
     - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps`), `chosen` (what `auto` became: dtype, threads …), `cost`
       (`total_params`, `flops_per_token`) and `compare_to` (a baseline's id) go into `run_start`, or into `resume`.
-    - `resume`: a run to go on with, from `from_step`; when there is none, a new one is started, with a warning.
+    - `resume`: a run to go on with, from `from_step`; when there is none, or it is not free to be
+      written, a new one is started, with a warning. With `strict` one that is not free is a LinnetError.
     - `exact`: fields of `config` that your program reads back to resume: kept to the letter, never masked as a secret.
     - `system_every`: seconds between two readings of the machine's figures; 0 for none.
     """
@@ -279,6 +281,7 @@ def start(
         template=template,
         labels=labels,
         resume=resumed is not None,
+        strict=strict,
         system_every=system_every,
         exact=exact,
         name=name,
