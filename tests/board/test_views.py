@@ -461,6 +461,22 @@ def test_checkpoints_offer_only_what_their_file_can_do(root: Path) -> None:
     assert offers["images"] == ["linnet classify"]
 
 
+def test_the_loss_that_a_checkpoint_carries_is_called_by_its_name(root: Path) -> None:
+    written = [
+        {"kind": "checkpoint", "t": 9.0, "step": 10, "path": "weights/step_10.gguf", "bytes": 4, "loss": 1.5},
+        {"kind": "checkpoint", "t": 9.0, "step": 20, "path": "weights/step_20.gguf", "bytes": 4}
+        | {"train_loss": 2.5, "validation_loss": 3.5},
+    ]
+    folder = write(root / "a", written)
+    (folder / "weights").mkdir()
+    for event in written:
+        (folder / str(event["path"])).write_bytes(b"GGUF")
+    text = look(board_of(root, "a", view="checkpoints"))
+    rows = {row[0]: row[3:] for row in map(str.split, text.splitlines()) if row and row[0] in ("10", "20")}
+    assert rows["20"] == ["2.5", "3.5", "weights/step_20.gguf"]
+    assert rows["10"] == ["–", "–", "weights/step_10.gguf", "written", "with", "loss", "1.5"]  # which, it did not say
+
+
 def test_a_newer_run_does_not_hide_that_this_one_cannot_be_read(root: Path) -> None:
     folder = write(root / "old", [])
     (folder / "events.jsonl").unlink()

@@ -52,6 +52,16 @@ def test_inspect_lists_tensors_and_metadata(said: Said, smollm2: Path) -> None:
     assert len(found["tensor_table"]) == 272
 
 
+def test_inspect_spells_what_would_steer_a_terminal(said: Said, tmp_path: Path) -> None:
+    text = "a\u202e\u009b\u2028\ufeff\u200bé"
+    written = GGUFWriter(
+        MetadataBlock().text("general.architecture", "llama").text("general.name", text).text(text, text)
+    )
+    _, out, _ = said("inspect", str(written.write(tmp_path / "a.gguf")), "--json", "--metadata")
+    assert not set("\u202e\u009b\u2028\ufeff\u200b") & set(out)
+    assert json.loads(out)["name"] == json.loads(out)["metadata"][text] == text
+
+
 def test_check_says_that_llama_cpp_runs_it_or_lists_why_not(said: Said, smollm2: Path, tmp_path: Path) -> None:
     code, out, _ = said("check", str(smollm2))
     assert code == 0
