@@ -247,7 +247,7 @@ class TestCache:
         _write(file.parent, _steps(10))
         assert len(Metrics(file)["loss"]) == 10
 
-    @pytest.mark.parametrize("damage", [b"", b"garbage", b"linnet-metrics-4\n" + b"\xff" * 8])
+    @pytest.mark.parametrize("damage", [b"", b"garbage", b"linnet-metrics-5\n" + b"\xff" * 8])
     def test_a_damaged_cache_is_no_cache(self, file: Path, damage: bytes) -> None:
         (file.parent / ".cache/metrics").write_bytes(damage)
         assert len(Metrics(file)["loss"]) == 500
@@ -283,7 +283,7 @@ class TestCache:
         content = kept.read_bytes()
         changed = content.replace(b'"step_now":499', state.ljust(14))
         assert content != changed
-        start = len(b"linnet-metrics-4\n")
+        start = len(b"linnet-metrics-5\n")
         length = int.from_bytes(content[start : start + 8], "little") + len(changed) - len(content)
         kept.write_bytes(changed[:start] + length.to_bytes(8, "little") + changed[start + 8 :])
         assert len(Metrics(file)["loss"]) == 500

@@ -22,7 +22,7 @@ from linnet.runs.place import open_regular
 from linnet.runs.series import Table
 
 SMALLEST = 1 << 20  # streams below this are read faster than they are worth keeping
-_MAGIC = b"linnet-metrics-4\n"
+_MAGIC = b"linnet-metrics-5\n"
 _NAME = "metrics"
 _ALIGN = 64
 
