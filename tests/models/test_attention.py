@@ -49,3 +49,12 @@ def test_all_attend_to_all() -> None:
     q, k, v = (part.view(B, T, H, D).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
     p = F.softmax(q @ k.mT / D**0.5, -1)
     assert torch.allclose(attend_all(qkv, None, H), (p @ v).transpose(1, 2).flatten(2), atol=1e-5)
+
+
+def test_a_table_of_positions_is_the_beginning_of_a_longer_one() -> None:
+    for head in (2, 6, 64, 128):
+        config = LlamaConfig(vocab=9, d_model=head, n_heads=1, n_kv=1, d_ff=8, n_layers=1, ctx=3000)
+        whole = rotary_table(config)
+        assert whole.shape == (3000, head // 2, 2)
+        for positions in (1, 7, 64, 1000, 2999):
+            assert torch.equal(rotary_table(config, positions=positions), whole[:positions])

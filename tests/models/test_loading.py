@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,17 @@ def test_smollm2_knows_the_capital_of_france(smollm2: Path) -> None:
     ids_BT = torch.tensor([tokenizer.encode("The capital of France is").ids])
     with torch.inference_mode():
         assert tokenizer.decode([int(model(ids_BT)[0, -1].argmax())]) == " Paris"
+
+
+def test_a_loaded_model_computes_the_positions_it_needs(tmp_path: Path) -> None:
+    config = LlamaConfig(vocab=32, d_model=16, n_heads=2, n_kv=1, d_ff=16, n_layers=1, ctx=1 << 30)
+    path = write(config, build(replace(config, ctx=64), seed=1).params(), tmp_path / "m.gguf", "m", 1)
+    model, whole = load(path), load(path, ctx=64)
+    ids = torch.arange(20)[None]
+    assert torch.equal(model(ids), whole(ids))
+    assert model.rotary_CP2.shape[0] == 32
+    with torch.inference_mode():
+        model(torch.arange(50)[None] % 32)
+    loss = model.loss(torch.arange(50)[None] % 32, torch.arange(50)[None] % 32)  # and it can still be trained
+    loss.backward()
+    assert torch.equal(loss, whole.loss(torch.arange(50)[None] % 32, torch.arange(50)[None] % 32))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from linnet.data import Prepared
     from linnet.models import LanguageModel
 
+_SHORT = 4096  # tokens: a longer window is not filled up where the text is shorter; a file may state a million
+
 
 def eval(
     model: ModelName,
@@ -234,6 +236,7 @@ def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, mo
     scored = prepared.held_out if part == "held_out" else prepared.train
     if len(scored) < 2:
         raise UsageError("no document of this corpus is held out: score all of it with --all")
+    window = min(window, max(len(scored) - 1, _SHORT))
     began = time.perf_counter()
     result = evaluate(
         model,
@@ -245,6 +248,7 @@ def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, mo
         told=_tell if sys.stderr.isatty() else None,
     )
     return {
+        "ctx": window,
         "tokens": result.tokens,
         "loss": result.loss,
         "ppl": result.ppl,

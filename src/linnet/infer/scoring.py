@@ -75,6 +75,7 @@ def score(
         wrong = low if low < 0 else high
         vocab = model.config.vocab
         raise UsageError(f"the text has the token {wrong}, and the model's vocabulary goes from 0 to {vocab - 1}")
+    T = min(T, ids_N.size - 1)  # a window beyond the text would be filled with targets to ignore
     one = torch.ones((), device=model.device)
     total = 0.0
     with torch.inference_mode():

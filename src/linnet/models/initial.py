@@ -16,6 +16,7 @@ EMBEDDING_STD = 0.02
 def build(config: Config, seed: int = 0, init_scale: float = 1.0, device: str | torch.device = "cpu") -> LanguageModel:
     """Make a model with new weights: the same bits for the same seed, whatever the device."""
     model = allocate(config, device)
+    model.reserve(config.ctx)
     initialise(model, seed, init_scale)
     return model
 

@@ -50,6 +50,9 @@ class LanguageModel(nn.Module):
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
 
+    def reserve(self, positions: int) -> None:
+        """Prepare what the model computes once for sequences of `positions` tokens: nothing, with learned positions."""
+
     def embed(self, ids_BT: Tensor, compute: Compute = plain, place_TD: Tensor | None = None) -> Tensor:
         """[B, T, d_model]: the row of each token, through the lens where there is one, and what its place adds."""
         if self.lens is None:

@@ -54,6 +54,8 @@ class Block(nn.Module):
 class RopeFreqs(nn.Module):
     """A file's own divisors of the rotary angles, kept to be written back; not trained."""
 
+    weight: Tensor
+
     def __init__(self, divisors: Tensor) -> None:
         super().__init__()
         self.register_buffer("weight", divisors)
@@ -71,13 +73,30 @@ class Llama(LanguageModel):
         self.blocks = nn.ModuleList(Block(config, layer, device) for layer in range(config.n_layers))
         self.output_norm = RMSNorm(config.d_model, config.rms_eps, device)
         self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
-        self.register_buffer("rotary_CP2", rotary_table(config).to(device or "cpu"), persistent=False)
+        self.rope_freqs: RopeFreqs | None = None
+        empty_CP2 = torch.empty(0, config.head_size // 2, 2, device=device or "cpu")
+        self.register_buffer("rotary_CP2", empty_CP2, persistent=False)
+        self._outgrown_tables: list[Tensor] = []
 
     def use_divisors(self, divisors: Tensor) -> None:
         """Turn by a file's `rope_freqs.weight` [head_size / 2] instead of what the config says."""
-        device = self.rotary_CP2.device
-        self.rope_freqs = RopeFreqs(divisors.to(device))
-        self.rotary_CP2 = rotary_table(self.config, divisors).to(device)
+        self.rope_freqs = RopeFreqs(divisors.to(self.rotary_CP2.device))
+        self._make_table(len(self.rotary_CP2))
+
+    def reserve(self, positions: int) -> None:
+        """Make the rotary table long enough for sequences of `positions` tokens.
+
+        A file may state a context of a million tokens; only what is used of it is computed, in steps that double.
+        """
+        if min(positions, self.config.ctx) > len(self.rotary_CP2):
+            self._make_table(min(1 << (positions - 1).bit_length(), self.config.ctx))
+
+    def _make_table(self, positions: int) -> None:
+        # A captured step reads the table where it lay at the capture.
+        self._outgrown_tables.append(self.rotary_CP2)
+        divisors = None if self.rope_freqs is None else self.rope_freqs.weight
+        with torch.inference_mode(False):  # a model that has generated can be trained
+            self.rotary_CP2 = rotary_table(self.config, divisors, positions).to(self.rotary_CP2.device)
 
     def hidden(
         self,
@@ -88,5 +107,6 @@ class Llama(LanguageModel):
     ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         span, mask_TS = self.sight(ids_BT, documents_BT, cache)
+        self.reserve(ids_BT.shape[1] if cache is None else cache.slots)
         table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
         return self.through_layers(self.embed(ids_BT, compute), cache, compute, table_TP2, mask_TS, span)

@@ -12,11 +12,14 @@ from linnet.gguf.rope import rope_divisors, rope_scaling_of
 from linnet.models import cuda
 from linnet.models.config import LlamaConfig
 
+_VALUES_AT_ONCE = 1 << 20  # angles held in float64 while a table is made
 
-def rotary_table(config: LlamaConfig, divisors: Tensor | None = None) -> Tensor:
-    """[ctx, head_size / 2, 2]: cosine and sine for each position and pair, in float32 from float64 angles.
 
-    `divisors` [head_size / 2] (a file's `rope_freqs.weight`) replace those of llama-3 scaling.
+def rotary_table(config: LlamaConfig, divisors: Tensor | None = None, positions: int | None = None) -> Tensor:
+    """[positions, head_size / 2, 2]: cosine and sine for each position and pair, in float32 from float64 angles.
+
+    `positions` is the config's `ctx` where it is not given. `divisors` [head_size / 2] (a file's `rope_freqs.weight`)
+    replace those of llama-3 scaling.
     """
     head, scaling = config.head_size, rope_scaling_of(config)
     angles = config.rope_base ** (-np.arange(0, head, 2, dtype=np.float64) / head)
@@ -26,8 +29,13 @@ def rotary_table(config: LlamaConfig, divisors: Tensor | None = None) -> Tensor:
         angles = angles / divisors.double().cpu().numpy()
     elif scaling is not None and scaling.kind == "llama3":
         angles = angles / rope_divisors(scaling, head, config.rope_base)
-    turns = np.arange(config.ctx, dtype=np.float64)[:, None] * angles
-    return torch.from_numpy(np.stack((np.cos(turns), np.sin(turns)), -1).astype(np.float32))
+    table_CP2 = np.empty((config.ctx if positions is None else positions, len(angles), 2), np.float32)
+    step = max(1, _VALUES_AT_ONCE // len(angles))
+    for start in range(0, len(table_CP2), step):
+        part = table_CP2[start : start + step]
+        turns = np.arange(start, start + len(part), dtype=np.float64)[:, None] * angles
+        part[..., 0], part[..., 1] = np.cos(turns), np.sin(turns)
+    return torch.from_numpy(table_CP2)
 
 
 def split_heads(qkv_BTE: Tensor, table_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
