@@ -11,6 +11,7 @@ from cyclopts.config import Toml
 
 from linnet import __version__
 from linnet.board.words import plain
+from linnet.cli.memory import out_of_memory
 from linnet.errors import LinnetError, UsageError
 from linnet.train.sharing import wait_asleep_where_shared
 
@@ -214,6 +215,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except RecursionError:
         return _fail("something in these files is nested too deeply to be shown", 1)
+    except (MemoryError, RuntimeError) as error:
+        shortage = out_of_memory(error)
+        if shortage is None:
+            raise
+        return _fail(shortage, 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe has had enough

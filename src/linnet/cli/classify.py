@@ -16,6 +16,7 @@ from linnet.cli.terminal import paint, print_json
 from linnet.errors import LinnetError, UsageError
 
 _BAR = 12  # characters of certainty
+_LABEL = 100  # characters of a class's name
 
 
 def classify(
@@ -52,6 +53,7 @@ def classify(
     told: list[dict[str, Any]] = []
     for file in files:
         try:
+            _refuse_what_is_no_file(file)
             picture = read_picture(file, loaded.config.image_size, loaded.config.num_channels)
         except LinnetError as error:
             failed = True
@@ -69,10 +71,19 @@ def classify(
     return int(failed)
 
 
+def _refuse_what_is_no_file(path: Path) -> None:
+    """A pipe or a device would be waited for."""
+    if path.is_dir():
+        raise LinnetError(f"{path}: this is a folder: name the images in it")
+    if path.exists() and not path.is_file():
+        raise LinnetError(f"{path}: not an image that can be read: it is neither file nor folder")
+
+
 def _print(file: Path, guesses: list[dict[str, Any]]) -> None:
     print(paint(words.plain(str(file)), "bold"))
-    wide = max(len(guess["label"]) for guess in guesses)
-    for guess in guesses:
+    labels = [words.plain(words.shorten(guess["label"], _LABEL)) for guess in guesses]
+    wide = max(map(len, labels))
+    for label, guess in zip(labels, guesses, strict=True):
         full = round(_BAR * guess["probability"])
         bar = "█" * full + "░" * (_BAR - full)
-        print(f"  {words.plain(guess['label']):<{wide}}  {paint(bar, 'cyan')} {guess['probability']:7.2%}")
+        print(f"  {label:<{wide}}  {paint(bar, 'cyan')} {guess['probability']:7.2%}")

@@ -20,6 +20,10 @@ from linnet.gguf.values import ValueType
 
 _T = TypeVar("_T")
 
+_BLOCK_TENSORS = (
+    6  # of any block, at least: two norms, Q, K and V in one, the attention's output, and two more products
+)
+
 
 class TextConfig(Protocol):
     """What llama and gpt2 have in common."""
@@ -189,6 +193,9 @@ def architecture_of(file: GGUFFile) -> Llama | GPT2 | ViT:
     if arch == "gpt2":
         eps = keys.number("gpt2.attention.layer_norm_epsilon", 1e-5)
         return GPT2(vocab, width, heads, hidden, layers, ctx, eps)
+    if heads > width:
+        place, problem = "llama.attention.head_count", "there are more heads than values"
+        raise keys.error(place, problem, f"at most {width}", str(heads))
     head = keys.count("llama.attention.key_length", width // heads)
     return Llama(
         vocab=vocab,
@@ -229,6 +236,13 @@ def _vit(keys: _Keys) -> ViT:
     )
 
 
+def _stated(value: object) -> str:
+    """A value of a file for an error: what it is, quoted where it is text."""
+    if isinstance(value, str):
+        return quoted(value)
+    return f"{len(value)} values" if isinstance(value, tuple) else str(value)
+
+
 class _Keys:
     """Metadata of a file that must be there, of the right kind, and possible."""
 
@@ -238,27 +252,27 @@ class _Keys:
     def count(self, key: str, default: int | None = None) -> int:
         value = self.file.metadata.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
-            raise self.error(key, "the value is missing or wrong", "a whole number from 1", str(value)[:40])
+            raise self.error(key, "the value is missing or wrong", "a whole number from 1", _stated(value))
         return value
 
     def layers(self, key: str) -> int:
-        """A number of blocks that the file can hold: each takes a tensor at least."""
+        """A number of blocks that the file can hold."""
         layers = self.count(key)
-        if layers > len(self.file.tensors):
-            found = f"{layers} with {len(self.file.tensors)} tensors"
-            raise self.error(key, "the file cannot hold so many blocks", "a tensor a block at least", found)
+        if layers * _BLOCK_TENSORS > len(self.file.tensors):
+            expected, found = f"at least {_BLOCK_TENSORS} tensors a block", f"{layers} with {len(self.file.tensors)}"
+            raise self.error(key, "the file cannot hold so many blocks", expected, f"{found} tensors")
         return layers
 
     def number(self, key: str, default: float) -> float:
         value = self.file.metadata.get(key, default)
         if not isinstance(value, float) or not 0 <= value < float("inf"):
-            raise self.error(key, "the value is wrong", "a number from 0", str(value)[:40])
+            raise self.error(key, "the value is wrong", "a number from 0", _stated(value))
         return value
 
     def several(self, key: str, kind: type[_T]) -> tuple[_T, ...]:
         values = self.file.metadata.get(key, ())
         if not isinstance(values, Sequence) or isinstance(values, str):
-            raise self.error(key, "the value is wrong", "an array", str(values)[:40])
+            raise self.error(key, "the value is wrong", "an array", _stated(values))
         return tuple(value for value in values if isinstance(value, kind))
 
     def error(self, key: str, problem: str, expected: str, found: str) -> GGUFError:

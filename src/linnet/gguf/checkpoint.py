@@ -15,9 +15,10 @@ from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.link import point_link
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.names import Layout, adapter_layout, layout
+from linnet.gguf.names import Layout, Param, adapter_layout, layout
 from linnet.gguf.rope import rope_divisors, rope_scaling_of
-from linnet.gguf.toy import LENS, Folded, Tensors
+from linnet.gguf.tensor import TensorInfo
+from linnet.gguf.toy import LENS, Folded, Joined, Tensors
 from linnet.gguf.types import GGMLType
 from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
 
@@ -169,14 +170,32 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Our parameters out of a file, one at a time, as float32; Toy's heads and fused tensors are joined.
 
     A parameter that may be absent is left out where the file has none. A lens comes first, when there is one,
-    and the embedding then has the donor's width.
+    and the embedding then has the donor's width. All shapes are compared with the sizes that the file states
+    before anything is read.
     """
+    stored = list(_stored_params(file))
+    if LENS in file.tensors:
+        yield LENS, file.tensors[LENS].read()
+    for param, shape, sources in stored:
+        out, start = np.empty(shape, np.float32), 0
+        for source in sources:
+            height = source.shape[0]
+            source.read_into(out[start : start + height])
+            start += height
+        yield param.name, out
+
+
+def _stored_params(file: GGUFFile) -> Iterator[tuple[Param, tuple[int, ...], list[TensorInfo | Joined]]]:
+    """The parameters that a file holds, with their shapes and tensors; a missing or wrong one is a GGUFError."""
     tensors = Tensors(file)
-    cfg = architecture_of(file)
+    plan = layout(architecture_of(file))
     lens = file.tensors.get(LENS)
     if lens is not None:
-        yield LENS, lens.read()
-    for param in layout(cfg).params.values():
+        width = plan.params[_EMBEDDING].shape[1] if _EMBEDDING in plan.params else None
+        if width is None or len(lens.shape) != 2 or lens.shape[0] != width:
+            fitting = "none in a model without token_embd.weight" if width is None else f"[{width}, donor's width]"
+            raise _wrong_tensor(file, LENS, fitting, lens)
+    for param in plan.params.values():
         shape = param.shape
         if param.name == _EMBEDDING and lens is not None:
             shape = (shape[0], lens.shape[-1])
@@ -186,18 +205,26 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
             sources = [file.tensors[fused]]
         if not any(sources) and param.optional:
             continue
-        out, start = np.empty(shape, np.float32), 0
+        present: list[TensorInfo | Joined] = []
         for piece, source in zip(param.pieces, sources, strict=False):
             height = shape[0] if len(sources) == 1 else piece.stop - piece.start
             expected = (height, *shape[1:])
-            if source is None or source.shape != expected:
-                found = "none" if source is None else str(list(source.shape))
-                place = f"tensor {quoted(piece.tensor)}"
-                problem = "the tensor is missing or of the wrong shape"
-                raise GGUFError(problem, path=file.path, place=place, expected=str(list(expected)), found=found)
-            source.read_into(out[start : start + height])
-            start += height
-        yield param.name, out
+            if source is None or source.shape != expected or not _rows_alike(source):
+                raise _wrong_tensor(file, piece.tensor, str(list(expected)), source)
+            present.append(source)
+        yield param, shape, present
+
+
+def _rows_alike(source: TensorInfo | Joined) -> bool:
+    """Tensors that are joined by their rows must have rows of one shape."""
+    return not isinstance(source, Joined) or len({part.shape[1:] for part in source.parts}) == 1
+
+
+def _wrong_tensor(file: GGUFFile, name: str, expected: str, source: TensorInfo | Joined | None) -> GGUFError:
+    shapes = [] if source is None else [part.shape for part in getattr(source, "parts", (source,))]
+    found = " and ".join(str(list(shape)) for shape in shapes[:4]) or "none"
+    problem = "the tensor is missing or of the wrong shape"
+    return GGUFError(problem, path=file.path, place=f"tensor {quoted(name)}", expected=expected, found=found)
 
 
 def _complete(cfg: Any, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from linnet.errors import LinnetError
 from linnet.models import ViT
 
 
@@ -24,6 +25,11 @@ def classify(model: ViT, images_BCHW: NDArray[np.uint8], top: int = 3) -> list[l
     """The likeliest classes of each image, the likeliest first."""
     names = model.config.labels or tuple(map(str, range(model.config.num_classes)))
     probability_BK = model(torch.from_numpy(images_BCHW).to(model.device)).softmax(1)
+    if not probability_BK.isfinite().all():
+        raise LinnetError(
+            "the model's numbers are not finite, so it sees nothing: its weights may have diverged in training; try an"
+            " earlier checkpoint"
+        )
     found = probability_BK.topk(min(top, len(names)), dim=1)
     return [
         [Guess(names[number], value) for number, value in zip(numbers, values, strict=True)]

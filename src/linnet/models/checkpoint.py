@@ -39,8 +39,10 @@ def load_vit(source: str | os.PathLike[str] | GGUFFile, device: str | torch.devi
     if not isinstance(source, GGUFFile):
         with GGUFFile.open(resolve_link(source)) as file:
             return load_vit(file, device)
-    model = ViT(vit_config_of(source), torch.device(device))
-    _assign(model, _read(source, torch.device(device)), source)
+    config = vit_config_of(source)
+    params = _read(source, torch.device(device))  # first: sizes that the tensors do not have are found here
+    model = ViT(config, torch.device(device))
+    _assign(model, params, source)
     return model
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from linnet.gguf.file import GGUFFile
 from linnet.gguf.rope import RopeScaling, rope_scaling_of
 
 ARCHITECTURES = ("llama", "gpt2")
+_TRIED = 1 << 16  # numbers tried as divisors: all of them for 32 bits
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,15 @@ class LlamaConfig:
         if not self.head_dim:
             check_heads(self)
         if self.n_heads % self.n_kv:
-            fits = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
             raise UsageError(
-                f"n_kv {self.n_kv} does not divide n_heads {self.n_heads}: choose n_kv from {', '.join(map(str, fits))}"
+                f"n_kv {self.n_kv} does not divide n_heads {self.n_heads}: choose n_kv from {divisors(self.n_heads)}"
             )
         if self.head_size % 2:
+            fits = divisors(self.d_model, even=True)
+            other = f"another n_heads ({fits} fit d_model {self.d_model})" if fits else "another d_model"
             raise UsageError(
-                f"the head size is {self.head_size}, and rotary positions turn pairs: make it even, with another"
-                f" n_heads ({_divisors(self.d_model, even=True)} fit d_model {self.d_model}) or with head_dim"
+                f"the head size is {self.head_size}, and rotary positions turn pairs: make it even, with {other}"
+                " or with head_dim"
             )
         scaling = rope_scaling_of(self)
         if scaling is not None and scaling.kind not in ("linear", "llama3"):
@@ -95,6 +98,7 @@ class GPT2Config:
 
 
 Config: TypeAlias = LlamaConfig | GPT2Config
+_C = TypeVar("_C")
 
 
 def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
@@ -108,6 +112,8 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
             expected=" or ".join(ARCHITECTURES),
             found=found,
         )
+    if ctx is not None and ctx < 1:
+        raise UsageError(f"ctx is {ctx}: give a whole number from 1")
     stated = architecture_of(file)
     tied = "output.weight" not in file.tensors
     if isinstance(stated, GPT2):
@@ -116,18 +122,22 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
                 f"ctx {ctx} is more than the {stated.ctx} learned positions of {file.path}: ask for"
                 f" {stated.ctx} or less"
             )
-        return GPT2Config(
-            stated.vocab,
-            stated.d_model,
-            stated.n_heads,
-            stated.d_ff,
-            stated.n_layers,
-            ctx or stated.ctx,
-            shortest(stated.norm_eps),
+        return of_file(
+            file,
+            GPT2Config,
+            vocab=stated.vocab,
+            d_model=stated.d_model,
+            n_heads=stated.n_heads,
+            d_ff=stated.d_ff,
+            n_layers=stated.n_layers,
+            ctx=ctx or stated.ctx,
+            norm_eps=shortest(stated.norm_eps),
             tied=tied,
         )
     assert isinstance(stated, Llama)
-    return LlamaConfig(
+    return of_file(
+        file,
+        LlamaConfig,
         vocab=stated.vocab,
         d_model=stated.d_model,
         n_heads=stated.n_heads,
@@ -146,9 +156,18 @@ def config_of(file: GGUFFile, ctx: int | None = None) -> Config:
     )
 
 
+def of_file(file: GGUFFile, config: type[_C], **fields: Any) -> _C:
+    """A config with what a file states; where that cannot be, the error is about the file."""
+    try:
+        return config(**fields)
+    except UsageError as error:
+        raise GGUFError(f"these sizes cannot be: {error}", path=file.path, place="metadata") from None
+
+
 def shortest(value: float) -> float:
     """A file's f32 as it was meant: 1e-05, not 9.999999747378752e-06; a config written and read is the same."""
-    return float(str(np.float32(value)))
+    with np.errstate(over="ignore"):  # an f64 beyond f32 is infinite, and refused as that
+        return float(str(np.float32(value)))
 
 
 def _has(file: GGUFFile, *tensors: str) -> bool:
@@ -174,13 +193,16 @@ def check_positive(config: object, *fields: str) -> None:
 def check_heads(config: Any) -> None:
     """The heads share the width."""
     if config.d_model % config.n_heads:
-        raise UsageError(
-            f"n_heads {config.n_heads} does not divide d_model {config.d_model}:"
-            f" choose n_heads from {_divisors(config.d_model, even=config.arch == 'llama')}, or change d_model"
-        )
+        fits = divisors(config.d_model, even=config.arch == "llama")
+        advice = f"choose n_heads from {fits}, or change d_model" if fits else "change d_model, which is odd"
+        raise UsageError(f"n_heads {config.n_heads} does not divide d_model {config.d_model}: {advice}")
 
 
-def _divisors(width: int, *, even: bool) -> str:
-    """Head counts that fit a width, the usual ones first: up to eight, in order."""
-    fits = [n for n in range(1, width + 1) if width % n == 0 and (not even or (width // n) % 2 == 0)]
-    return ", ".join(map(str, fits[:8]))
+def divisors(number: int, *, even: bool = False) -> str:
+    """The divisors of a number for an error message, up to eight, in order; `even`: those that leave an even quotient.
+
+    A file may state any number: no more is tried than is quick.
+    """
+    small = [n for n in range(1, min(math.isqrt(number), _TRIED) + 1) if number % n == 0]
+    fits = sorted({*small, *(number // n for n in small)})
+    return ", ".join([str(n) for n in fits if not even or number // n % 2 == 0][:8])

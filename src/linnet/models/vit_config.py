@@ -11,7 +11,7 @@ from linnet.errors import UsageError
 from linnet.gguf.architecture import ViT, architecture_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
-from linnet.models.config import check_counts, check_heads, check_positive, shortest
+from linnet.models.config import check_counts, check_heads, check_positive, divisors, of_file, shortest
 from linnet.models.presets import meant
 
 
@@ -47,10 +47,9 @@ class ViTConfig:
         check_positive(self, "norm_eps")
         check_heads(self)
         if self.image_size % self.patch_size:
-            fits = [str(n) for n in range(1, self.image_size + 1) if self.image_size % n == 0]
             raise UsageError(
                 f"image_size {self.image_size} is no multiple of patch_size {self.patch_size}:"
-                f" choose patch_size from {', '.join(fits[:8])}, or image_size"
+                f" choose patch_size from {divisors(self.image_size)}, or image_size"
                 f" {self.image_size // self.patch_size * self.patch_size or self.patch_size}"
             )
         if self.positions == "sincos" and self.d_model % 4:
@@ -136,7 +135,9 @@ def vit_config_of(file: GGUFFile) -> ViTConfig:
                 expected=" or ".join(known),
                 found=quoted(found),
             )
-    return ViTConfig(
+    return of_file(
+        file,
+        ViTConfig,
         image_size=stated.image_size,
         patch_size=stated.patch_size,
         d_model=stated.d_model,
