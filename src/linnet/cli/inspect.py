@@ -40,7 +40,7 @@ def inspect(
             return 0
         _print_card(card)
         if metadata:
-            rows = [(key, _shown(opened, key)) for key in opened.metadata]
+            rows = [(words.shorten(key, 200), _shown(opened, key)) for key in opened.metadata]
             print("\n" + "\n".join(table(("key", "value"), rows)))
         if tensors:
             parts = [
@@ -51,8 +51,13 @@ def inspect(
     return 0
 
 
+def _clean(value: object, room: int = 200) -> str:
+    """What a file says, as it may be printed: cut to `room` characters, and none that could steer a terminal."""
+    return words.plain(words.shorten(str(value), room))
+
+
 def _print_card(card: Card) -> None:
-    print(f"{paint(words.plain(card.name or card.path.name), 'bold')}  {words.plain(card.arch)} {card.kind}")
+    print(f"{paint(_clean(card.name or card.path.name), 'bold')}  {_clean(card.arch)} {_clean(card.kind)}")
     facts = {
         "file": f"{card.path} ({words.size(card.bytes)}, GGUF version {card.version})",
         "type": f"{card.file_type}: " + ", ".join(f"{s.tensors} × {s.type}" for s in card.types),
@@ -66,11 +71,11 @@ def _print_card(card: Card) -> None:
         facts["special"] = marks + (" · chat template" if held.chat_template else "")
     for name, value in facts.items():
         if value:
-            print(f"  {paint(f'{name:<11}', 'dim')} {words.shorten(words.plain(value), max(20, width() - 14))}")
+            print(f"  {paint(f'{name:<11}', 'dim')} {_clean(value, max(20, width() - 14))}")
     if card.provenance:
         print(f"  {paint('provenance', 'dim')}")
         for key, fact in card.provenance.items():
-            print(f"    {words.plain(key)} = {words.shorten(words.plain(fact), max(20, width() - len(key) - 8))}")
+            print(f"    {_clean(key)} = {_clean(fact, max(20, width() - len(key) - 8))}")
 
 
 def _tied(card: Card) -> str:
@@ -85,7 +90,8 @@ def _shown(file: GGUFFile, key: str) -> str:
         return f"{count:,} values"
     values = file.metadata[key]
     assert isinstance(values, tuple)
-    return f"{count:,} values: " + ", ".join(map(str, values[:_LONG])) + (" …" if count > _LONG else "")
+    shown = (words.shorten(str(value), 200) for value in values[:_LONG])
+    return f"{count:,} values: " + ", ".join(shown) + (" …" if count > _LONG else "")
 
 
 def _as_json(card: Card, file: GGUFFile, tensors: bool, metadata: bool) -> dict[str, object]:

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from linnet.gguf.errors import GGUFError
+from linnet.gguf.errors import GGUFError, quoted
 
 if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import PreTokenizer
@@ -71,7 +71,7 @@ def pre_named(name: str) -> Pre:
     """Find the way of cutting that `tokenizer.ggml.pre` names."""
     if name not in _BY_NAME:
         raise GGUFError(
-            f"tokenizer.ggml.pre is {name!r}: this pre-tokenizer is not known; known are {', '.join(_BY_NAME)}"
+            f"tokenizer.ggml.pre is {quoted(name)}: this pre-tokenizer is not known; known are {', '.join(_BY_NAME)}"
         )
     return _BY_NAME[name]
 

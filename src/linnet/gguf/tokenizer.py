@@ -8,17 +8,22 @@ llama.cpp's `add_special` and `parse_special`. `encode(text, add_special_tokens=
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from linnet.gguf.control_texts import CONTROL_TEXTS, USER_DEFINED_TEXTS
-from linnet.gguf.errors import GGUFError
+from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.pretokenizers import pre_named
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 T = TypeVar("T")
+
+# Letters that cuts of tokens may look at, for each letter of the vocabulary: real ones need about 4. A file full of
+# aaa, aaaa, aaaaa … has a cut at every letter, and would need the square of its size.
+_LETTERS_TRIED = 64
+_WRITTEN_LETTERS = 1 << 19  # of tokens found in a text as they are written; to look for so many takes 2 s to prepare
 
 # Values of tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -34,7 +39,7 @@ def rebuild_tokenizer(metadata: Mapping[str, object]) -> Tokenizer:
     model = _get(metadata, "model", str)
     if model not in ("gpt2", "llama"):
         raise GGUFError(
-            f"tokenizer.ggml.model is {model!r}: this kind of vocabulary cannot be rebuilt; known are"
+            f"tokenizer.ggml.model is {quoted(model)}: this kind of vocabulary cannot be rebuilt; known are"
             " gpt2 (byte-level BPE) and llama (SentencePiece)"
         )
     try:
@@ -57,7 +62,9 @@ def _byte_level(metadata: Mapping[str, object], tokens: dict[str, int]) -> Token
         left = merge[:1] + left
         for text in (left, right, left + right):
             if text not in tokens:
-                raise GGUFError(f"tokenizer.ggml.merges has {merge!r}, but {text!r} is not among the tokens")
+                raise GGUFError(
+                    f"tokenizer.ggml.merges has {quoted(merge)}, but {quoted(text)} is not among the tokens"
+                )
         pairs[left, right] = None
     tokenizer = Tokenizer(models.BPE(vocab=tokens, merges=list(pairs), ignore_merges=pre.whole_words))
     tokenizer.pre_tokenizer = pre.pre_tokenizer()
@@ -105,12 +112,40 @@ def _merges_by_score(metadata: Mapping[str, object], tokens: dict[str, int]) -> 
     if len(scores) < len(tokens):
         raise GGUFError(f"tokenizer.ggml.scores has {len(scores)} values for {len(tokens)} tokens")
     by_score = sorted(tokens, key=lambda text: -scores[tokens[text]])
-    return [
-        (text[:cut], text[cut:])
-        for text in by_score
-        for cut in range(len(text) - 1, 0, -1)
-        if text[:cut] in tokens and text[cut:] in tokens
-    ]
+    longest_prefix = _longest_prefixes(tokens)
+    letters_left = _LETTERS_TRIED * (sum(map(len, tokens)) + 4096)
+    merges: list[tuple[str, str]] = []
+    for text in by_score:
+        left = longest_prefix.get(text)
+        while left is not None:
+            right = text[len(left) :]
+            if right in tokens:
+                merges.append((left, right))
+            letters_left -= len(text)
+            left = longest_prefix.get(left)
+        if letters_left < 0:
+            raise GGUFError(
+                f"tokenizer.ggml.tokens: tokens like {quoted(text)} can be cut in more ways than those of any real"
+                " vocabulary, too many to rebuild"
+            )
+    return merges
+
+
+def _longest_prefixes(tokens: Iterable[str]) -> dict[str, str]:
+    """For each token the longest other one that it begins with, where there is one.
+
+    In alphabetical order a token comes after those it begins with, and only tokens that begin alike lie between. So
+    each is compared with the one before it and what that begins with: linear in the letters, but for the sorting.
+    """
+    longest: dict[str, str] = {}
+    prefixes: list[str] = []  # each begins with the one before it
+    for text in sorted(tokens):
+        while prefixes and not text.startswith(prefixes[-1]):
+            prefixes.pop()
+        if prefixes:
+            longest[text] = prefixes[-1]
+        prefixes.append(text)
+    return longest
 
 
 def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], tokens: dict[str, int]) -> None:
@@ -127,6 +162,12 @@ def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], to
         if always or control:
             special = control and text not in USER_DEFINED_TEXTS
             written.append(AddedToken(text, special=special, normalized=False))
+    letters = sum(len(token.content) for token in written)
+    if letters > _WRITTEN_LETTERS:
+        raise GGUFError(
+            f"tokenizer.ggml.token_type: the control and user-defined tokens have {letters:,} letters in all, and no"
+            f" real vocabulary has {_WRITTEN_LETTERS:,}"
+        )
     tokenizer.add_tokens(written)
 
 
@@ -178,7 +219,7 @@ def _tokens(metadata: Mapping[str, object]) -> dict[str, int]:
     for id_, text in enumerate(_list(metadata, "tokens", str)):
         text = text or f"[EMPTY_{id_}]"  # llama.cpp's own name for it
         if text in tokens:
-            raise GGUFError(f"tokenizer.ggml.tokens has {text!r} twice, as {tokens[text]} and as {id_}")
+            raise GGUFError(f"tokenizer.ggml.tokens has {quoted(text)} twice, as {tokens[text]} and as {id_}")
         tokens[text] = id_
     return tokens
 
