@@ -107,3 +107,10 @@ def test_two_processes_may_read_through_one_open_file(small: Path) -> None:
         for _ in range(200):
             assert file.tensors["matrix"].read(slice(1, 2))[0, 0] == 4
         assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_file_opens_by_its_name_alone(small: Path) -> None:
+    with GGUFFile(str(small)) as file:
+        assert file.path == small and "matrix" in file.tensors
+    with pytest.raises(GGUFError, match="cannot be opened"):
+        GGUFFile(small.with_name("nothing.gguf"))

@@ -243,3 +243,8 @@ def test_a_matrix_in_stripes_is_the_same_matrix(rows: int, bias: bool) -> None:
     weight, x = torch.randn(rows, 48, generator=dice), torch.randn(1, 1, 48, generator=dice)
     added = torch.randn(rows, generator=dice) if bias else None
     assert torch.allclose(Stripes(weight, added)(x), torch.nn.functional.linear(x, weight, added), atol=1e-5)
+
+
+def test_text_for_a_prompt_is_told_how_to_become_ids() -> None:
+    with pytest.raises(UsageError, match=r"the prompt is text.*tokenizer\.encode\(text\)\.ids"):
+        generate(build(LLAMA), "text", 4)  # type: ignore[arg-type]

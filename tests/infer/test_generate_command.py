@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,12 @@ def test_errors_are_one_line(
     assert main(["generate", str(run), *options]) == code
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
+
+
+def test_what_is_no_regular_file_is_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "folder.gguf").mkdir()
+    for name, words in (("pipe.gguf", "is not a regular file"), ("folder.gguf", "is a folder")):
+        for command in (["generate"], ["eval", "--prompt", "x"], ["classify", "image.png"]):
+            assert main([command[0], str(tmp_path / name), *command[1:]]) == 2
+            assert words in capsys.readouterr().err

@@ -287,3 +287,12 @@ class TestCache:
         length = int.from_bytes(content[start : start + 8], "little") + len(changed) - len(content)
         kept.write_bytes(changed[:start] + length.to_bytes(8, "little") + changed[start + 8 :])
         assert len(Metrics(file)["loss"]) == 500
+
+
+def test_a_mistyped_metric_gets_a_suggestion(tmp_path: Path) -> None:
+    metrics = Metrics(_write(tmp_path / "run", _steps(3)))
+    with pytest.raises(KeyError, match=r"no metric 'lss'; did you mean 'loss'\?"):
+        metrics["lss"]
+    with pytest.raises(KeyError, match="no metric 'zzz'; there is loss"):
+        metrics["zzz"]
+    assert metrics.get("lss") is None and "lss" not in metrics

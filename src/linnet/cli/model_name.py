@@ -21,8 +21,11 @@ def find_model(name: str, runs: Path | None = None) -> Path:
     path = Path(name)
     if path.is_file():
         return resolve_link(path)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{name} is not a regular file: give a GGUF file or a RUN")
     if name.endswith(".gguf"):
-        raise UsageError(f"there is no file {name}")
+        missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
+        raise UsageError(f"{missing}: give a GGUF file or a RUN")
     reference, at, which = name.rpartition("@")
     if not at or not (which.isdigit() or which in ("latest", "best")):
         reference, which = name, "latest"

@@ -1,4 +1,4 @@
-"""An open GGUF file: `GGUFFile.open(path)`."""
+"""An open GGUF file: `GGUFFile.open(path)`, or `GGUFFile(path)`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ class GGUFFile:
     and tensors that lie within it, one after the other.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        header = read_header(source)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._source = source = Source(path)
+        try:
+            header = read_header(source)
+        except BaseException:
+            source.close()
+            raise
         self.path: Path = source.path
         self.size: int = source.size
         self.version: int = header.version
@@ -39,12 +43,7 @@ class GGUFFile:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GGUFFile:
         """Open and check a file; anything that is wrong with it is a GGUFError."""
-        source = Source(path)
-        try:
-            return cls(source)
-        except BaseException:
-            source.close()
-            raise
+        return cls(path)
 
     @property
     def architecture(self) -> str:

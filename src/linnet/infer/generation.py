@@ -43,6 +43,11 @@ def generate(
 def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
     """A prompt as [1, T] on the model's device; refused when it is empty, too long, or has ids of another model."""
     ctx, vocab = model.config.ctx, model.config.vocab
+    if isinstance(prompt, str | bytes):
+        raise UsageError(
+            "the prompt is text, and a model reads token ids: give tokenizer.encode(text).ids; the tokenizer of a file"
+            " is linnet.gguf.rebuild_tokenizer(GGUFFile.open(path).metadata)"
+        )
     if not len(prompt):
         raise UsageError("the prompt is empty: give at least one token")
     if len(prompt) > ctx:

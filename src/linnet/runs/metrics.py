@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from linnet.runs import cache
@@ -10,6 +11,20 @@ from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.series import Series, Table
+
+
+class UnknownMetricError(KeyError):
+    """A metric that a run does not have: `metrics["lss"]`. What was meant is looked for only when the line is read."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        super().__init__(name, known)
+        self.name, self.known = name, known
+
+    def __str__(self) -> str:
+        if close := difflib.get_close_matches(self.name, self.known, n=1, cutoff=0.5):
+            return f"no metric {self.name!r}; did you mean {close[0]!r}?"
+        known = ", ".join(self.known[:8]) + (" …" if len(self.known) > 8 else "")
+        return f"no metric {self.name!r}; there is {known or 'none'}"
 
 
 class Metrics(Mapping[str, Series]):
@@ -135,7 +150,7 @@ class Metrics(Mapping[str, Series]):
         if name not in self._series:
             parts = self._intake.tables_with(name)
             if not parts:
-                raise KeyError(name)
+                raise UnknownMetricError(name, self.names())
             self._series[name] = Series(name, parts, goal_of(name, self.goals))
         return self._series[name]
 
