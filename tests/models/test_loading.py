@@ -151,9 +151,11 @@ def test_a_loaded_model_computes_the_positions_it_needs(tmp_path: Path) -> None:
     model, whole = load(path), load(path, ctx=64)
     ids = torch.arange(20)[None]
     assert torch.equal(model(ids), whole(ids))
-    assert model.rotary_CP2.shape[0] == 32
+    assert len(model.rotary_CP2) < 1 << 20
+
+    model.rotary_CP2 = model.rotary_CP2[:8]  # it grows
     with torch.inference_mode():
-        model(torch.arange(50)[None] % 32)
-    loss = model.loss(torch.arange(50)[None] % 32, torch.arange(50)[None] % 32)  # and it can still be trained
+        assert torch.equal(model(ids), whole(ids))
+    loss = model.loss(ids, ids)  # and can be trained after that
     loss.backward()
-    assert torch.equal(loss, whole.loss(torch.arange(50)[None] % 32, torch.arange(50)[None] % 32))
+    assert torch.equal(loss, whole.loss(ids, ids))

@@ -22,6 +22,7 @@ from linnet.models.vit import ViT
 from linnet.models.vit_config import vit_config_of
 
 _ROPE_FREQS = "rope_freqs.weight"
+_TABLE_VALUES = 1 << 20  # of the rotary table that a loaded model begins with: 16,384 positions of heads of 64
 
 
 def load(
@@ -60,6 +61,7 @@ def _load(file: GGUFFile, device: torch.device, ctx: int | None) -> LanguageMode
     _assign(model, params, file)
     if divisors is not None and isinstance(model, Llama) and not _follows(divisors, model.config):
         model.use_divisors(divisors)
+    model.reserve(min(config.ctx, max(1, _TABLE_VALUES // config.head_size)))
     return model
 
 

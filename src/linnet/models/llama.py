@@ -91,6 +91,7 @@ class Llama(LanguageModel):
         if min(positions, self.config.ctx) > len(self.rotary_CP2):
             self._make_table(min(1 << (positions - 1).bit_length(), self.config.ctx))
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _make_table(self, positions: int) -> None:
         # A captured step reads the table where it lay at the capture.
         self._outgrown_tables.append(self.rotary_CP2)
