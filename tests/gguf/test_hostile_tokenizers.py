@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gguf.small_files import llama_file, restated, sentence_piece_file, sentence_piece_tokenizer
+from tests.gguf.small_files import lens_file, llama_file, restated, sentence_piece_file, sentence_piece_tokenizer
 
 from linnet.cli import main
-from linnet.gguf import GGUFError, GGUFFile
+from linnet.gguf import GGUFError, GGUFFile, read_lens
 from linnet.gguf.tokenizer import rebuild_tokenizer
+from linnet.recipes.donor import Donor
 
 
 def sentence_piece(*extra: str, types: list[int] | None = None) -> dict[str, Any]:
@@ -140,3 +141,16 @@ def test_generate_writes_bytes_that_are_no_letter_as_replacement_characters(
         assert "hello" + told["text"] == whole
         replaced += "\ufffd" in whole
     assert replaced
+
+
+def test_errors_about_a_lens_or_a_donor_hold_no_control_characters(tmp_path: Path) -> None:
+    lens = restated(lens_file(tmp_path / "a.gguf"), tmp_path / "b.gguf", lens__d_model=("string", "\x1b[2J"))
+    with pytest.raises(GGUFError) as caught:
+        read_lens(lens)
+    assert str(caught.value).isprintable()
+    donor = restated(
+        llama_file(tmp_path / "c.gguf"), tmp_path / "d.gguf", llama__embedding_length=("string", "\x1b[2J")
+    )
+    with pytest.raises(GGUFError) as caught:
+        Donor(donor)
+    assert str(caught.value).isprintable()

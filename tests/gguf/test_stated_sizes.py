@@ -17,6 +17,7 @@ from tests.gguf.small_files import gpt2_file, llama_file, restated, sentence_pie
 from linnet.cli import main
 from linnet.cli.memory import out_of_memory
 from linnet.gguf import GGUFError, GGUFFile, GGUFWriter, MetadataBlock
+from linnet.gguf.check import check
 from linnet.models import load, load_vit
 
 HUGE = (1 << 31) - 1
@@ -185,3 +186,25 @@ def test_every_kind_of_too_little_memory_is_one_line(error: Exception) -> None:
     assert line is not None and line.startswith("there is not enough memory") and "\n" not in line
     assert "alloc_cpu.cpp" not in line
     assert out_of_memory(RuntimeError("a shape is wrong")) is None
+
+
+def test_check_lists_no_more_than_a_person_reads(tmp_path: Path) -> None:
+    with GGUFFile.open(llama_file(tmp_path / "a.gguf")) as file:
+        keys = (key for key in file.metadata if key != "llama.block_count")
+        writer = GGUFWriter(MetadataBlock().copy(file.metadata, keys).u32("llama.block_count", 300))
+        for name, tensor in file.tensors.items():
+            writer.add(name, tensor.read())
+        for number in range(2000):
+            writer.add(f"t{number}", np.zeros(1, np.float32))
+        path = writer.write(tmp_path / "b.gguf")
+    refused = [finding for finding in check(path) if finding.refused]
+    assert len(refused) == 201 and "more findings that are not listed" in str(refused[-1])
+
+
+def test_a_wide_table_of_few_rows_has_no_axes_worth_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metadata = MetadataBlock().text("general.architecture", "llama").u32("llama.embedding_length", 1 << 16)
+    writer = GGUFWriter(metadata)
+    writer.add("token_embd.weight", np.ones((2, 1 << 16), np.float32))
+    donor = writer.write(tmp_path / "donor.gguf")
+    assert main(["lens", str(donor), "--d-model", "8", "--out", str(tmp_path / "lens.gguf")]) == 2
+    assert "a table of 2 rows, each 65,536 wide" in last_error(capsys)

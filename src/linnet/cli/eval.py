@@ -288,6 +288,11 @@ def _text(tokenizer: Tokenizer, token: int) -> str:
     return str(tokenizer.decode([token], skip_special_tokens=False))
 
 
+def _quoted(text: str) -> str:
+    """A token's text; a file may hold one of a megabyte."""
+    return repr(words.shorten(text, 100))
+
+
 def _print(found: dict[str, Any]) -> None:
     print(paint(words.plain(found["model"]), "bold"))
     if "loss" in found:
@@ -306,9 +311,9 @@ def _print(found: dict[str, Any]) -> None:
     if "predictions" in found:
         rows = [
             (
-                repr(place["text"]),
+                _quoted(place["text"]),
                 "" if place["next"] is None else f"{place['next']['logprob']:.3f}",
-                "  ".join(f"{each['text']!r} {each['logprob']:.3f}" for each in place["top"]),
+                "  ".join(f"{_quoted(each['text'])} {each['logprob']:.3f}" for each in place["top"]),
             )
             for place in found["predictions"]
         ]

@@ -97,8 +97,8 @@ def _renumbered(part: ImageSet, names: tuple[str, ...], config: ViTConfig, sourc
     known = config.labels or tuple(map(str, range(config.num_classes)))
     for name in (names[number] for number in np.unique(part.labels_N)):
         if name not in known:
-            shown = ", ".join(known[:8]) + (" …" if len(known) > 8 else "")
-            raise UsageError(f"{source}: the model knows no class {name!r}; it tells apart {shown}")
+            shown = ", ".join(words.shorten(each, 40) for each in known[:8]) + (" …" if len(known) > 8 else "")
+            raise UsageError(f"{source}: the model knows no class {words.shorten(name, 40)!r}; it tells apart {shown}")
     numbers = np.array([known.index(name) if name in known else -1 for name in names])
     return ImageSet(part.images_NCHW, numbers[part.labels_N])
 
@@ -118,7 +118,7 @@ def _print(told: dict[str, Any]) -> None:
         if value:
             print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
     worst = sorted(told["per_class"].items(), key=lambda pair: pair[1])[:_SHOWN]
-    rows = [(words.plain(name), f"{value:.2%}", words.plain(_taken_for(told, name))) for name, value in worst]
+    rows = [(words.shorten(name, 100), f"{value:.2%}", _taken_for(told, name)) for name, value in worst]
     print("\n".join(table(("class", "right", "taken for"), rows, right=(1,))))
 
 
@@ -127,4 +127,4 @@ def _taken_for(told: dict[str, Any], name: str) -> str:
     labels = told["labels"]
     row = told["confusion"][labels.index(name)]
     wrong = [(count, labels[k]) for k, count in enumerate(row) if count and labels[k] != name]
-    return ", ".join(f"{label} ({count})" for count, label in sorted(wrong, reverse=True)[:3])
+    return ", ".join(f"{words.shorten(label, 100)} ({count})" for count, label in sorted(wrong, reverse=True)[:3])

@@ -30,4 +30,4 @@ def _about(found: Found) -> str:
     except GGUFError:
         return "cannot be read"
     count = f"{card.parameters / 1e6:,.0f}M" if card.parameters >= 10_000_000 else f"{card.parameters:,}"
-    return f"{card.arch} {count} {card.file_type}"
+    return f"{words.shorten(card.arch, 40)} {count} {card.file_type}"

@@ -9,8 +9,10 @@ architectures other than llama and gpt2 only what holds for all of them is check
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -98,6 +100,7 @@ _TOKENIZER_KEYS = {
     "tokenizer.ggml.scores": "array of f32",
     "tokenizer.chat_template": "string",
 }
+_SHOWN = 200
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 
 
@@ -112,9 +115,21 @@ def check(path: str | os.PathLike[str], *, values: bool = False) -> list[Finding
         return [Finding("refused", error.place, _without_place(error))]
     with file:
         try:
-            return [*_general(file), *_by_kind(file), *(_values(file) if values else ())]
+            return list(_bounded(chain(_general(file), _by_kind(file), _values(file) if values else ())))
         except GGUFError as error:  # a value that cannot be decoded, a file that changed meanwhile
             return [Finding("refused", error.place, _without_place(error))]
+
+
+def _bounded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first findings of each level, and how many more there are: a small file can have a hundred thousand."""
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.level] += 1
+        if counts[finding.level] <= _SHOWN:
+            yield finding
+    for level, count in counts.items():
+        if count > _SHOWN:
+            yield Finding(level, "file", f"{count - _SHOWN:,} more findings that are not listed")
 
 
 def _general(file: GGUFFile) -> Iterator[Finding]:

@@ -65,10 +65,11 @@ def _ollama() -> Iterator[Found]:
     root = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models").expanduser()
     for manifest in sorted(_files(root / "manifests", suffix="")):
         try:
-            content = json.loads(manifest.read_bytes()[:_MANIFEST_BYTES])
+            with manifest.open("rb") as file:
+                content = json.loads(file.read(_MANIFEST_BYTES))
             layers = [layer for layer in content["layers"] if layer["mediaType"].endswith("image.model")]
             blobs = [root / "blobs" / Path(layer["digest"].replace(":", "-")).name for layer in layers]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
         *_, owner, model, tag = manifest.relative_to(root / "manifests").parts[-3:]
         name = f"{model}:{tag}" if owner == "library" else f"{owner}/{model}:{tag}"
@@ -98,6 +99,8 @@ def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[Found]:
 
 def _found(path: Path, place: str, name: str) -> Iterator[Found]:
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return
         with path.open("rb") as file:
             if file.read(4) == b"GGUF":
                 yield Found(path, place, name, path.stat().st_size)

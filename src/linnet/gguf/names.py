@@ -80,7 +80,7 @@ _TABLES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A tensor of the file, and the rows of our parameter that it holds."""
 
@@ -90,7 +90,7 @@ class Piece:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Param:
     """One of our parameters: its shape, and the pieces it is made of in the file."""
 

@@ -197,7 +197,7 @@ def lens_of(file: GGUFFile) -> Lens:
         stated = file.metadata.get(key, size)
         if stated != size:
             problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
-            raise GGUFError(problem, path=file.path, place=place, expected=str(size), found=str(stated)[:40])
+            raise GGUFError(problem, path=file.path, place=place, expected=str(size), found=ascii(stated)[:40])
     return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
 
 

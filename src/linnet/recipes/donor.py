@@ -159,7 +159,7 @@ class Donor:
         width = self._file.metadata.get(_WIDTH)
         if isinstance(width, bool) or not isinstance(width, int) or width < 1:
             arch = quoted(self._file.architecture) if self._file.architecture else "no architecture"
-            found = f"{arch} without it" if width is None else str(width)[:40]
+            found = f"{arch} without it" if width is None else ascii(width)[:40]
             problem = "the donor states no width; is it of the llama family?"
             raise self._error(problem, f"metadata {quoted(_WIDTH)}", "a whole number from 1", found)
         return width

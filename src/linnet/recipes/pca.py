@@ -12,6 +12,7 @@ from linnet.errors import UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_SQUARE = 1 << 22  # numbers of a covariance that is always worth it
 _ROWS = 4096  # at a time: 19 MB of float64 for a donor 576 wide
 
 
@@ -42,6 +43,10 @@ def principal_axes(table_VW: NDArray[np.float32] | Table, d_model: int) -> Axes:
         raise UsageError(
             f"a donor {W} wide has {W} principal axes, and a model {d_model} wide needs as many: choose --d-model {W}"
             " or less, or --init warm"
+        )
+    if W * W > _SQUARE + 64 * V * W:  # the work is that of the square, which a small file can make as large as it likes
+        raise UsageError(
+            f"a table of {V:,} rows, each {W:,} wide, says too little about its axes: take a donor of more rows"
         )
     squares_WW, sum_W = np.zeros((W, W)), np.zeros(W)
     for start in range(0, V, _ROWS):

@@ -68,11 +68,19 @@ class TokenRows:
         out = np.empty((len(counts), table_VW.shape[1]), np.float32)
         new = np.flatnonzero(counts == 0)
         drawn = np.random.default_rng(seed).standard_normal((len(new), table_VW.shape[1]), np.float32)
-        out[new] = drawn * table_VW.std(0) + table_VW.mean(0)
-        found = np.flatnonzero(counts)
-        if len(found):
-            sums = np.add.reduceat(table_VW[self.of], self.first[found], axis=0)
-            out[found] = sums / counts[found, None]
+        with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+            out[new] = drawn * table_VW.std(0) + table_VW.mean(0)
+            found = np.flatnonzero(counts)
+            if len(found):
+                sums = np.add.reduceat(table_VW[self.of], self.first[found], axis=0)
+                out[found] = sums / counts[found, None]
+        if not np.isfinite(out).all():
+            raise DonorError(
+                "the donor's rows are too large to take a mean of",
+                place="tensor 'token_embd.weight'",
+                expected="numbers whose squares are finite",
+                found=f"up to {np.abs(table_VW).max():.3g}",
+            )
         return out
 
 
