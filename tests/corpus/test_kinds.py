@@ -119,14 +119,21 @@ def write(path: Path, content: bytes) -> Path:
     [
         ("empty.txt", b"", "the file is empty"),
         ("nul.txt", b"text\0text", "this is not text: expected UTF-8, found NUL bytes"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"text " * 99),
+            "this is compressed .gzip., which is read for JSONL only: unpack it",
+        ),
         ("latin.txt", "für".encode("latin-1") * 9, "found bytes that do not decode"),
         ("late.txt", b"fine\n" * 300_000 + b"\xff", "this is not UTF-8 near byte 1"),
         ("late-nul.txt", b"fine\n" * 300_000 + b"\0", "a NUL byte at 1500000"),
         ("tiny.txt", b"hello", "vocabulary of 4,096 tokens is more than this corpus can give: it gives 26"),
         ("a.jsonl", b'{"text": "a"}\n{"body": 1}\n', r"line 2 has no text 'text'; it has body: see --field"),
         ("b.jsonl", b'{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
-        ("c.jsonl", b'{"text": 5}\n', "line 1 has no text 'text'"),
-        ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object"),
+        ("c.jsonl", b'{"text": 5}\n', "line 1 has a number under 'text', expected text: see --field"),
+        ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object: it holds half a surrogate pair"),
+        ("f.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 100_000, "f.jsonl: line 2 is nested too deeply"),
+        ("g.jsonl", b'{"' + b"k" * 9000 + b'": 1}', "line 1 has no text 'text'; it has k{40}: see --field"),
         ("d.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-9], "the compressed file is damaged after line"),
         (
             "a.bin",

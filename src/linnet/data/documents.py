@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,16 @@ END_OF_TEXT = "<|endoftext|>"
 _LONG = 1 << 20  # characters a document may have and stay whole
 _PASSAGE = 1 << 16
 _BLOCK = 1 << 20
+LONGEST_LINE = 1 << 28  # bytes of a JSONL line; it is held in memory whole, a few times over
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
+_JSON_KINDS = {
+    dict: "an object",
+    list: "a list",
+    int: "a number",
+    float: "a number",
+    bool: "a truth value",
+    type(None): "null",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ def pieces(corpus: Corpus, passage: int | None = None) -> Iterator[Piece]:
                 yield from _cut(text, True, passage)
         except OSError as error:
             raise DataError(f"corpus {source.path}: the file cannot be read: {reason(error)}") from None
+        except MemoryError:
+            raise DataError(f"corpus {source.path}: there is not enough memory to read it; split the file") from None
 
 
 def _text(source: Source, passage: int | None) -> Iterator[Piece]:
@@ -61,10 +74,12 @@ def _text(source: Source, passage: int | None) -> Iterator[Piece]:
                 # The line break beside a mark belongs to the mark.
                 yield from _cut(_trimmed(text, fresh), opens, passage)
                 opens, fresh = True, False
-        while len(buffer) > _LONG:
-            buffer, text = buffer[_place(buffer, _PASSAGE) :], buffer[: _place(buffer, _PASSAGE)]
-            yield from _cut(text, opens, passage or _PASSAGE)
-            opens = False
+        start = 0
+        while len(buffer) - start > _LONG:
+            end = _end_of_passage(buffer, start, _PASSAGE)
+            yield from _cut(buffer[start:end], opens, passage or _PASSAGE)
+            start, opens = end, False
+        buffer = buffer[start:]
     yield from _cut(_trimmed(buffer, fresh) if opens else buffer, opens, passage)
 
 
@@ -77,22 +92,22 @@ def _cut(text: str, opens: bool, passage: int | None) -> Iterator[Piece]:
         if text:
             yield Piece(text, True)
         return
-    size = passage or _PASSAGE
-    while text:
-        end = _place(text, size)
-        yield Piece(text[:end], opens)
-        text, opens = text[end:], False
+    start = 0
+    while start < len(text):
+        end = _end_of_passage(text, start, passage or _PASSAGE)
+        yield Piece(text[start:end], opens)
+        start, opens = end, False
 
 
-def _place(text: str, size: int) -> int:
-    """Where to end a passage: after the last line that fits, else after the last blank, else where it is full."""
-    if len(text) <= size:
+def _end_of_passage(text: str, start: int, size: int) -> int:
+    """Where a passage ends: after the last line that fits, else after the last blank, else where it is full."""
+    if len(text) - start <= size:
         return len(text)
     for mark in ("\n", " "):
-        found = text.rfind(mark, size // 2, size)
-        if found >= 0:
-            return found + 1
-    return size
+        last = text.rfind(mark, start + size // 2, start + size)
+        if last >= 0:
+            return last + 1
+    return start + size
 
 
 def _decoded(path: Path) -> Iterator[str]:
@@ -118,26 +133,52 @@ def _decoded(path: Path) -> Iterator[str]:
                 return
 
 
-def _json_lines(path: Path, field: str) -> Iterator[str]:
+def _json_lines(path: Path, field: str, longest: int = LONGEST_LINE) -> Iterator[str]:
     decoder = msgspec.json.Decoder(dict[str, object])
     number = 0
     try:
-        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            # Not `for line in file`: a few megabytes of gzip can hold one line of gigabytes.
+            while line := file.readline(longest + 1):
+                number += 1
+                if len(line) > longest:
+                    raise DataError(
+                        f"corpus {path}: line {number} is longer than {longest >> 20} MiB, the most that is read of a"
+                        " JSONL line; give so long a document as a .txt file"
+                    )
                 if line.isspace():
                     continue
                 try:
                     record = decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise DataError(f"corpus {path}: line {number} is not a JSON object: {error}") from None
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise DataError(f"corpus {path}: line {number} {_why_no_object(line, error)}") from None
                 text = record.get(field)
                 if not isinstance(text, str):
-                    has = ", ".join(list(record)[:8]) or "nothing"
-                    raise DataError(f"corpus {path}: line {number} has no text {field!r}; it has {has}: see --field")
+                    raise DataError(f"corpus {path}: line {number} {_why_no_text(record, field)}")
                 if text:
                     yield text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"corpus {path}: the compressed file is damaged after line {number}: {error}") from None
+
+
+def _why_no_object(line: bytes, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "is nested too deeply to be read"
+    if _LONE_SURROGATE.search(line):
+        return "is not a JSON object: it holds half a surrogate pair (such as \\ud800), which is no character"
+    return f"is not a JSON object: {error}"
+
+
+def _why_no_text(record: dict[str, object], field: str) -> str:
+    if field in record:
+        kind = _JSON_KINDS[type(record[field])]
+        return f"has {kind} under {field!r}, expected text: see --field, or leave the line out"
+    return f"has no text {field!r}; it has {_names(list(record))}: see --field"
+
+
+def _names(names: list[str]) -> str:
+    """The first few, each cut short: they are a file's words, of any length."""
+    return ", ".join(name[:40] for name in names[:8]) or "nothing"
 
 
 def _parquet_rows(path: Path, field: str) -> Iterator[str]:
@@ -151,13 +192,19 @@ def _parquet_rows(path: Path, field: str) -> Iterator[str]:
     try:
         file = parquet.ParquetFile(path)
         if field not in file.schema_arrow.names:
-            has = ", ".join(file.schema_arrow.names[:8])
-            raise DataError(f"corpus {path}: there is no column {field!r}; it has {has}: see --field")
+            raise DataError(
+                f"corpus {path}: there is no column {field!r}; it has {_names(file.schema_arrow.names)}: see --field"
+            )
         for rows in file.iter_batches(batch_size=256, columns=[field]):
-            for text in rows.column(0).to_pylist():
+            for value in rows.column(0):
+                text = value.as_py()
                 if text is not None and not isinstance(text, str):
                     raise DataError(f"corpus {path}: the column {field!r} holds {type(text).__name__}, not text")
                 if text:
                     yield text
+    except UnicodeDecodeError as error:
+        raise DataError(f"corpus {path}: the column {field!r} holds text that is not UTF-8: {error}") from None
+    except pyarrow.ArrowMemoryError:
+        raise MemoryError from None
     except pyarrow.ArrowException as error:
         raise DataError(f"corpus {path}: this is not a sound Parquet file: {error}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _TOYC = struct.Struct("<4sIII")
 _PART = 1 << 20  # tokens handled at a time
 _PASSAGE = 1 << 14
+_BLOCK = 1 << 20  # bytes of a text of ids handled at a time
+_LONGEST_ID = 20  # digits
 
 
 def pack_vocab(corpus: Corpus) -> int:
@@ -39,7 +41,7 @@ def sequences(
     size = passage or _PASSAGE
     for source in corpus.sources:
         place, opens = 0, True
-        for ids in _parts(source):
+        for ids, closes in _parts(source):
             wrong = np.flatnonzero((ids < 0) | (ids >= vocab))
             if wrong.size:
                 raise DataError(
@@ -53,7 +55,7 @@ def sequences(
                     yield ids[start : min(start + size, last)], opens
                     opens = False
                 opens = opens or last < len(ids)
-            opens = opens or source.kind == IDS
+            opens = opens or closes
 
 
 def _stated(source: Source) -> int | None:
@@ -76,11 +78,11 @@ def _stated(source: Source) -> int | None:
 
 
 def _largest(source: Source) -> int:
-    return max((int(ids.max()) for ids in _parts(source) if ids.size), default=0)
+    return max((int(ids.max()) for ids, _ in _parts(source) if ids.size), default=0)
 
 
-def _parts(source: Source) -> Iterator[NDArray[np.int64]]:
-    """The ids of a file, a stretch at a time; a text's lines one by one."""
+def _parts(source: Source) -> Iterator[tuple[NDArray[np.int64], bool]]:
+    """The ids of a file, a stretch at a time, and whether a document ends with them, as a text's line does."""
     try:
         if source.kind == IDS:
             yield from _lines(source)
@@ -91,19 +93,38 @@ def _parts(source: Source) -> Iterator[NDArray[np.int64]]:
             raise DataError(f"corpus {source.path}: a pack holds ids of 4 bytes, but {size} bytes are no multiple of 4")
         if not size:
             raise DataError(f"corpus {source.path}: the pack holds no tokens")
-        ids: NDArray[Any] = np.memmap(source.path, "<i4", "r", start)
-        for first in range(0, len(ids), _PART):
-            yield ids[first : first + _PART].astype(np.int64)
+        # Read, not mapped: a file that is cut short while it is mapped ends the process with a bus error.
+        with source.path.open("rb") as file:
+            file.seek(start)
+            for first in range(0, size, 4 * _PART):
+                wanted = min(4 * _PART, size - first)
+                block = file.read(wanted)
+                if len(block) != wanted:
+                    raise DataError(f"corpus {source.path}: the pack was cut short while it was read; start again")
+                yield np.frombuffer(block, "<i4").astype(np.int64), False
     except OSError as error:
         raise DataError(f"corpus {source.path}: the pack cannot be read: {reason(error)}") from None
 
 
-def _lines(source: Source) -> Iterator[NDArray[np.int64]]:
-    with source.path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.isspace():
-                continue
-            try:
-                yield np.array([int(word) for word in line.split()], np.int64)
-            except (ValueError, OverflowError):
-                raise DataError(f"corpus {source.path}: line {number} is not a list of token ids") from None
+def _lines(source: Source) -> Iterator[tuple[NDArray[np.int64], bool]]:
+    """A line's ids; a long one comes in stretches, cut at a blank, so that memory stays bounded."""
+    number, held = 1, b""  # `held`: digits that may go on in the next block
+    with source.path.open("rb") as file:
+        while block := file.readline(_BLOCK):
+            whole = block.endswith(b"\n")
+            text = held + block
+            end = len(text.rstrip(b"0123456789")) if len(block) == _BLOCK else len(text)
+            text, held = text[:end], text[end:]
+            if len(held) > _LONGEST_ID:
+                raise DataError(f"corpus {source.path}: line {number} is not a list of token ids")
+            yield _numbers(source, number, text), whole
+            number += whole
+        if held:
+            yield _numbers(source, number, held), True
+
+
+def _numbers(source: Source, number: int, text: bytes) -> NDArray[np.int64]:
+    try:
+        return np.array([int(word) for word in text.split()], np.int64)
+    except (ValueError, OverflowError):
+        raise DataError(f"corpus {source.path}: line {number} is not a list of token ids") from None
