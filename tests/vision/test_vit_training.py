@@ -304,7 +304,7 @@ def test_changed_images_are_refused_and_bad_files_told_of(said: Said, tmp_path: 
     words = [*SMALL, "--images", str(tmp_path / "mine"), "--image-size", "8", "--preset", "vit-tiny-8", "--steps", "3"]
     code, out, err = said(*words, "--run-id", "a")
     assert code == 0, err
-    assert re.search(r"1 file was skipped: .*notes.txt: not an image", out)
+    assert re.search(r"1 file left out: .*notes.txt: not an image", out)
     notes = [event.data["text"] for event in linnet.open("a").events().read_events() if event.kind == "note"]
     assert "notes.txt" in notes[0]
     code, _, err = said(*words, "--strict")

@@ -93,6 +93,8 @@ def _print(prepared: Prepared, when: str) -> None:
     for name, value in facts.items():
         if value:
             print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
+    for remark in prepared.remarks:
+        print(f"  {words.plain(remark)}")
 
 
 def _counts(tokens: TokenSet) -> str:
@@ -120,6 +122,8 @@ def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
         "bytes_per_token": prepared.bytes_per_token,
         "encoding": prepared.record.encoding or None,
         "fingerprint": prepared.fingerprint,
+        "left_out": list(prepared.left_out),
+        "damage": prepared.damage or None,
     }
 
 

@@ -3,7 +3,8 @@
 <cache>/<name>-<key>/        train.tokens, held_out.tokens, tokenizer.gguf, prepared.json
 <cache>/.<key>.lock          held while that corpus is prepared; a second process waits for the first
 <cache>/.<key>.<hex>.partial the folder while it is made; renamed when complete
-<cache>/hashes/<key>.json    content hashes of a corpus's files, with the size and times they had
+<cache>/hashes/<key>.json    content hashes of a corpus's files, or of prepared token sets, with the size and times
+                             they had
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -55,30 +56,41 @@ class _Hashed(msgspec.Struct, array_like=True):
 
 def content_hash(corpus: Corpus, root: Path) -> str:
     """A hash of all that the corpus's files hold, in order. Files that did not change are not read again."""
-    name = hashlib.blake2b(str(corpus.sources[0].path.resolve()).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(os.fsencode(corpus.sources[0].path.resolve()), digest_size=16).hexdigest()
+    try:
+        digests = file_digests([source.path for source in corpus.sources], root, name)
+    except OSError as error:
+        raise DataError(f"corpus {error.filename}: the file cannot be read: {reason(error)}") from None
+    whole = hashlib.blake2b(digest_size=32)
+    for source, digest in zip(corpus.sources, digests, strict=True):
+        whole.update(f"{source.kind} {digest}\n".encode())
+    return whole.hexdigest()
+
+
+def file_digests(
+    files: Sequence[Path], root: Path, name: str, digest: Callable[[Path], str] | None = None
+) -> list[str]:
+    """Each file's digest. What was hashed before and did not change since is not read again: `hashes/<name>.json`."""
     path = root / "hashes" / f"{name}.json"
     known: dict[str, _Hashed] = {}
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Hashed])
     fresh: dict[str, _Hashed] = {}
-    whole = hashlib.blake2b(digest_size=32)
-    for source in corpus.sources:
-        where = str(source.path.resolve())
-        try:
-            fresh[where] = _hash(source.path, known.get(where))
-        except OSError as error:
-            raise DataError(f"corpus {source.path}: the file cannot be read: {reason(error)}") from None
-        whole.update(f"{source.kind} {fresh[where].digest}\n".encode())
+    digests = []
+    for file in files:
+        where = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
+        fresh[where] = _hash(file, known.get(where), digest or _whole)
+        digests.append(fresh[where].digest)
     if fresh != known:
         with suppress(OSError):  # only time is lost
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f".{name}.{secrets.token_hex(6)}")
             aside.write_bytes(msgspec.json.encode(fresh))
             aside.replace(path)
-    return whole.hexdigest()
+    return digests
 
 
-def _hash(path: Path, known: _Hashed | None) -> _Hashed:
+def _hash(path: Path, known: _Hashed | None, digest: Callable[[Path], str]) -> _Hashed:
     now = path.stat()
     times = (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
     if known is not None:
@@ -86,16 +98,20 @@ def _hash(path: Path, known: _Hashed | None) -> _Hashed:
         if settled and (known.size, known.mtime, known.ctime, known.inode) == times:
             return known
     hashed_at = time.time_ns()
+    return _Hashed(*times, hashed_at, digest(path))
+
+
+def _whole(path: Path) -> str:
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    return _Hashed(*times, hashed_at, digest)
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
 
 
 @contextmanager
-def folder_in_making(root: Path, target: Path, key: str) -> Iterator[Path | None]:
+def folder_in_making(root: Path, target: Path, key: str, usable: Callable[[], bool]) -> Iterator[Path | None]:
     """A folder to fill, which becomes `target` when the block ends well; None when another process has made it.
 
-    Whatever ends the block otherwise, nothing remains; what a killed process left is cleared away by the next.
+    A `target` that is there but not `usable` is removed first. Whatever ends the block otherwise, nothing remains; what
+    a killed process left is cleared away by the next.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -104,9 +120,10 @@ def folder_in_making(root: Path, target: Path, key: str) -> Iterator[Path | None
         raise DataError(f"cache {root}: it cannot be written: {reason(error)}; choose another with --cache") from None
     try:
         alone = _wait_for(lock)
-        if target.exists():
+        if usable():
             yield None
             return
+        _remove(root, target, key)
         for left in root.glob(f".{key}.*.partial") if alone else ():
             shutil.rmtree(left, ignore_errors=True)
         folder = root / f".{key}.{secrets.token_hex(6)}.partial"
@@ -120,6 +137,21 @@ def folder_in_making(root: Path, target: Path, key: str) -> Iterator[Path | None
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
+
+
+def _remove(root: Path, target: Path, key: str) -> None:
+    """Take a folder out of use at one stroke: a process that has its files mapped keeps them."""
+    aside = root / f".{key}.{secrets.token_hex(6)}.partial"
+    try:
+        target.rename(aside)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DataError(f"{target}: it is damaged and cannot be replaced: {reason(error)}; delete it") from None
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)
 
 
 def _publish(folder: Path, target: Path) -> None:

@@ -101,6 +101,8 @@ def work() -> None:
             answers.flush()
     except (EOFError, BrokenPipeError, pickle.UnpicklingError):
         os._exit(0)  # the parent is gone or done; there is nothing to flush
+    except MemoryError:
+        os._exit(1)  # the parent says so
 
 
 def _send(worker: subprocess.Popen[bytes], value: object) -> None:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from linnet.data.cache import cache_folder, content_hash, folder_in_making
+from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
 from linnet.data.corpus import PYTHON, Corpus, find_corpus
 from linnet.data.crew import Crew, crew_size
 from linnet.data.documents import Piece, pieces
 from linnet.data.encoded import Encoded, Share, encode, encode_pack, jobs
 from linnet.data.encoder import Encoder
-from linnet.data.errors import DataError
+from linnet.data.errors import DataError, reason
+from linnet.data.left_out import left_out_sentence, printable
 from linnet.data.packs import pack_vocab
-from linnet.data.shard import TokenSet, TokenSetWriter
+from linnet.data.shard import TokenSet, TokenSetWriter, content_digest
 from linnet.data.vocabulary import Vocabulary, train_vocabulary
+from linnet.errors import LinnetError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -46,16 +48,23 @@ class Record(msgspec.Struct):
     held_out: float
     seed: int
     encoding: str = ""  # a remark when the quick encoder could not be used
+    text_bytes: tuple[int, int] | None = None  # of both sets; None in records of older versions
 
 
 class Prepared:
-    """A corpus ready to train on, opened from its folder."""
+    """A corpus ready to train on, opened from its folder.
+
+    - `left_out`: files of the corpus that were not read, each with the reason.
+    - `damage`: what was wrong with the folder that was found in the cache, where one was made anew; else empty.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.left_out: tuple[str, ...] = ()
+        self.damage = ""
         try:
             self.record = msgspec.json.decode((path / _RECORD).read_bytes(), type=Record)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: not a prepared corpus: {error}; delete the folder and prepare it again") from None
         self.train = TokenSet(path / _TRAIN)
         self.held_out = TokenSet(path / _HELD_OUT)
@@ -63,6 +72,12 @@ class Prepared:
         self.fingerprint: str = self.record.fingerprint
         # None for a pack prepared without one
         self.vocabulary = Vocabulary(path / _TOKENIZER) if (path / _TOKENIZER).exists() else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What its owner should know: sentences, none in the usual case."""
+        damage = f"the prepared corpus in the cache was damaged and is made anew: {self.damage}" if self.damage else ""
+        return tuple(sentence for sentence in (damage, left_out_sentence(self.left_out)) if sentence)
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -119,13 +134,66 @@ def prepare(
     asked = msgspec.json.encode([_FORMAT, content, field, words, size, held_out, seed])
     key = hashlib.blake2b(asked, digest_size=12).hexdigest()
     target = root / f"{_slug(found.name)}-{key}"
-    if not target.exists():
-        with folder_in_making(root, target, key) as folder:
+    damage = ""
+
+    def standing() -> Prepared | None:
+        nonlocal damage
+        try:
+            return _opened(root, target, key, size, donor is not None or not found.is_pack)
+        except (LinnetError, MemoryError) as error:
+            damage = str(error) or "it needs more memory than there is"
+            return None
+
+    prepared = standing()
+    if prepared is None:
+        with folder_in_making(root, target, key, lambda: standing() is not None) as folder:
             if folder is not None:
-                _Making(found, folder, size, Share(held_out, seed), workers, progress or _silent).run(donor, pre, key)
+                making = _Making(found, folder, size, Share(held_out, seed), workers, progress or _silent)
+                try:
+                    making.run(donor, pre, key)
+                except MemoryError:
+                    raise DataError(f"corpus {found.name}: there is not enough memory to prepare it") from None
                 if content_hash(found, root) != content:
                     raise DataError(f"corpus {found.name}: it changed while it was prepared; start again")
-    return Prepared(target)
+        prepared = Prepared(target)
+    prepared.left_out, prepared.damage = found.left_out, damage
+    return prepared
+
+
+def _opened(root: Path, target: Path, key: str, vocab: int, has_words: bool) -> Prepared | None:
+    """A prepared folder, held against what was written; None when there is none, DataError when it is damaged.
+
+    The tokens are held against the digests in their headers (and read for it only when the files changed, see
+    `file_digests`), those and the tokenizer against the fingerprint of the record, and all against what is asked for.
+    """
+    if not os.path.lexists(target):
+        return None
+    prepared = Prepared(target)
+    sets = (prepared.train, prepared.held_out)
+    try:
+        digests = file_digests([tokens.path for tokens in sets], root, key, content_digest)
+    except OSError as error:
+        raise DataError(f"{target}: it cannot be read: {reason(error)}") from None
+    for tokens, digest in zip(sets, digests, strict=True):
+        if tokens.fingerprint != digest:
+            raise DataError(f"{tokens.path}: it does not hold what was written")
+    if has_words != (prepared.vocabulary is not None):
+        raise DataError(f"{target / _TOKENIZER}: it is {'missing' if has_words else 'none of this corpus'}")
+    end = prepared.vocabulary.end if prepared.vocabulary else None
+    counted = tuple(tokens.bytes for tokens in sets)
+    if (
+        prepared.fingerprint != _fingerprint(key, prepared.vocabulary, sets)
+        or {prepared.vocab, *(tokens.vocab for tokens in sets)} != {vocab}
+        or {tokens.end for tokens in sets} != {end}
+        or (prepared.record.text_bytes or counted) != counted
+    ):
+        raise DataError(f"{target / _RECORD}: it does not belong to the files beside it")
+    return prepared
+
+
+def _fingerprint(key: str, vocabulary: Vocabulary | None, sets: Iterable[TokenSet]) -> str:
+    parts = [key, vocabulary.fingerprint if vocabulary else "", *(tokens.fingerprint for tokens in sets)]
+    return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
 
 class _OtherIdsError(Exception):
@@ -155,14 +223,14 @@ class _Making:
         sets = [TokenSet(self.folder / name) for name in (_TRAIN, _HELD_OUT)]
         if len(sets[0]) < 2:
             raise DataError(f"corpus {self.corpus.name}: it holds no text to train on")
-        parts = [key, vocabulary.fingerprint if vocabulary else "", *(tokens.fingerprint for tokens in sets)]
         record = Record(
-            corpus=self.corpus.name,
-            fingerprint=hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest(),
+            corpus=printable(self.corpus.name),
+            fingerprint=_fingerprint(key, vocabulary, sets),
             vocab=self.vocab,
             held_out=self.share.held_out,
             seed=self.share.seed,
             encoding=remark,
+            text_bytes=(sets[0].bytes, sets[1].bytes),
         )
         with (self.folder / _RECORD).open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")

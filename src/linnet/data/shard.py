@@ -26,6 +26,7 @@ VERSION = 1
 NO_END = 0xFFFFFFFF  # the set has no end-of-text token (a pack whose vocabulary is unknown)
 _HEADER = struct.Struct("<8sIIQQQII32s")
 _START = 128
+_BLOCK = 1 << 20
 
 
 class TokenSet:
@@ -76,6 +77,22 @@ class TokenSet:
         if self.end is not None:
             return self.tokens[first + 1 : last]
         return self.tokens[first : last + 1] if index + 2 == len(self.documents) else self.tokens[first:last]
+
+
+def content_digest(path: Path) -> str:
+    """The BLAKE2b-256 of the tokens and offsets a file holds, which its header should state."""
+    found = hashlib.blake2b(digest_size=32)
+    with path.open("rb") as file:
+        _, _, width, count, *_ = _HEADER.unpack_from(file.read(_START))
+        file.seek(_START)
+        left = count * width
+        while left and (block := file.read(min(left, _BLOCK))):
+            found.update(block)
+            left -= len(block)
+        file.seek(_aligned(_START + count * width))
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 class TokenSetWriter:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
+from linnet.data.left_out import left_out_sentence
 from linnet.gguf.names import layout
 from linnet.models import Config, ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
@@ -67,8 +68,6 @@ def weights_of_layers(model: Config | ViTConfig) -> int:
 class TextMaterial:
     """The tokens of a corpus, cut into batches; the job has their vocabulary."""
 
-    remarks: tuple[str, ...] = ()
-
     def __init__(self, job: Job, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> None:
         data, model, settings = job.data, job.model, job.settings
         assert isinstance(data, TextData) and not isinstance(model, ViTConfig)
@@ -77,11 +76,13 @@ class TextMaterial:
             vocab=None if data.tokenizer else model.vocab,
             tokenizer=(tokenizer or Path(data.tokenizer)) if data.tokenizer else None,
             held_out=data.held_out,
+            field=data.field or "text",
             cache=data.cache,
             progress=preparing,
         )
         self.job = replace(job, model=replace(model, vocab=self.prepared.vocab))
         self.what = f"corpus {data.corpus!r}"
+        self.remarks: tuple[str, ...] = self.prepared.remarks
         rows = settings.batch * settings.accumulate(model.ctx)
         self._batches = Batches(
             self.prepared.train, ctx=model.ctx, batch=rows, seed=settings.seed, documents=data.documents
@@ -105,11 +106,7 @@ class ImageMaterial:
         images, self.job = read_images(job, preparing)
         self.prepared: Images = images
         self.what = f"set of images {images.source!r}"
-        skipped = len(images.skipped)
-        more = "" if skipped <= 5 else f"; and {skipped - 5} more"
-        word = "1 file was" if skipped == 1 else f"{skipped} files were"
-        shown = "; ".join(images.skipped[:5])
-        self.remarks: tuple[str, ...] = (f"{word} skipped: {shown}{more}",) if skipped else ()
+        self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
 
     @property
     def fingerprint(self) -> str:
