@@ -11,6 +11,7 @@ from linnet.board import words
 from linnet.cli.model_name import ModelName, find_model, step_of
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json, table
+from linnet.data.left_out import left_out_sentence
 from linnet.errors import UsageError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
@@ -41,7 +42,7 @@ def eval(
     top_k: int = 5,
     tokenizer: Path | None = None,
     record: str | None = None,
-    field: str = "text",
+    field: str | None = None,
     cache: Path | None = None,
     device: str = "auto",
     runs: RunsFolder = None,
@@ -74,7 +75,7 @@ def eval(
     record
         Leave the figures in the run the model belongs to, as an evaluation of this name: `--record test` → test/loss.
     field
-        Where the text is in a JSONL line or a Parquet row.
+        Where the text is in a JSONL line or a Parquet row; text, or as a RUN's own corpus was read.
     cache
         Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
     device
@@ -106,7 +107,8 @@ def eval(
     wanted = corpus or own.get("corpus")
     if wanted is None and prompt is None:
         raise UsageError(f"{path} belongs to no run that names its corpus: say what to score, --corpus or --prompt")
-    scores_text = wanted is not None and (corpus is not None or prompt is None) and not _is_pack(str(wanted), field)
+    named = field or (own.get("field") if corpus is None else None) or "text"
+    scores_text = wanted is not None and (corpus is not None or prompt is None) and not _is_pack(str(wanted), named)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen)
     words_of = _tokenizer_file(path, tokenizer, loaded.config.vocab)
@@ -124,8 +126,8 @@ def eval(
     if corpus is not None or prompt is None:
         part = "held_out" if held_out or (corpus is None and not all) else "all"
         kept = cache or own.get("cache")
-        prepared = _prepared(words_of, loaded.config.vocab, str(wanted), own, part, corpus is None, field, kept)
-        found |= {"corpus": wanted, "split": part, "ctx": window}
+        prepared = _prepared(words_of, loaded.config.vocab, str(wanted), own, part, corpus is None, named, kept)
+        found |= {"corpus": wanted, "split": part, "ctx": window, "left_out": list(prepared.left_out)}
         found |= _scored(loaded, prepared, part, window, tokens)
     if json:
         print_json(found)
@@ -304,6 +306,7 @@ def _print(found: dict[str, Any]) -> None:
             "perplexity": f"{found['ppl']:.6g}",
             "bits/byte": "" if found["bits_per_byte"] is None else f"{found['bits_per_byte']:.5g}",
             "took": words.duration(found["seconds"]),
+            "left out": left_out_sentence(found["left_out"]),
         }
         for name, value in facts.items():
             if value:

@@ -16,6 +16,16 @@ RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LI
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 
 
+def absolute(path: str | Path) -> str:
+    """A path as a run keeps it: `linnet resume` may be called in another folder."""
+    return str(Path(path).expanduser().absolute())
+
+
+def absolute_source(name: str) -> str:
+    """The same for a corpus or images; words for what is built in, and patterns, stay as they are."""
+    return absolute(name) if Path(name).expanduser().exists() else name
+
+
 def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
     """Refuse a `--key` that is no metric, by name, with what may have been meant. `whose`: `run first has`."""
     for key in keys:

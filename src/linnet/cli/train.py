@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.options import AsJson, RunsFolder, absolute, absolute_source
 from linnet.errors import UsageError
 from linnet.train.settings import TrainSettings
 
@@ -83,6 +83,8 @@ class TextFlags:
     ----------
     corpus
         A file, a folder, a pattern, or python: the standard library of this interpreter.
+    field
+        Where the text is in a JSONL line or a Parquet row; text by default.
     tokenizer
         A GGUF whose tokenizer is taken; by default the donor's where there is one, else one is trained.
     held_out
@@ -96,6 +98,7 @@ class TextFlags:
     """
 
     corpus: str = "python"
+    field: str | None = None
     tokenizer: Path | None = None
     held_out: float = 0.02
     documents: bool = False
@@ -108,11 +111,12 @@ class TextFlags:
 
         chosen = self.tokenizer or tokenizer
         return TextData(
-            corpus=self.corpus,
-            tokenizer=str(chosen) if chosen else None,
+            corpus=absolute_source(self.corpus),
+            tokenizer=absolute(chosen) if chosen else None,
             held_out=self.held_out,
             documents=self.documents,
-            cache=str(self.cache) if self.cache else None,
+            cache=absolute(self.cache) if self.cache else None,
+            field=self.field,
         )
 
     def prompts(self) -> tuple[str, ...]:

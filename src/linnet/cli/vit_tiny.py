@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson
+from linnet.cli.options import AsJson, absolute, absolute_source
 from linnet.cli.train import RunFlags, run_job
 from linnet.recipes.options import VitOptions, VitSettings
 
@@ -132,7 +132,10 @@ def vit_tiny(
     """
     from linnet.recipes import ImageData, Job
 
-    data = ImageData(**{field.name: getattr(images, field.name) for field in fields(images)})
+    given = {field.name: getattr(images, field.name) for field in fields(images)}
+    data = ImageData(**{**given, "images": absolute_source(images.images)})
+    if options.donor is not None:
+        options = replace(options, donor=absolute(options.donor))
     job = Job(
         _config(model, images.images), data, settings, init_scale=model.init_scale, recipe="vit-tiny", options=options
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson
+from linnet.cli.options import AsJson, absolute
 from linnet.cli.train import RunFlags, TextFlags, run_job
 from linnet.errors import UsageError
 from linnet.train.settings import TrainSettings
@@ -128,9 +128,9 @@ def warm_start(
     with Donor(donor.donor) as opened:
         config = shape_from(opened.config, init, **asked)
     options = WarmOptions(
-        donor=str(donor.donor),
+        donor=absolute(donor.donor),
         init=str(init),
-        lens=str(donor.lens) if donor.lens else None,
+        lens=absolute(donor.lens) if donor.lens else None,
         tokens=donor.tokens,
         layers=donor.layers,
         rescale=donor.rescale,

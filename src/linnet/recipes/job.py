@@ -47,6 +47,7 @@ class TextData:
     held_out: float = 0.02
     documents: bool = False  # documents do not see each other
     cache: str | None = None
+    field: str | None = None  # of JSONL lines and Parquet rows; None: text
 
 
 @dataclass(frozen=True)
