@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import struct
 import subprocess
 import sys
+import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -186,6 +193,48 @@ def test_what_is_no_image_is_named_skipped_and_counted(tmp_path: Path) -> None:
         load_images(str(folder), size=8, strict=True)
 
 
+HOSTILE = {
+    "vast": "images is damaged: its head states uint8 1000000000 × 8 × 8, and it holds 0 bytes",
+    "no-arrays": "images is not an array of numpy",
+    "deflate": "cannot be read as .npz: ",
+    "nested": "images is not an array of numpy",
+    "locked": "cannot be read as .npz: ",
+}
+
+
+def hostile_archives(images: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
+    """Archives whose arrays are not what they seem."""
+
+    def archive(first: bytes, second: bytes, how: int = zipfile.ZIP_STORED) -> bytes:
+        whole = io.BytesIO()
+        with zipfile.ZipFile(whole, "w", how) as file:
+            file.writestr("images.npy", first)
+            file.writestr("labels.npy", second)
+        return whole.getvalue()
+
+    def array(values: np.ndarray) -> bytes:
+        whole = io.BytesIO()
+        np.save(whole, values)
+        return whole.getvalue()
+
+    def head(text: str) -> bytes:
+        return b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode()
+
+    vast = head("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000, 8, 8), }".ljust(117) + "\n")
+    good = archive(array(images), array(labels), zipfile.ZIP_DEFLATED)
+    locked = bytearray(good)
+    for mark, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # a bit that says: encrypted
+        locked[locked.index(mark) + flags] |= 1
+    at = good.index(b"images.npy") + 40
+    return {
+        "vast": archive(vast, array(labels)),
+        "no-arrays": archive(b"hello", b"world"),
+        "deflate": good[:at] + bytes(30) + good[at + 30 :],
+        "nested": archive(head("(" * 9000 + "\n"), array(labels)),
+        "locked": bytes(locked),
+    }
+
+
 def bad_sets(tmp_path: Path) -> dict[str, tuple[str, str]]:
     """Sources that cannot be trained on, and what must be said of them."""
     found: dict[str, tuple[str, str]] = {}
@@ -213,7 +262,8 @@ def bad_sets(tmp_path: Path) -> dict[str, tuple[str, str]]:
     found["no labels"] = (str(lonely), "its labels are not there: expected train-labels-idx1-ubyte")
     torn = tmp_path / "torn"
     torn.mkdir()
-    (torn / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"x" * 100)[:20])
+    packed = write_idx(torn / "train-images-idx3-ubyte.gz", good)
+    packed.write_bytes(packed.read_bytes()[:-20])
     write_idx(torn / "train-labels-idx1-ubyte", labels)
     found["torn gzip"] = (str(torn), "cannot be read")
     empty = class_folders(tmp_path / "empty", {"cat": [plain("red")], "dog": []})
@@ -233,6 +283,27 @@ def bad_sets(tmp_path: Path) -> dict[str, tuple[str, str]]:
     found["npz floats"] = (str(tmp_path / "floats.npz"), "expected bytes, N × H × W")
     np.savez(tmp_path / "negative.npz", images=good, labels=labels - 1)
     found["negative"] = (str(tmp_path / "negative.npz"), "label -1 of image 0 is out of range: expected 0 to 0")
+    np.savez(tmp_path / "all-negative.npz", images=good, labels=labels - 5)
+    found["all negative"] = (
+        str(tmp_path / "all-negative.npz"),
+        "label -5 of image 0 is out of range: expected 0 or more",
+    )
+    np.savez(tmp_path / "huge.npz", images=good, labels=labels.astype(np.uint64) + np.uint64(2**64 - 2))
+    found["huge"] = (str(tmp_path / "huge.npz"), "label 18446744073709551615 is out of range: are these labels?")
+    np.savez(tmp_path / "large.npz", images=good, labels=np.where(labels, 2**62, 0))
+    found["large"] = (str(tmp_path / "large.npz"), "would make 4,611,686,018,427,387,905 classes: are these labels?")
+    np.save(tmp_path / "one.npy", good)
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    found["npy"] = (str(tmp_path / "one.npz"), "it is a single array (.npy): save images and labels together")
+    (tmp_path / "words.npz").write_text("not an archive at all")
+    found["words"] = (str(tmp_path / "words.npz"), "cannot be read as .npz: File is not a zip file")
+    np.savez(tmp_path / "objects.npz", images=good, labels=np.array([{}] * 6, object))
+    found["objects"] = (str(tmp_path / "objects.npz"), "labels holds objects of Python, which are not read")
+    np.savez(tmp_path / "short.npz", images=good, labels=labels[:-1])
+    found["short"] = (str(tmp_path / "short.npz"), "6 images and 5 labels do not belong together")
+    for name, content in hostile_archives(good, labels).items():
+        (tmp_path / f"{name}.npz").write_bytes(content)
+        found[name] = (str(tmp_path / f"{name}.npz"), f"{name}.npz: {HOSTILE[name]}")
     np.savez(tmp_path / "fractions.npz", images=good, labels=labels / 2)
     found["fractions"] = (str(tmp_path / "fractions.npz"), "expected a whole number a label")
     return found
@@ -244,6 +315,91 @@ def test_every_bad_set_is_refused_by_name(tmp_path: Path) -> None:
             load_images(source)
         assert message in str(caught.value), name
         assert Path(source).name in str(caught.value), name
+
+
+def test_what_is_packed_is_held_against_its_head_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = idx_folder(tmp_path / "idx", ".gz")
+    bomb = (0x803).to_bytes(4, "big") + b"".join(n.to_bytes(4, "big") for n in (30, 6, 6))
+    packed = gzip.compress(bomb) + gzip.compress(bytes(1 << 20)) * 4000  # 4 GB behind a head of 30 × 6 × 6
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(packed)
+    with pytest.raises(DataError, match="too long: expected 30 × 6 × 6 = 1,080 bytes, found more"):
+        load_images(str(folder))
+    vast = bytes.fromhex("00000803" + "ff" * 12)
+    for name, content in (("", vast), (".gz", gzip.compress(vast))):
+        (folder / f"train-images-idx3-ubyte{name}").write_bytes(content)
+        with pytest.raises(DataError, match="truncated: expected 4294967295 × 4294967295 × 4294967295"):
+            native_size(str(folder / f"train-images-idx3-ubyte{name}"))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    np.savez_compressed(tmp_path / "many.npz", images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 4)
+    with pytest.raises(DataError, match=r"its arrays, uint8 20 × 8 × 8, take 0.0 GB, and 0.0 GB are free"):
+        load_images(str(tmp_path / "many.npz"))
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz: 10 × 6 × 6 take 0.0 GB, and 0.0 GB are free"):
+        monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100))
+        load_images(str(folder / "t10k-images-idx3-ubyte.gz"))
+
+
+def test_thin_and_huge_pictures_are_read_in_little_memory_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = class_folders(tmp_path / "set", {"cat": [plain("red")] * 4, "dog": [plain("blue")] * 4})
+    Image.new("L", (3_000_000, 1), 200).save(folder / "cat" / "thin.png")
+    Image.new("RGB", (1, 100_000), "lime").save(folder / "dog" / "high.png")
+    wide = Image.new("1", (13_000, 13_000))
+    wide.save(folder / "dog" / "huge.png")
+    scaled: list[tuple[int, int]] = []
+    resize = Image.Image.resize
+    monkeypatch.setattr(Image.Image, "resize", lambda self, to, how: scaled.append(to) or resize(self, to, how))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        images = load_images(str(folder), size=64)
+        assert np.array_equal(read_picture(folder / "cat" / "thin.png", 64), np.full((1, 64, 64), 200, np.uint8))
+    assert max(width * height for width, height in scaled) == 64 * 64 * 64
+    assert len(images.train) + len(images.held_out) == 10
+    (left_out,) = images.skipped
+    assert "huge.png: 13,000 × 13,000 pixels are more than the 134,217,728 that are read of an image" in left_out
+
+
+@pytest.mark.parametrize("shape", [(20, 12), (12, 20), (7, 7), (3, 48), (300, 41), (64, 1024), (16, 1), (128, 2)])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "1"])
+def test_ordinary_pictures_have_the_pixels_they_always_had(tmp_path: Path, shape: tuple[int, int], mode: str) -> None:
+    made = Image.fromarray(noise(shape[1], shape[0], 3)).convert(mode)
+    made.save(tmp_path / "a.png")
+    for size in (8, 13, 64):
+        picture = Image.open(tmp_path / "a.png").copy()
+        if mode == "RGBA":
+            picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+        picture = picture.convert("L" if mode in ("L", "1") else "RGB")
+        scale = size / min(shape)
+        wide, high = max(size, round(shape[0] * scale)), max(size, round(shape[1] * scale))
+        scaled = picture.resize((wide, high), Image.Resampling.BILINEAR) if scale != 1 else picture
+        left, top = (wide - size) // 2, (high - size) // 2
+        pixels = np.array(scaled.crop((left, top, left + size, top + size)))
+        expected = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        assert np.array_equal(read_picture(tmp_path / "a.png", size), expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(DataError, match="not an image that can be read: not a file"):
+        read_picture(tmp_path / "pipe.png", 8)
+
+
+def test_whatever_a_decoder_stumbles_over_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain("red").save(tmp_path / "a.png")
+    for error, words in (
+        (struct.error("unpack"), "unpack"),
+        (MemoryError(), "there is not enough memory"),
+        (KeyError(), "KeyError"),
+    ):
+        monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", MagicMock(side_effect=error))
+        with pytest.raises(DataError, match=f"a.png: not an image that can be read: {words}"):
+            read_picture(tmp_path / "a.png", 8)
+    (tmp_path / "b.png").write_text("not an image")
+    with pytest.raises(DataError, match=r"b.png: not an image that can be read: its format is not known$"):
+        read_picture(tmp_path / "b.png", 8)
 
 
 def test_labels_beyond_the_classes_asked_for_are_refused(tmp_path: Path) -> None:

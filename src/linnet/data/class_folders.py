@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linnet.data.errors import DataError, reason
+from linnet.data.left_out import printable
 
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "val", "valid", "validation")
@@ -40,6 +41,11 @@ def list_folders(place: Path) -> Listed:
 def _names(roots: list[Path]) -> tuple[str, ...]:
     """Sorted; numbers by their value, so that 10 comes after 9."""
     found = {folder.name for root in roots for folder in _folders(root)}
+    for name in found:
+        if name != printable(name):
+            raise DataError(
+                f"{printable(name)}: the name of this folder is not UTF-8, and it is to be a label: rename it"
+            )
     return tuple(sorted(found, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
 
 

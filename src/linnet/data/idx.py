@@ -6,18 +6,23 @@ import gzip
 import math
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from linnet.data.errors import DataError, reason
+from linnet.data.memory import require_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NAME = re.compile(r"(?P<before>.*)images[-.]idx3-ubyte(?P<gz>\.gz)?", re.IGNORECASE)
+_DEFLATE = 1032  # times its size: the most that gzip packs
 _HELD_OUT = ("t10k", "test", "val")
 
 
@@ -55,18 +60,41 @@ def _labels_of(images: Path) -> Path:
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The bytes of a file with so many dimensions: 3 for images, 1 for labels."""
+    with _opened(path) as file:
+        shape = _stated(path, file, dimensions)
+        expected = math.prod(shape)
+        require_memory(path, 2 * expected, _counts(shape))  # they are copied once, to be split
+        raw = file.read(expected + 1)
+    if len(raw) != expected:
+        how, found = ("truncated", f"{len(raw):,}") if len(raw) < expected else ("too long", "more")
+        raise DataError(f"{path}: {how}: expected {_counts(shape)} = {expected:,} bytes, found {found}")
+    return np.frombuffer(raw, np.uint8).reshape(shape)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise DataError(f"{path}: cannot be read: {why}") from None
-    shape = idx_shape(path, raw, dimensions)
-    head, expected = 4 + 4 * dimensions, math.prod(shape)
-    if len(raw) - head != expected:
-        counts = " × ".join(map(str, shape))
-        how = "truncated" if len(raw) - head < expected else "too long"
-        raise DataError(f"{path}: {how}: expected {counts} = {expected:,} bytes, found {len(raw) - head:,}")
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
+
+
+def _stated(path: Path, file: gzip.GzipFile | BufferedReader, dimensions: int) -> tuple[int, ...]:
+    """The counts in the head of a file, held against its size before anything is made of them."""
+    head = 4 + 4 * dimensions
+    shape = idx_shape(path, file.read(head), dimensions)
+    expected, stored = math.prod(shape), path.stat().st_size
+    there = stored * _DEFLATE if path.suffix == ".gz" else stored - head
+    if there < expected:
+        at_most = "at most " if path.suffix == ".gz" else ""
+        raise DataError(f"{path}: truncated: expected {_counts(shape)} = {expected:,} bytes, found {at_most}{there:,}")
+    return shape
+
+
+def _counts(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def idx_shape(path: Path, raw: bytes, dimensions: int) -> tuple[int, ...]:
@@ -81,11 +109,8 @@ def idx_shape(path: Path, raw: bytes, dimensions: int) -> tuple[int, ...]:
 
 def peek_idx(path: Path) -> tuple[int, ...]:
     """The shape of a file of images, without reading it."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return idx_shape(path, file.read(16), 3)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+    with _opened(path) as file:
+        return _stated(path, file, 3)
 
 
 def read_pair(pair: IdxPair) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

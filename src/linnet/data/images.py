@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 
 from linnet.data.class_folders import Listed, list_folders
 from linnet.data.errors import DataError
 from linnet.data.idx import idx_pairs, peek_idx
-from linnet.data.image_arrays import Part, npz_arrays, read_digits, read_idx_parts, read_npz
+from linnet.data.image_arrays import Part, npz_image_shape, read_digits, read_idx_parts, read_npz
+from linnet.data.memory import require_memory
 from linnet.data.order import shuffled
-from linnet.data.picture import pillow, read_picture
+from linnet.data.picture import decode_picture, pillow, without_warnings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def native_size(source: str) -> int | None:
     if source == DIGITS and not path.exists():
         return 8
     if path.suffix == ".npz":
-        shape = npz_arrays(path)[0].shape
+        shape = npz_image_shape(path)
         return min(shape[1:3]) if len(shape) > 2 else None
     pairs = idx_pairs(path) if path.exists() else []
     return min(peek_idx(pairs[0].images)[1:]) if pairs else None
@@ -121,6 +121,23 @@ def load_images(
     """
     if not 0 < held_out < 1:
         raise DataError(f"--held-out is a share of the images, above 0 and below 1, found {held_out}")
+    if num_classes is not None and not 2 <= num_classes <= _MOST_CLASSES:
+        raise DataError(f"--num-classes is a number from 2 to {_MOST_CLASSES:,}, found {num_classes}")
+    try:
+        return _load(source, size, channels, num_classes, held_out, strict, progress)
+    except MemoryError:
+        raise DataError(f"{source}: there is not enough memory to read these images") from None
+
+
+def _load(
+    source: str,
+    size: int | None,
+    channels: int | None,
+    num_classes: int | None,
+    held_out: float,
+    strict: bool,
+    progress: Progress | None,
+) -> Images:
     path = Path(source)
     skipped: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
@@ -139,7 +156,7 @@ def load_images(
     else:
         raise DataError(f"{source}: not a folder, an IDX file (…-images-idx3-ubyte) or an .npz")
     sets = [ImageSet(_fitted(images, size, channels, source), labels) for images, labels in parts]
-    names = names or _numbered(sets, num_classes)
+    names = names or _numbered(source, sets, num_classes)
     _check_labels(source, sets, names, num_classes)
     train, held = sets if len(sets) == 2 else _split(sets[0], held_out)
     for part, word in ((train, "train on"), (held, "evaluate on")):
@@ -153,16 +170,12 @@ def _files(
 ) -> tuple[list[Part], tuple[str, ...]]:
     pillow()
     files = [file for part in listed.parts for file, _ in part]
-    need, free = len(files) * 3 * size * size, psutil.virtual_memory().available
-    if need > free:
-        raise DataError(
-            f"{path}: {len(files):,} images of {size} × {size} take {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are"
-            " free: take a smaller --image-size"
-        )
+    content = f"{len(files):,} images of {size} × {size}"
+    require_memory(path, len(files) * 3 * size * size, content, "take a smaller --image-size")
     skipped: list[str] = []
     parts: list[Part] = []
     done = 0
-    with ThreadPoolExecutor() as pool:  # Pillow lets go of the interpreter while it works
+    with without_warnings(), ThreadPoolExecutor() as pool:  # Pillow lets go of the interpreter while it works
         for part in listed.parts:
             pictures, labels = [], []
             for (_, label), found in zip(
@@ -189,7 +202,7 @@ def _files(
 
 def _tried(file: Path, size: int, channels: int | None) -> NDArray[np.uint8] | DataError:
     try:
-        return read_picture(file, size, channels)
+        return decode_picture(file, size, channels)
     except DataError as error:
         return error
 
@@ -223,8 +236,10 @@ def _scaled(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return out
 
 
-def _numbered(sets: list[ImageSet], num_classes: int | None) -> tuple[str, ...]:
+def _numbered(source: str, sets: list[ImageSet], num_classes: int | None) -> tuple[str, ...]:
     highest = max((int(part.labels_N.max()) for part in sets if len(part)), default=-1)
+    if num_classes is None and highest >= _MOST_CLASSES:
+        raise DataError(f"{source}: label {highest} would make {highest + 1:,} classes: are these labels?")
     return tuple(str(number) for number in range(num_classes or highest + 1))
 
 
@@ -236,16 +251,15 @@ def _check_labels(source: str, sets: list[ImageSet], names: tuple[str, ...], num
         wrong = np.flatnonzero((part.labels_N < 0) | (part.labels_N >= most))
         if wrong.size:
             label = int(part.labels_N[wrong[0]])
+            expected = f"0 to {most - 1}" if most else "0 or more"
             raise DataError(
-                f"{source}: label {label} of image {int(wrong[0])} is out of range: expected 0 to {most - 1}"
+                f"{source}: label {label} of image {int(wrong[0])} is out of range: expected {expected}"
                 f" ({wrong.size:,} such)"
             )
     there = np.unique(sets[0].labels_N)
     if len(there) < 2:
         found = names[int(there[0])] if len(there) else "none"
         raise DataError(f"{source}: a classifier needs two classes at least, found one: {found}")
-    if len(names) > _MOST_CLASSES:
-        raise DataError(f"{source}: label {len(names) - 1} would make {len(names):,} classes: are these labels?")
 
 
 def _split(whole: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:
