@@ -141,7 +141,7 @@ def test_end_token_must_be_a_token(tokenizer: Tokenizer) -> None:
 
 
 def test_too_small_a_vocabulary_is_refused() -> None:
-    with pytest.raises(GGUFError, match="256 bytes and 1 special tokens alone need 257"):
+    with pytest.raises(GGUFError, match="256 bytes and 1 special token alone need 257"):
         train_tokenizer(TEXTS, 256)
 
 

@@ -321,3 +321,15 @@ def test_flags_of_text_and_of_images_do_not_mix_in_eval(said: Said) -> None:
     assert (code, "--prompt is for text" in err) == (2, True)
     code, _, err = said("generate", "latest", "--prompt", "x")
     assert (code, "look at images with: linnet classify" in err) == (2, True)
+
+
+def test_one_of_five_guesses_is_no_figure_where_there_are_four_classes(said: Said, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "four.npz", images=pixels, labels=np.arange(40) % 4)
+    code, out, err = said(*SMALL, "--images", "four.npz", "--preset", "vit-tiny-8", "--steps", "2")
+    assert (code, err) == (0, "")
+    assert "top5" not in out
+    assert linnet.open("latest").manifest.config["images"] == str(tmp_path / "four.npz")
+    assert "validation/top5" not in linnet.open("latest").metrics()
+    code, out, err = said("eval", "latest")
+    assert (code, "top 5" in out) == (0, False)

@@ -12,6 +12,7 @@ import numpy as np
 from linnet.board import words
 from linnet.cli.model_name import step_of
 from linnet.cli.terminal import paint, print_json, table
+from linnet.data.left_out import left_out_sentence
 from linnet.errors import UsageError
 from linnet.runs.note import add_evaluation
 
@@ -109,10 +110,10 @@ def _print(told: dict[str, Any]) -> None:
     facts = {
         "images": f"{told['images']}, {part}: {told['samples']:,}",
         "accuracy": f"{told['accuracy']:.2%}",
-        "top 5": f"{told['top5']:.2%}",
+        "top 5": f"{told['top5']:.2%}" if "top5" in told else "",
         "loss": f"{told['loss']:.5g} nats",
         "took": words.duration(told["seconds"]),
-        "skipped": f"{len(told['skipped'])} files that are no images" if told["skipped"] else "",
+        "left out": left_out_sentence(told["skipped"]),
     }
     for name, value in facts.items():
         if value:

@@ -79,9 +79,9 @@ def train_tokenizer(
 
     least = 256 + len(special)
     if size < least:
+        named = f"{len(special)} special token{'s' if len(special) != 1 else ''}"
         raise GGUFError(
-            f"a byte-level vocabulary of {size} tokens is too small: the 256 bytes and {len(special)} special"
-            f" tokens alone need {least}"
+            f"a byte-level vocabulary of {size} tokens is too small: the 256 bytes and {named} alone need {least}"
         )
     cut = pre_named(pre)
     tokenizer = Tokenizer(models.BPE(ignore_merges=cut.whole_words))
