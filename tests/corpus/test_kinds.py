@@ -198,5 +198,13 @@ def test_settings_that_make_no_sense_are_said(folder: Path, tmp_path: Path) -> N
         prepare(folder, held_out=1.5)
     with pytest.raises(Exception, match="a byte-level vocabulary of 100 tokens is too small"):
         prepare(folder, vocab=100)
+    with pytest.raises(DataError, match="a vocabulary trained on a corpus has at most 16,777,216 tokens, found 10"):
+        prepare(folder, vocab=10**20)
+    with pytest.raises(DataError, match="a vocabulary of a pack has at most 2,147,483,648 tokens"):
+        prepare(write(folder.parent / "a.ids", b"1 2 9223372036854775807\n"))
+    with pytest.raises(DataError, match="the corpus has no name"):
+        prepare("")
+    with pytest.raises(DataError, match="corpus ~nobody-of-that-name/x: there is no such file"):
+        prepare("~nobody-of-that-name/x")
     with pytest.raises(Exception, match="known are gpt-2"):
         prepare(folder, vocab=300, pre="gpt-5")

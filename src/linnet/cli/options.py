@@ -18,12 +18,15 @@ AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 
 def absolute(path: str | Path) -> str:
     """A path as a run keeps it: `linnet resume` may be called in another folder."""
-    return str(Path(path).expanduser().absolute())
+    from linnet.data.corpus import expanded
+
+    return str(expanded(path).absolute())
 
 
 def absolute_source(name: str) -> str:
     """The same for a corpus or images; words for what is built in, and patterns, stay as they are."""
-    return absolute(name) if Path(name).expanduser().exists() else name
+    path = absolute(name)
+    return path if Path(path).exists() else name
 
 
 def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.data.corpus import Corpus
+from linnet.data.corpus import Corpus, expanded
 from linnet.data.errors import DataError, reason
 
 if sys.platform != "win32":
@@ -35,7 +35,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     """The folder asked for, else `$LINNET_CACHE`, else the platform's place for such things."""
     chosen = cache if cache is not None else os.environ.get("LINNET_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        return expanded(chosen)
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "linnet"
     if sys.platform == "darwin":

@@ -68,7 +68,9 @@ def find_corpus(corpus: str | os.PathLike[str] = PYTHON, field: str = "text") ->
     name = os.fspath(corpus)
     if name == PYTHON and not Path(name).exists():
         return Corpus(name, tuple(_standard_library()), field)
-    path = Path(name).expanduser()
+    if not name:
+        raise DataError("the corpus has no name; give a file, a folder, a pattern, or python")
+    path = expanded(name)
     left_out: list[str] = []
     if path.is_dir():
         sources = tuple(_in_folder(path, left_out))
@@ -88,6 +90,14 @@ def find_corpus(corpus: str | os.PathLike[str] = PYTHON, field: str = "text") ->
     if len({source.kind in (PACK, IDS) for source in sources}) > 1:
         raise DataError(f"corpus {name}: it mixes text with packs of token ids; prepare one kind at a time")
     return Corpus(name, sources, field, tuple(left_out))
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with `~` spelled out; where nobody has that name, as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def _standard_library() -> Iterator[Source]:

@@ -35,6 +35,8 @@ Progress = Callable[[str, int, int], None]
 DEFAULT_VOCAB = 4096
 _FORMAT = 1  # a part of the key: raised when the same input would give other tokens
 _TRAINED_ON = 50_000_000  # bytes of text a vocabulary is trained on: more of it changes few merges
+_MOST_TRAINED = 1 << 24  # tokens of a vocabulary; the trainer allocates for all that are asked for
+_MOST_IDS = 1 << 31  # ids of 32 bits with a sign
 _TOLD_EVERY = 1 << 20
 _TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
 
@@ -312,9 +314,13 @@ def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:
         if vocab is not None and vocab != donor.rows:
             raise DataError(f"--vocab {vocab} does not go with a tokenizer of {donor.rows} tokens: leave it out")
         return donor.rows
-    if vocab is not None:
-        return vocab
-    return pack_vocab(corpus) if corpus.is_pack else DEFAULT_VOCAB
+    if corpus.is_pack:
+        size, most, kind = pack_vocab(corpus) if vocab is None else vocab, _MOST_IDS, "of a pack"
+    else:
+        size, most, kind = DEFAULT_VOCAB if vocab is None else vocab, _MOST_TRAINED, "trained on a corpus"
+    if size > most:
+        raise DataError(f"corpus {corpus.name}: a vocabulary {kind} has at most {most:,} tokens, found {size:,}")
+    return size
 
 
 def _slug(name: str) -> str:
