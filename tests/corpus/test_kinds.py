@@ -43,7 +43,8 @@ def test_json_lines_packed_or_not_by_any_field(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"id": k, "story": text}) for k, text in enumerate(STORIES)).encode() + b"\n\n"
     (tmp_path / "a.jsonl").write_bytes(lines)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines))
-    for name in ("a.jsonl", "b.jsonl.gz"):
+    (tmp_path / "C.JSONL.GZ").write_bytes(gzip.compress(lines))
+    for name in ("a.jsonl", "b.jsonl.gz", "C.JSONL.GZ"):
         assert all_texts(prepare(tmp_path / name, vocab=300, field="story")) == set(STORIES)
 
 

@@ -59,7 +59,8 @@ def test_damage_is_found_said_and_made_good(prepared: Prepared, folder: Path, na
     again = prepare(folder, vocab=300, held_out=0.1)
     assert (again.path, again.fingerprint, again.train.tokens.tolist()) == (prepared.path, prepared.fingerprint, tokens)
     (said,) = again.remarks
-    assert said.startswith("the prepared corpus in the cache was damaged and is made anew: ")
+    assert said.startswith(f"the prepared corpus in the cache was damaged and is made anew: {prepared.path}")
+    assert "prepare" not in said.rpartition(str(prepared.path))[2].replace("prepared", "")  # that is done
     third = prepare(folder, vocab=300, held_out=0.1)
     assert (third.fingerprint, third.remarks) == (prepared.fingerprint, ())
     assert not list(prepared.path.parent.glob(".*.partial"))

@@ -79,7 +79,11 @@ def file_digests(
     digests = []
     for file in files:
         where = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
-        fresh[where] = _hash(file, known.get(where), digest or _whole)
+        try:
+            fresh[where] = _hash(file, known.get(where), digest or _whole)
+        except OSError as error:
+            error.filename = str(file)  # a failed read does not name it
+            raise
         digests.append(fresh[where].digest)
     if fresh != known:
         with suppress(OSError):  # only time is lost

@@ -137,7 +137,7 @@ def _json_lines(path: Path, field: str, longest: int = LONGEST_LINE) -> Iterator
     decoder = msgspec.json.Decoder(dict[str, object])
     number = 0
     try:
-        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             # Not `for line in file`: a few megabytes of gzip can hold one line of gigabytes.
             while line := file.readline(longest + 1):
                 number += 1

@@ -74,7 +74,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 @contextmanager
 def _opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
             yield file
     except (OSError, EOFError, zlib.error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
@@ -86,11 +86,15 @@ def _stated(path: Path, file: gzip.GzipFile | BufferedReader, dimensions: int) -
     head = 4 + 4 * dimensions
     shape = idx_shape(path, file.read(head), dimensions)
     expected, stored = math.prod(shape), path.stat().st_size
-    there = stored * _DEFLATE if path.suffix == ".gz" else stored - head
+    there = stored * _DEFLATE if _is_packed(path) else stored - head
     if there < expected:
-        at_most = "at most " if path.suffix == ".gz" else ""
+        at_most = "at most " if _is_packed(path) else ""
         raise DataError(f"{path}: truncated: expected {_counts(shape)} = {expected:,} bytes, found {at_most}{there:,}")
     return shape
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def _counts(shape: tuple[int, ...]) -> str:

@@ -143,7 +143,7 @@ def prepare(
         try:
             return _opened(root, target, key, size, donor is not None or not found.is_pack)
         except (LinnetError, MemoryError) as error:
-            damage = str(error) or "it needs more memory than there is"
+            damage = str(error).partition(";")[0] or "it needs more memory than there is"  # what to do is done
             return None
 
     prepared = standing()
