@@ -22,9 +22,11 @@ COMMAND = [sys.executable, "-m", "linnet", "board"]
 
 
 class PtyTerminal:
-    """The board behind a pseudo-terminal; what it sends is put on a screen of characters."""
+    """A command, by default the board, behind a pseudo-terminal; what it sends is put on a screen of characters."""
 
-    def __init__(self, arguments: list[str], width: int = 100, height: int = 30, **environment: str) -> None:
+    def __init__(
+        self, arguments: list[str], width: int = 100, height: int = 30, *, command: str = "board", **environment: str
+    ) -> None:
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
         self.sent = b""
@@ -34,7 +36,7 @@ class PtyTerminal:
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             # Not `execv`: readline, which pytest loads, puts COLUMNS where only C sees it, and it would be believed.
             known = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-            os.execve(COMMAND[0], [*COMMAND, *arguments], {**os.environ, **known, **environment})
+            os.execve(COMMAND[0], [*COMMAND[:-1], *command.split(), *arguments], {**os.environ, **known, **environment})
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())

@@ -223,7 +223,7 @@ time.sleep(60)
         (["metrics", "first", "--format", "xml"], 2, "linnet: Invalid value"),
         (["delete"], 2, "linnet: delete needs the name of a run"),
         (["note", "first"], 2, "linnet: the text of the note is missing"),
-        (["note", "first", "a", "b"], 2, 'linnet: put the note in quotes: linnet note first "a b"'),
+        (["note", "first", "a", "b"], 2, "linnet: put the note in quotes: linnet note first 'a b'"),
         (["note"], 2, "linnet: note: RUN is missing; `linnet note --help` has examples"),
         (["show", "first", "second"], 2, "linnet: show has no use for: second"),
         (["show", ""], 1, "linnet: the name of the run is empty"),

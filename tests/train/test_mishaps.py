@@ -209,7 +209,7 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(small: list[str], said: Said) -> None
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if line.startswith("step 7:"):
+        if line.startswith("step 1:"):
             process.send_signal(signal.SIGTERM)
     assert process.wait() == 128 + signal.SIGTERM
     run = linnet.open("latest")

@@ -74,7 +74,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("step 7:"):
+        if line.startswith("eval 7:"):
             process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert linnet.open(tmp_path / "cut/a").status == "interrupted"

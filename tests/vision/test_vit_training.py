@@ -98,7 +98,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(said: Said, tmp_path:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("step 7:"):
+        if line.startswith("eval 7:"):
             process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     code, _, err = said("resume", "a", "--runs", str(tmp_path / "cut"))

@@ -78,7 +78,7 @@ def test_a_resumed_run_needs_no_donor_and_is_the_same_to_the_bit(
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("step 6:"):
+        if line.startswith("eval 6:"):
             process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     donor.unlink()

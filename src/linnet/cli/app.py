@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
@@ -12,6 +12,7 @@ from cyclopts.config import Toml
 from linnet import __version__
 from linnet.board.words import plain
 from linnet.cli.memory import out_of_memory
+from linnet.cli.output import discard, prepare_streams, settle_streams
 from linnet.errors import LinnetError, UsageError
 from linnet.train.sharing import wait_asleep_where_shared
 
@@ -153,6 +154,17 @@ _GROUPS = {
     "data": "Corpora: text, JSONL, Parquet or packs of token ids.",
 }
 
+# Packages that the base install does not have, and the extra that brings each of them.
+_EXTRAS = {
+    "torch": "train",
+    "safetensors": "train",
+    "tokenizers": "train",
+    "PIL": "vision",
+    "sklearn": "vision",
+    "pyarrow": "parquet",
+    "xllamacpp": "serve",
+}
+
 _ENDING = """
 A RUN is an id or the unique beginning of one, a run's name, a path, or `latest`. The folder of runs is `--runs DIR`,
 else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
@@ -200,9 +212,16 @@ def _with_config(arguments: list[str]) -> tuple[list[str], Toml | None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command. 0: done; 1: failed at its work; 2: wrong usage."""
+    """Run one command. 0: done; 1: failed at its work; 2: wrong usage; 130: Ctrl-C."""
+    prepare_streams()
+    code = _run(sys.argv[1:] if arguments is None else arguments)
+    settle_streams()
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        words, config = _with_config(sys.argv[1:] if arguments is None else arguments)
+        words, config = _with_config(arguments)
         app = _app()
         app.config = () if config is None else (config,)
         wait_asleep_where_shared()
@@ -213,6 +232,14 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(_usage(error), 2)
     except LinnetError as error:
         return _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        command = next(
+            (f"linnet {name}" for name in _COMMANDS if arguments[: name.count(" ") + 1] == name.split()), "this"
+        )
+        needed = f"{command} needs the package {error.name}, which is not installed"
+        return _fail(f"{needed}: pip install 'linnet[{_EXTRAS[error.name]}]'", 1)
     except RecursionError:
         return _fail("something in these files is nested too deeply to be shown", 1)
     except (MemoryError, RuntimeError) as error:
@@ -221,26 +248,28 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return _fail(shortage, 1)
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # what the terminal showed of Ctrl-C keeps its line
         return 130
     except BrokenPipeError:  # the reader of a pipe has had enough
-        _drop_output()
+        discard(sys.stdout)
         return 0
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich, which prints help, ends the process itself then
+            return 0
+        raise
     except OSError as error:
         if error.filename is not None:
             return _fail(f"{error.filename}: {error.strerror or error}", 1)
-        _drop_output()
+        discard(sys.stdout)
         return _fail(f"cannot write the output: {error.strerror or error}", 1)
 
 
 def _fail(message: str, code: int) -> int:
     """One line, in which nothing that was read from a run can steer the terminal."""
-    print(f"linnet: {plain(message)}", file=sys.stderr)
+    with suppress(OSError, ValueError):  # nobody is there to read it; the exit code still says it
+        print(f"linnet: {plain(message)}", file=sys.stderr)
     return code
-
-
-def _drop_output() -> None:
-    """Send what is still held for the output nowhere, so that the interpreter does not stumble over it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: CycloptsError) -> str:

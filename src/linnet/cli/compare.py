@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linnet.board import words
+from linnet.board.commands import listing
 from linnet.board.settings import ABSENT
 from linnet.board.settings import differing as differing_of
 from linnet.board.settings import settings as settings_of
@@ -28,7 +29,7 @@ def compare(
         Only these metrics.
     """
     if len(run) < 2:
-        raise UsageError(f"compare needs two runs or more, found {len(run)}; `linnet runs` lists them")
+        raise UsageError(f"compare needs two runs or more, found {len(run)}; `{listing(runs)}` lists them")
     store = RunStore(runs)
     found = [store.find(reference) for reference in run]
     metrics = [each.metrics() for each in found]

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.board.commands import listing
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import Run, RunError, RunStore
@@ -30,7 +31,7 @@ def delete(
         Delete even a run that is being written, or that holds files which no run writes.
     """
     if not run:
-        raise UsageError("delete needs the name of a run; `linnet runs` lists them")
+        raise UsageError(f"delete needs the name of a run; `{listing(runs)}` lists them")
     store = RunStore(runs)
     named = [store.find(reference) for reference in run]
     chosen = list({each.path.parent.resolve() / each.path.name: each for each in named}.values())

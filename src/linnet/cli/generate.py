@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from linnet.board import words
+from linnet.board.commands import runs_flag
 from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json
@@ -71,7 +72,8 @@ def generate(
     path = find_model(model, runs)
     with GGUFFile.open(path) as file:
         if file.architecture == "vit":
-            raise UsageError(f"{path} writes nothing; look at images with: linnet classify {model} IMAGE…")
+            example = f"linnet classify {model} IMAGE… {runs_flag(runs)}".rstrip()
+            raise UsageError(f"{path} classifies images and writes no text; look at images with: {example}")
         tokenizer = rebuild_tokenizer(file.metadata)
         ids = _prompt_ids(tokenizer, file, prompt)
         loaded = load(file, chosen)

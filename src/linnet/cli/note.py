@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+
 from linnet.board import words
+from linnet.board.commands import runs_flag
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import RunStore, add_note
@@ -19,9 +22,11 @@ def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder 
         The step it is about.
     """
     if not text:
-        raise UsageError(f'the text of the note is missing: linnet note {run} "what to say"')
+        example = f'linnet note {run} "what to say" {runs_flag(runs)}'.rstrip()
+        raise UsageError(f"the text of the note is missing: {example}")
     if len(text) > 1:
-        raise UsageError(f'put the note in quotes: linnet note {run} "{" ".join(text)}"')
+        example = f"linnet note {run} {shlex.quote(' '.join(text))} {runs_flag(runs)}".rstrip()
+        raise UsageError(f"put the note in quotes: {example}")
     if not text[0].strip():
         raise UsageError("the note is empty")
     found = RunStore(runs).find(run)

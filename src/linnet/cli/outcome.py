@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.board import words
-from linnet.cli.terminal import paint, paint_status
+from linnet.board.commands import command, shown_path
+from linnet.cli.terminal import paint, paint_status, width
 from linnet.gguf import GGUFError, resolve_link
+from linnet.train.state import steps_with_state
 
 if TYPE_CHECKING:
     from linnet.recipes import Training
@@ -24,23 +27,48 @@ def tell(training: Training, outcome: Outcome) -> None:
     if progress.validation is not None:
         facts += _held_out(progress.validation.figures)
     facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}")
-    print(f"  {' · '.join(facts)}")
+    _print_wrapped("  ", " · ".join(facts))
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
-    print(f"  folder  {training.run_dir}")
+    _print_wrapped("  folder  ", shown_path(training.run_dir))
     model = _model(training)
     if model is not None:
-        what = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
-        print(f"  model   {model} ({words.size(model.stat().st_size)}), {what}")
+        use = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
+        _print_wrapped("  model   ", f"{shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
     if training.unit == "images" and progress.validation is not None:
-        print(f"  wrong   {training.run_dir / 'artifacts'}: what was taken for what, as pictures")
-    print(f"\n  linnet show {training.run_id}")
-    if model is not None:
-        use = 'generate {} --prompt "…"' if training.unit == "tokens" else "classify {} IMAGE…"
-        print(f"  linnet {use.format(training.run_id)}")
-    if outcome.reason != "completed":
-        print(f"  linnet resume {training.run_id}")
+        pictures = shown_path(training.run_dir / "artifacts")
+        _print_wrapped("  wrong   ", f"{pictures}: what was taken for what, as pictures")
+    print()
+    for line in _next_commands(training, outcome, model is not None):
+        print(f"  {line}")
+
+
+def _next_commands(training: Training, outcome: Outcome, has_model: bool) -> list[str]:
+    """What to type now; only what can work."""
+    lines = [command("show", training.run_dir)]
+    if has_model and training.unit == "tokens":
+        lines.append(command("generate", training.run_dir, '--prompt "…"'))
+    elif has_model:
+        lines.append(command("classify", training.run_dir, "IMAGE…"))
+    if outcome.reason != "completed" and steps_with_state(training.run_dir):
+        lines.append(command("resume", training.run_dir))
+    return lines
+
+
+def _print_wrapped(label: str, text: str) -> None:
+    """A line that begins with `label`; where the terminal is narrow, its rest below the text."""
+    below = " " * len(label)
+    print(
+        textwrap.fill(
+            words.plain(text),
+            max(40, width() - 1),
+            initial_indent=label,
+            subsequent_indent=below,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
 
 
 def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
@@ -50,7 +78,7 @@ def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
     model = _model(training)
     return {
         "run_id": training.run_id,
-        "run_dir": str(training.run_dir),
+        "run_dir": str(training.run_dir.absolute()),
         "reason": outcome.reason,
         "error": outcome.error,
         "steps": progress.step,
@@ -61,7 +89,7 @@ def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
         "bits_per_byte": held.get("bits_per_byte"),
         training.unit: progress.seen,
         "seconds": outcome.seconds,
-        "model": str(model) if model is not None else None,
+        "model": str(model.absolute()) if model is not None else None,
         "quality_gate": outcome.gate,
     }
 
@@ -77,7 +105,9 @@ def _held_out(figures: dict[str, float]) -> list[str]:
 
 
 def _model(training: Training) -> Path | None:
+    weights = training.run_dir / "weights"
     try:
-        return resolve_link(training.run_dir / "weights" / "latest")
+        model = weights / resolve_link(weights / "latest").name
     except GGUFError:  # it ended before its first checkpoint
         return None
+    return model if model.is_file() else None

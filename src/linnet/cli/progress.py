@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
 
 from linnet.board import words
 from linnet.board.braille import sparkline
+from linnet.board.commands import shown_path
+from linnet.board.terminal.spans import cells, cut, wrap
+from linnet.cli.output import LastingStream
 from linnet.cli.terminal import paint
 from linnet.train.task import Held
 from linnet.train.watch import StepReport, Watch
 
-_CURVE = 24  # characters of the little curve
-_REDRAW = 0.1  # seconds
+_CURVE = 24  # characters of the little curve, where there is room for it
+_LEAST_CURVE = 8
+_REDRAW = 0.1  # seconds between two drawings of the live line
+_LOG_EVERY = 3.0  # seconds between two step lines in a log
+_SAMPLE_INDENT = 8  # columns before the text of a sample: its step
 _SHORT = {"tokens": "tok", "images": "img"}
 
 
@@ -30,10 +39,20 @@ def preparing(stage: str, done: int, total: int) -> None:
         return
     share = f"{done / total:4.0%}" if total else words.size(done)
     end = "\n" if total and done >= total else ""
+    stage = cut(stage, _columns(sys.stdout) - cells(f"preparing  {share}") - 1)
     print(f"\r\x1b[K{paint('preparing', 'dim')} {stage} {share}", end=end, flush=True)
 
 
-def _accuracy(report: StepReport, word: str, after: str = " ") -> str:
+def _columns(stream: Any) -> int:
+    """The width of the terminal behind a stream, as it is now."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
+def _accuracy(report: StepReport, word: str, after: str = "") -> str:
     return "" if report.accuracy is None else f"{word}{report.accuracy:.1%}{after}"
 
 
@@ -43,21 +62,24 @@ def _main_figure(held: Held) -> str:
 
 
 class PlainLines(Watch):
-    """One line a step, as Toy's trainers print them."""
+    """Lines for a log, as Toy's trainers print them: of the first and the last step, and every few seconds between."""
 
     def __init__(self, out: Any) -> None:
-        self._out = out
+        self._out = LastingStream(out)
+        self._next = 0.0  # when the next step line is due
+        self._unsaid: StepReport | None = None
 
     def on_start(self, text: str) -> None:
         """Say what was chosen."""
         self._say(text)
 
     def on_step(self, report: StepReport) -> None:
-        """One line."""
-        self._say(
-            f"step {report.step}: loss={report.loss:.6f} {_accuracy(report, 'accuracy=')}lr={report.lr:.3g} "
-            f"{_SHORT[report.unit]}/s={report.per_s:.0f}{'' if report.mfu is None else f' mfu={report.mfu:.1%}'}"
-        )
+        """One line, every few seconds."""
+        self._unsaid = report
+        now = time.monotonic()
+        if now >= self._next or report.step >= report.steps:
+            self._next = now + _LOG_EVERY
+            self._say_step()
 
     def on_evaluation(self, step: int, found: Held) -> None:
         """One line."""
@@ -70,33 +92,48 @@ class PlainLines(Watch):
 
     def on_checkpoint(self, step: int, path: Path) -> None:
         """One line."""
-        self._say(f"checkpoint {step}: {path}")
+        self._say(f"checkpoint {step}: {shown_path(path)}")
 
     def on_profile(self, lines: list[str]) -> None:
         """As they are."""
         for line in lines:
             self._say(line)
 
+    def on_end(self) -> None:
+        """The step at which the run was stopped, if it was not said yet."""
+        self._say_step()
+
+    def _say_step(self) -> None:
+        report, self._unsaid = self._unsaid, None
+        if report is not None:
+            mfu = "" if report.mfu is None else f" mfu={report.mfu:.1%}"
+            self._say(
+                f"step {report.step}: loss={report.loss:.6f} {_accuracy(report, 'accuracy=', ' ')}lr={report.lr:.3g} "
+                f"{_SHORT[report.unit]}/s={report.per_s:.0f}{mfu}"
+            )
+
     def _say(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        self._out.write(f"{text}\n")
+        self._out.flush()
 
 
 class LiveLine(Watch):
     """A line that is drawn over, with everything worth keeping above it."""
 
     def __init__(self, out: Any) -> None:
-        self._out = out
+        self._out = LastingStream(out)
         self._losses: list[float] = []
         self._drawn = 0.0
         self._held: Held | None = None
-        self._line = ""
+        self._last: StepReport | None = None
 
     def on_start(self, text: str) -> None:
         """Say what was chosen."""
-        self._above(paint(text, "dim"))
+        self._above(paint(textwrap.fill(text, max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim"))
 
     def on_step(self, report: StepReport) -> None:
         """Draw the line anew, at most ten times a second."""
+        self._last = report
         self._losses.append(report.loss)
         if len(self._losses) > 4096:
             self._losses = [sum(pair) / 2 for pair in zip(self._losses[::2], self._losses[1::2], strict=False)]
@@ -104,27 +141,25 @@ class LiveLine(Watch):
         if now - self._drawn < _REDRAW and report.step < report.steps:
             return
         self._drawn = now
-        share = report.step / report.steps
-        bar = "█" * round(10 * share) + "░" * (10 - round(10 * share))
-        held = "" if self._held is None else f"held-out {_main_figure(self._held)}  "
-        mfu = "" if report.mfu is None else f"MFU {report.mfu:.0%}  "
-        text = (
-            f"{bar} {report.step:,}/{report.steps:,}  loss {paint(words.number(report.loss), 'bold')}  "
-            f"{_accuracy(report, 'accuracy ', '  ')}{held}lr {report.lr:.2g}  "
-            f"{words.number(round(report.per_s))} {_SHORT[report.unit]}/s  {mfu}"
-            f"{words.duration(report.seconds_left)} left  {paint(sparkline(self._losses, _CURVE), 'cyan')}"
-        )
-        self._line = text
-        print(f"\r\x1b[K{text}", end="", file=self._out, flush=True)
+        self._write(f"\r\x1b[K{self._line()}")
 
     def on_evaluation(self, step: int, found: Held) -> None:
         """Remember it for the line."""
         self._held = found
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
-        """Above the line, cut to two lines."""
-        shown = words.shorten(" ".join(words.plain(text).replace("␊", "⏎ ").split()), 150)
-        self._above(f"{paint(f'{step:>6,}', 'dim')}  {paint(words.plain(prompt), 'bold')}{shown}")
+        """Above the line, in at most two rows, the second below the text of the first."""
+        prompt = words.plain(prompt)
+        space = " " if text[:1].isspace() else ""
+        shown = prompt + space + " ".join(words.plain(text).replace("␊", "⏎ ").split())
+        room = max(1, _columns(self._out) - _SAMPLE_INDENT - 1)
+        first, *second = wrap(shown, room, most=3)
+        begin, rest = first[: len(prompt)], first[len(prompt) :]
+        rows = [f"{paint(f'{step:>6,}', 'dim')}  {paint(begin, 'bold')}{rest}"]
+        if second:
+            mark = "…" if len(second) > 1 else ""
+            rows.append(" " * _SAMPLE_INDENT + cut(second[0] + mark, room))
+        self._above("\n".join(rows))
 
     def on_profile(self, lines: list[str]) -> None:
         """Above the line."""
@@ -133,7 +168,42 @@ class LiveLine(Watch):
 
     def on_end(self) -> None:
         """Leave the last line standing."""
-        print(file=self._out, flush=True)
+        if self._last is not None:
+            self._write(f"\r\x1b[K{self._line()}\n")
+
+    def _line(self) -> str:
+        """The last step in one row of the terminal: what is least important is left out where the row is short."""
+        report = self._last
+        if report is None:
+            return ""
+        room = _columns(self._out) - 1  # a full row would make some terminals begin the next
+        done = round(10 * report.step / report.steps)
+        # In the order of the row; where there is too little room, the part with the lowest figure goes first.
+        parts = [
+            (3, "█" * done + "░" * (10 - done), ""),
+            (9, f"{report.step:,}/{report.steps:,}", ""),
+            (8, f"loss {words.number(report.loss)}", "bold"),
+            (6, _accuracy(report, "accuracy "), ""),
+            (4, "" if self._held is None else f"held-out {_main_figure(self._held)}", ""),
+            (2, f"lr {report.lr:.2g}", ""),
+            (5, f"{report.per_s:,.0f} {_SHORT[report.unit]}/s", ""),
+            (1, "" if report.mfu is None else f"MFU {report.mfu:.0%}", ""),
+            (7, f"{words.duration(report.seconds_left)} left", ""),
+        ]
+        parts = [part for part in parts if part[1]]
+        curve = min(_CURVE, room - _row_length(parts) - 2)
+        while len(parts) > 1 and _row_length(parts) > room:
+            parts.remove(min(parts))
+        row = "  ".join(paint(cut(text, room), style) if style else cut(text, room) for _, text, style in parts)
+        return f"{row}  {paint(sparkline(self._losses, curve), 'cyan')}" if curve >= _LEAST_CURVE else row
 
     def _above(self, text: str) -> None:
-        print(f"\r\x1b[K{text}\n{self._line}", end="", file=self._out, flush=True)
+        self._write(f"\r\x1b[K{text}\n{self._line()}")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+def _row_length(parts: list[tuple[int, str, str]]) -> int:
+    return sum(cells(text) for _, text, _ in parts) + 2 * (len(parts) - 1)

@@ -24,16 +24,18 @@ def resume(
     force
         Go on although the corpus or the config has changed.
     """
+    from linnet.cli.output import lasting_output
     from linnet.cli.progress import preparing, watch_for
     from linnet.cli.train import finish
     from linnet.recipes import go_on
     from linnet.train.watch import Watch
 
-    training = go_on(
-        RunStore(runs).find(run),
-        steps=steps,
-        force=force,
-        watch=Watch() if json else watch_for(),
-        preparing=None if json else preparing,
-    )
-    return finish(training, json)
+    with lasting_output():
+        training = go_on(
+            RunStore(runs).find(run),
+            steps=steps,
+            force=force,
+            watch=Watch() if json else watch_for(),
+            preparing=None if json else preparing,
+        )
+        return finish(training, json)

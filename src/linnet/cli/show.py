@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linnet.board import words
+from linnet.board.commands import command
 from linnet.board.settings import commit
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
@@ -47,7 +48,7 @@ def show(
         print(paint(f"\n! {glance.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
-        print(paint(f"\n{count} passed over; see: linnet check {words.plain(found.id)}", "yellow"))
+        print(paint(f"\n{count} passed over; see: {command('check', found.path)}", "yellow"))
     return 0
 
 

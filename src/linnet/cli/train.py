@@ -170,20 +170,22 @@ def from_scratch(
 
 def run_job(job: Job, run: RunFlags, json: bool) -> int:
     """Train a job to its end and say what it made."""
+    from linnet.cli.output import lasting_output
     from linnet.cli.progress import preparing, watch_for
     from linnet.recipes import launch
     from linnet.train.watch import Watch
 
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
-    training = launch(
-        job,
-        runs_root=run.runs,
-        watch=Watch() if json else watch_for(),
-        preparing=None if json else preparing,
-        tags=list(run.tag),
-        **labels,
-    )
-    return finish(training, json)
+    with lasting_output():
+        training = launch(
+            job,
+            runs_root=run.runs,
+            watch=Watch() if json else watch_for(),
+            preparing=None if json else preparing,
+            tags=list(run.tag),
+            **labels,
+        )
+        return finish(training, json)
 
 
 def finish(training: Any, json: bool) -> int:

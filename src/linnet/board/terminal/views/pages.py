@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from linnet.board.commands import command
 from linnet.board.settings import ABSENT, commit, differing, flatten, settings
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fit, foreign, put, wrap
@@ -16,7 +17,6 @@ from linnet.board.terminal.watch import Watch
 from linnet.board.words import duration, moment, number, size
 from linnet.runs import Manifest
 from linnet.runs.folder import WEIGHTS
-from linnet.runs.ids import runs_root
 from linnet.runs.place import open_regular
 
 _SAMPLE_LINES = 24  # of one sample
@@ -85,18 +85,15 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
             line += [("  ", ""), (name, "notice")]
         lines.append(line)
     newest = int(files[-1].stem.removeprefix("step_"))
-    run = foreign(shlex.quote(f"{watch.id}@{newest}"))
     lines += [[], [(" to run one", "group")]]
-    root = watch.run.path.parent
-    where = "" if root.resolve() == runs_root(None).resolve() else f" --runs {foreign(shlex.quote(str(root)))}"
     kind = _model_kind(files[-1])
     if kind == "images":
-        lines += [[("   ", ""), (f"linnet classify {run} IMAGE…{where}", "code")]]
+        lines += [[("   ", ""), (command("classify", watch.run.path, "IMAGE…", checkpoint=newest), "code")]]
     elif kind == "token ids":
         lines += [[("   ", ""), ("there is no tokenizer inside: it runs on token ids alone", "dim")]]
-        lines += [[("   ", ""), (f"linnet eval {run} --corpus IDS{where}", "code")]]
+        lines += [[("   ", ""), (command("eval", watch.run.path, "--corpus IDS", checkpoint=newest), "code")]]
     else:
-        lines += [[("   ", ""), (f'linnet generate {run} --prompt "…"{where}', "code")]]
+        lines += [[("   ", ""), (command("generate", watch.run.path, '--prompt "…"', checkpoint=newest), "code")]]
         lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
     return page(board, "checkpoints", lines, width, height)
 
@@ -243,7 +240,7 @@ def log(board: Board, width: int, height: int) -> list[Line]:
         lines += [[(" " * 29, ""), (more, look)] for more in rest]
     missing = watch.history.damaged - watch.journal.damaged
     if missing > 0 and watch.history.caught_up:
-        text = f"{watch.history.damaged:,} damaged lines in all; linnet check {foreign(watch.id)} names them"
+        text = f"{watch.history.damaged:,} damaged lines in all; {command('check', watch.run.path)} names them"
         lines.append([(" ! ", "warning"), (text, "warning")])
     return page(board, "log", lines or _nothing("nothing was said"), width, height, end=True)
 

@@ -1,0 +1,110 @@
+"""Standard output and standard error: any encoding will do, and a training outlives the screen it is watched on."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO, cast
+
+
+def prepare_streams() -> None:
+    """Replace characters that an encoding does not have; streams that are closed from the start lead nowhere."""
+    for descriptor in (0, 1, 2):  # the next file to be opened would get a free one, and a library's warnings in it
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            _lead_nowhere(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for the process
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def settle_streams() -> None:
+    """Write what is still held; what nobody takes is dropped, so that the interpreter does not stumble over it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            discard(stream)
+
+
+def discard(stream: TextIO) -> None:
+    """From here on, what is written to a stream goes nowhere, and what it still holds too."""
+    with suppress(OSError, ValueError):  # a stream of a test or of a program around this one has no descriptor
+        _lead_nowhere(stream.fileno())
+
+
+def _lead_nowhere(descriptor: int) -> None:
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+
+
+class LastingStream(io.TextIOBase):
+    """A stream that never raises: when its terminal, pipe or disk is gone, it goes quiet for good."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of the stream behind it."""
+        return self._stream.encoding
+
+    def write(self, text: str, /) -> int:
+        """Write, as long as somebody takes it."""
+        if not self._gone:
+            try:
+                self._stream.write(text)
+            except BlockingIOError:  # a reader that is slow, on a stream that does not wait for it
+                pass
+            except (OSError, ValueError):
+                self._give_up()
+        return len(text)
+
+    def flush(self) -> None:
+        """Bring what was written to its reader, if there is one."""
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError):
+                self._give_up()
+
+    def isatty(self) -> bool:
+        """Is it a terminal that is still there?"""
+        try:
+            return not self._gone and self._stream.isatty()
+        except ValueError:
+            return False
+
+    def fileno(self) -> int:
+        """The descriptor behind it."""
+        return self._stream.fileno()
+
+    def _give_up(self) -> None:
+        self._gone = True
+        discard(self._stream)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """Within it nothing that is printed raises, whatever becomes of the streams behind stdout and stderr."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, LastingStream(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        sys.stdout, sys.stderr = before
