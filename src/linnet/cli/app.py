@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from pathlib import Path
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
-from cyclopts.config import Toml
+from cyclopts import App, CycloptsError, Parameter
 
 from linnet import __version__
 from linnet.board.words import plain
+from linnet.cli.config_file import take_config
 from linnet.cli.memory import out_of_memory
 from linnet.cli.output import discard, prepare_streams, settle_streams
-from linnet.errors import LinnetError, UsageError
+from linnet.cli.usage import explain
+from linnet.errors import LinnetError
 from linnet.train.sharing import wait_asleep_where_shared
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
@@ -165,6 +165,7 @@ _EXTRAS = {
     "xllamacpp": "serve",
 }
 
+
 _ENDING = """
 A RUN is an id or the unique beginning of one, a run's name, a path, or `latest`. The folder of runs is `--runs DIR`,
 else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
@@ -194,23 +195,6 @@ def _app() -> App:
     return app
 
 
-def _with_config(arguments: list[str]) -> tuple[list[str], Toml | None]:
-    """Take `--config FILE.toml` out of the arguments: its keys are flags, and flags on the command line win."""
-    for index, argument in enumerate(arguments):
-        name, equals, value = argument.partition("=")
-        if name == "--config":
-            used = 1 if equals else 2
-            if not equals:
-                if index + 1 >= len(arguments):
-                    raise UsageError("--config needs the name of a TOML file")
-                value = arguments[index + 1]
-            if not Path(value).is_file():
-                raise UsageError(f"--config {value}: no such file")
-            rest = arguments[:index] + arguments[index + used :]
-            return rest, Toml(value, must_exist=True, use_commands_as_keys=False)
-    return arguments, None
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. 0: done; 1: failed at its work; 2: wrong usage; 130: Ctrl-C."""
     prepare_streams()
@@ -220,24 +204,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    app = _app()
     try:
-        words, config = _with_config(arguments)
-        app = _app()
+        words, config = take_config(arguments)
         app.config = () if config is None else (config,)
         wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CycloptsError as error:
-        return _fail(_usage(error), 2)
+        return _fail(explain(error, app), 2)
     except LinnetError as error:
         return _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        command = next(
-            (f"linnet {name}" for name in _COMMANDS if arguments[: name.count(" ") + 1] == name.split()), "this"
-        )
+        command = next((name for name in _COMMANDS if arguments[: name.count(" ") + 1] == name.split()), "this")
         needed = f"{command} needs the package {error.name}, which is not installed"
         return _fail(f"{needed}: pip install 'linnet[{_EXTRAS[error.name]}]'", 1)
     except RecursionError:
@@ -270,15 +254,3 @@ def _fail(message: str, code: int) -> int:
     with suppress(OSError, ValueError):  # nobody is there to read it; the exit code still says it
         print(f"linnet: {plain(message)}", file=sys.stderr)
     return code
-
-
-def _usage(error: CycloptsError) -> str:
-    command = " ".join(error.command_chain or ("linnet",))
-    if isinstance(error, UnusedCliTokensError):
-        words = " ".join(error.unused_tokens or ())
-        return f"{command} has no use for: {words} (put words that belong together in quotes)"
-    if isinstance(error, MissingArgumentError) and error.argument is not None:
-        name = error.keyword or error.argument.name
-        missing = f"{name} needs a value" if error.keyword else f"{name} is missing"
-        return f"{command}: {missing}; `linnet {command} --help` has examples"
-    return str(error)

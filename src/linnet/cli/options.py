@@ -13,6 +13,7 @@ from linnet.errors import UsageError
 
 RunName = Annotated[str, Parameter(help="The run: an id or the unique beginning of one, a name, a path, or 'latest'.")]
 RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LINNET_RUNS, else ./runs.")]
+ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in lr = 3e-4; the command line wins.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 
 
@@ -37,3 +38,8 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
             shown = [name for name in known if not name.startswith("sys/")][:8]
             hint = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(shown) or 'none'}"
             raise UsageError(f"{whose} no metric {key!r}; {hint}")
+
+
+def unless_off(value: object) -> str | None:
+    """A default for `--help`; none where a flag is simply off, or where its text says what happens without it."""
+    return None if value is None or value is False or value == () else str(value)

@@ -1,13 +1,10 @@
-"""The process of a command: how it ends when it is interrupted before the command itself can say so."""
+"""The process of a command: Ctrl-C ends it without a traceback, also while the commands are still being loaded."""
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
-
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code. Ctrl-C is 130 from the first moment on, also while the commands are loaded."""
+    """Run one command; the exit code, which is 130 after Ctrl-C."""
     try:
         from linnet.cli import app
 
@@ -15,6 +12,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        if arguments is None:  # this process is the command's: a Ctrl-C while it is put away ends it without a word
-            with suppress(ValueError):
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if arguments is None:
+            _end_quietly()
+
+
+def _end_quietly() -> None:
+    """A Ctrl-C that comes while the interpreter puts itself away ends the process at once."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

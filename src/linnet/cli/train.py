@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson, RunsFolder, absolute, absolute_source
+from linnet.cli.options import AsJson, ConfigPath, RunsFolder, absolute, absolute_source, unless_off
 from linnet.errors import UsageError
 from linnet.train.settings import TrainSettings
 
@@ -140,6 +140,7 @@ class RunFlags:
         May be given several times.
     """
 
+    config: ConfigPath = None
     runs: RunsFolder = None
     run_id: str | None = None
     name: str | None = None
@@ -149,9 +150,9 @@ class RunFlags:
 
 def from_scratch(
     *,
-    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL, show_default=True)] = ModelFlags(),
-    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=True)] = TextFlags(),
-    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=True)] = TrainSettings(),
+    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL, show_default=unless_off)] = ModelFlags(),
+    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=unless_off)] = TextFlags(),
+    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=unless_off)] = TrainSettings(),
     run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
     json: AsJson = False,
 ) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson, absolute, absolute_source
+from linnet.cli.options import AsJson, absolute, absolute_source, unless_off
 from linnet.cli.train import RunFlags, run_job
 from linnet.recipes.options import VitOptions, VitSettings
 
@@ -119,9 +119,9 @@ class Settings(VitSettings):
 def vit_tiny(
     *,
     model: Annotated[VitFlags, Parameter(name="*", group=_MODEL)] = VitFlags(),
-    images: Annotated[ImageFlags, Parameter(name="*", group=_IMAGES, show_default=True)] = ImageFlags(),
-    options: Annotated[VitOptions, Parameter(name="*", group=_VARIATION, show_default=True)] = VitOptions(),
-    settings: Annotated[Settings, Parameter(name="*", group=_TRAINING, show_default=True)] = Settings(),
+    images: Annotated[ImageFlags, Parameter(name="*", group=_IMAGES, show_default=unless_off)] = ImageFlags(),
+    options: Annotated[VitOptions, Parameter(name="*", group=_VARIATION, show_default=unless_off)] = VitOptions(),
+    settings: Annotated[Settings, Parameter(name="*", group=_TRAINING, show_default=unless_off)] = Settings(),
     run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
     json: AsJson = False,
 ) -> int:

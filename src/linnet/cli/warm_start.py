@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from linnet.cli.options import AsJson, absolute
+from linnet.cli.options import AsJson, absolute, unless_off
 from linnet.cli.train import RunFlags, TextFlags, run_job
 from linnet.errors import UsageError
 from linnet.train.settings import TrainSettings
@@ -98,10 +98,10 @@ class ShapeFlags:
 
 def warm_start(
     *,
-    donor: Annotated[DonorFlags, Parameter(name="*", group=_DONOR, show_default=True)],
+    donor: Annotated[DonorFlags, Parameter(name="*", group=_DONOR, show_default=unless_off)],
     shape: Annotated[ShapeFlags, Parameter(name="*", group=_SHAPE)] = ShapeFlags(),
-    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=True)] = TextFlags(),
-    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=True)] = TrainSettings(),
+    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=unless_off)] = TextFlags(),
+    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=unless_off)] = TrainSettings(),
     run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
     json: AsJson = False,
 ) -> int:

@@ -1,0 +1,81 @@
+"""What is wrong with a command line or a config file, in one line that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal, get_args, get_origin
+
+from cyclopts import (
+    App,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    Token,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+_EXPECTED = {int: "a whole number", float: "a number", bool: "true or false"}
+_CLOSE = 0.65  # of difflib's measure, without the dashes
+
+
+def explain(error: CycloptsError, app: App) -> str:
+    """The error in the user's terms."""
+    command = " ".join(error.command_chain or ())
+    linnet = f"linnet {command}".rstrip()
+    match error:
+        case UnusedCliTokensError():
+            words = " ".join(error.unused_tokens or ())
+            return f"{command}: unexpected arguments: {words} (put words that belong together in quotes)"
+        case MissingArgumentError(argument=argument) if argument is not None:
+            missing = f"{error.keyword} needs a value" if error.keyword else f"{argument.name} is missing"
+            return f"{command}: {missing}; `{linnet} --help` has examples"
+        case UnknownOptionError():
+            return _unknown_option(error, app, command)
+        case UnknownCommandError() if error.unused_tokens and error.unused_tokens[0].startswith("-"):
+            word = error.unused_tokens[0]
+            return f"unexpected option {word} before a command: options come after it; `{linnet} --help` lists commands"
+        case RepeatArgumentError():
+            return f"{_name(error.token)} is given more than once"
+        case CoercionError(token=token, target_type=target) if token is not None and target in _EXPECTED:
+            return f"{_name(token)} {token.value!r}: expected {_EXPECTED[target]}"
+        case CoercionError(token=token, target_type=target) if token is not None and get_origin(target) is Literal:
+            return f"{_name(token)} {token.value!r}: choose from {', '.join(map(str, get_args(target)))}"
+    return str(error)
+
+
+def _name(token: Token) -> str:
+    """A flag as it was written: on the command line, or as a key of a file."""
+    name = token.keyword or "an argument"
+    return name if token.source == "cli" else f"--config {token.source}: {name.strip('[]')} ="
+
+
+def _unknown_option(error: UnknownOptionError, app: App, command: str) -> str:
+    token = error.token
+    name = (token.keyword or token.value).strip("[]").partition("=")[0]
+    wrong = f"Unknown option: {name}." if token.source == "cli" else f"--config {token.source}: unknown key {name!r}."
+    flag = f"--{name.lstrip('-').replace('_', '-')}"
+    hints = []
+    known = {flag.lstrip("-"): flag for flag in _flags(app, command)}
+    if close := difflib.get_close_matches(flag.lstrip("-"), known, n=1, cutoff=_CLOSE):
+        hints.append(f"Did you mean {known[close[0]] if token.source == 'cli' else close[0].replace('-', '_')}?")
+    if owners := [f"`linnet {other}`" for other in _commands_beside(command, app) if flag in _flags(app, other)]:
+        hints.append(f"It belongs to {' and '.join(owners)}.")
+    return " ".join([wrong, *(hints or [f"`linnet {command} --help` lists them."])])
+
+
+def _commands_beside(command: str, app: App) -> Iterable[str]:
+    """The other commands of a group: the other recipes of `train`."""
+    group, _, verb = command.rpartition(" ")
+    names = app[group] if group else ()
+    return [f"{group} {name}" for name in names if name != verb and not name.startswith("-")]
+
+
+def _flags(app: App, command: str) -> set[str]:
+    """The options of a command."""
+    for name in command.split():
+        app = app[name]
+    return {name for argument in app.assemble_argument_collection() for name in argument.names if name[:2] == "--"}
