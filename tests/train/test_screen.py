@@ -327,6 +327,16 @@ def test_resume_is_offered_where_there_is_something_to_resume(small: list[str], 
     assert "linnet resume late" in out
 
 
+def test_tokens_and_seconds_of_a_resumed_run_are_of_the_whole_run(small: list[str], said: Said) -> None:
+    first = json.loads(said(*small, "--steps", "4", "--run-id", "a", "--schedule", "constant", "--json")[1])
+    second = json.loads(said("resume", "a", "--steps", "5", "--json")[1])
+    assert (first["tokens"], second["tokens"]) == (4 * 4 * 32, 5 * 4 * 32)
+    assert second["seconds"] > first["seconds"]
+    _, out, _ = said("resume", "a", "--steps", "6")
+    (line,) = [line for line in out.splitlines() if " tokens in " in line]
+    assert " · 768 tokens in " in line and "(this session: " in line
+
+
 def test_the_paths_in_json_are_absolute(small: list[str], said: Said, tmp_path: Path) -> None:
     _, out, _ = said(*small, "--steps", "2", "--runs", "here", "--run-id", "a", "--json")
     made = json.loads(out)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from linnet.board import words
 from linnet.board.commands import command, shown_path
 from linnet.cli.terminal import paint, paint_status, width
-from linnet.gguf import GGUFError, resolve_link
 from linnet.train.state import steps_with_state
 
 if TYPE_CHECKING:
@@ -26,13 +25,13 @@ def tell(training: Training, outcome: Outcome) -> None:
     facts = [f"loss {words.number(progress.loss)}"]
     if progress.validation is not None:
         facts += _held_out(progress.validation.figures)
-    facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}")
+    facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}{_now(outcome)}")
     _print_wrapped("  ", " · ".join(facts))
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
     _print_wrapped("  folder  ", shown_path(training.run_dir))
-    model = _model(training)
+    model = _model(outcome)
     if model is not None:
         use = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
         _print_wrapped("  model   ", f"{shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
@@ -75,7 +74,7 @@ def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
     """The same for other programs."""
     progress = outcome.progress
     held = progress.validation.figures if progress.validation else {}
-    model = _model(training)
+    model = _model(outcome)
     return {
         "run_id": training.run_id,
         "run_dir": str(training.run_dir.absolute()),
@@ -104,10 +103,12 @@ def _held_out(figures: dict[str, float]) -> list[str]:
     return facts
 
 
-def _model(training: Training) -> Path | None:
-    weights = training.run_dir / "weights"
-    try:
-        model = weights / resolve_link(weights / "latest").name
-    except GGUFError:  # it ended before its first checkpoint
-        return None
-    return model if model.is_file() else None
+def _now(outcome: Outcome) -> str:
+    """Of a run that was resumed, the part of its time that was spent since."""
+    before = outcome.progress.seconds
+    return f" (this session: {words.duration(outcome.seconds - before)})" if before else ""
+
+
+def _model(outcome: Outcome) -> Path | None:
+    """The newest checkpoint; None where the run ended before its first, or lost it."""
+    return outcome.model if outcome.model is not None and outcome.model.is_file() else None
