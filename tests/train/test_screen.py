@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import signal
 import struct
 import subprocess
@@ -81,15 +82,17 @@ def gone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.mark.usefixtures("gone")
-@pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
-def test_a_training_outlives_its_screen(small: list[str], more: list[str]) -> None:
-    assert main([*small, *more, "--steps", "6"]) == 0
+def test_a_training_outlives_its_screen(small: list[str]) -> None:
+    assert main([*small, "--steps", "6"]) == 0
     run = linnet.open("latest")
     assert run.status == "completed"
     assert run.metrics()["loss"].step.tolist() == [1, 2, 3, 4, 5, 6]
     assert (run.path / "weights/step_6.gguf").is_file()
+    assert main(["resume", "latest", "--steps", "7", "--json"]) == 0
+    assert linnet.open("latest").status == "completed"
 
 
+@pytest.mark.parametrize("gone", ["pipe"], indirect=True)
 @pytest.mark.usefixtures("gone")
 def test_a_failed_training_without_a_screen_keeps_its_exit_code(small: list[str]) -> None:
     assert main([*small, "--steps", "6", "--lr", "1e9"]) == 1
@@ -128,7 +131,7 @@ def test_letters_that_an_output_does_not_have_are_replaced(
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
     assert main([*small, "--steps", "2", "--prompt", "Привет, 世界"]) == 0
-    for words in (["show"], ["runs"], ["tail"], ["board", "--once"], ["generate", "latest", "--prompt", "世"]):
+    for words in (["show"], ["tail"], ["board", "--once"], ["generate", "latest", "--prompt", "世"]):
         assert main(words) == 0, words
     text = written.getvalue().decode(encoding)
     assert "sample 2: ??????, ??" in text
@@ -223,7 +226,7 @@ def train_on(terminal: Terminal, steps: int = 60, **changes: Any) -> list[str]:
     watch = LiveLine(terminal.stream)
     for step in range(1, steps + 1):
         watch.on_step(report(19_000 + step, loss=5 - step / 100, **changes))
-        if step == 10:
+        if step == 2:
             watch.on_evaluation(step, HELD_OUT)
     return terminal.rows()
 
@@ -243,7 +246,7 @@ def test_what_matters_least_goes_first(terminal: Terminal) -> None:
     seen = []
     for width in range(140, 39, -1):
         terminal.resize(width)
-        (row,) = train_on(terminal, 20)
+        (row,) = train_on(terminal, 3)
         shown = tuple(name for mark, name in parts.items() if mark in row)
         if not seen or seen[-1] != shown:
             seen.append(shown)
@@ -315,8 +318,7 @@ def test_printed_commands_work_as_printed(small: list[str], said: Said) -> None:
     commands = [line.strip() for line in out.splitlines() if line.startswith("  linnet ")]
     assert [command.split()[1] for command in commands] == ["show", "generate"]
     for command in commands:
-        words = ["bash", "-c", f"{sys.executable} -m {command} >/dev/null"]
-        assert subprocess.run(words, check=False).returncode == 0, command
+        assert said(*shlex.split(command)[1:])[0] == 0, command
 
 
 def test_resume_is_offered_where_there_is_something_to_resume(small: list[str], said: Said) -> None:
