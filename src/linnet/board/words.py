@@ -62,7 +62,10 @@ def size(count: float) -> str:
 
 def plain(text: object) -> str:
     """Text from a run, made harmless for a terminal: control and formatting characters become visible marks."""
-    return "".join(_mark(c) if is_steering(c) else c for c in str(text))
+    text = str(text)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_mark(c) if is_steering(c) else c for c in text)
 
 
 def is_steering(character: str) -> bool:

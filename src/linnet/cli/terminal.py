@@ -51,9 +51,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[in
     head = [plain(cell) for cell in head]
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(head, *cells, strict=True)]
-    lines = [paint(_join(head, widths, right), "dim")]
+    columns = width()
+    lines = [paint(_join(head, widths, right, columns), "dim")]
     for row in cells:
-        line = _join(row, widths, right)
+        line = _join(row, widths, right, columns)
         if status >= 0:
             start = sum(widths[:status]) + 2 * status
             end = start + len(row[status])
@@ -62,11 +63,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[in
     return lines
 
 
-def _join(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
-    put = [
-        f"{cell:>{w}}" if i in right else f"{cell:<{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-    ]
-    return shorten("  ".join(put).rstrip(), width())
+def _join(row: Sequence[str], widths: Sequence[int], right: Sequence[int], columns: int) -> str:
+    put = [cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+    return shorten("  ".join(put).rstrip(), columns)
 
 
 def print_json(value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -54,9 +55,9 @@ class Glance(msgspec.Struct, kw_only=True):
 
 def look(folder: Path, now: float | None = None) -> Glance | None:
     """Look at one folder; None when it holds no run."""
-    events = folder / EVENTS
+    events = f"{folder}/{EVENTS}"  # joining paths takes as long as reading one
     try:
-        modified = events.stat().st_mtime
+        modified = os.stat(events).st_mtime  # noqa: PTH116
     except OSError:
         modified = 0.0
     manifest = load_manifest(folder)

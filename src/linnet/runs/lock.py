@@ -40,7 +40,7 @@ def take(fd: int) -> bool | None:
             return None
 
 
-def is_held(path: Path) -> bool | None:
+def is_held(path: str | Path) -> bool | None:
     """Does a living writer hold this stream? None: it cannot be told."""
     if fcntl is None:
         return None

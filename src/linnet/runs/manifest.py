@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -18,7 +17,7 @@ from linnet.runs.encode import encode_pretty
 from linnet.runs.events import decode, respell
 from linnet.runs.folder import MANIFEST
 from linnet.runs.lines import LineReader
-from linnet.runs.place import BINARY
+from linnet.runs.place import BINARY, BOM, open_regular, read_at
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
@@ -101,12 +100,16 @@ def read(folder: Path) -> Manifest | None:
 
 def read_json(folder: Path) -> dict[str, Any] | None:
     """The object in a folder's `run.json`, whoever wrote it; None when there is none."""
-    path = folder / MANIFEST
     try:
-        there = path.stat()
-        if not stat.S_ISREG(there.st_mode) or there.st_size > _LARGEST:
-            return None
-        found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+        fd = open_regular(f"{folder}/{MANIFEST}")
+        try:
+            size = os.fstat(fd).st_size
+            if size > _LARGEST:
+                return None
+            content = read_at(fd, size + 1, 0)
+        finally:
+            os.close(fd)
+        found = msgspec.json.decode(content.removeprefix(BOM))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

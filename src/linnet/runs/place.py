@@ -21,7 +21,7 @@ else:  # Windows: the descriptors here are private to their reader, so moving th
         return os.read(fd, length)
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file; an OSError for pipes, devices, sockets and folders, and never a wait."""
     fd = os.open(path, flags | BINARY | _NO_WAITING, 0o644)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -30,20 +30,14 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
-def is_file(path: Path) -> bool:
+def is_file(path: str | Path) -> bool:
     """Is there a regular file? No, too, where it may not be asked (`Path.is_file` raises there)."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)  # noqa: PTH113
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: str | Path) -> bool:
     """Is there a folder? No, too, where it may not be asked."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def ends_inside_a_line(fd: int) -> bool:

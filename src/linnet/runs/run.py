@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linnet.errors import LinnetError
 from linnet.runs import ids, lock, provenance
@@ -16,10 +16,12 @@ from linnet.runs.events import to_event
 from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.glance import Glance, last_seconds, load_manifest, look, origin_of
 from linnet.runs.manifest import Manifest, take_munin_events
-from linnet.runs.metrics import Metrics
 from linnet.runs.place import ends_inside_a_line, is_file, is_folder, open_regular
 from linnet.runs.run_start import has_events, run_start
 from linnet.runs.stream import EventStream
+
+if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
+    from linnet.runs.metrics import Metrics
 
 _STEP = re.compile(r"step_([0-9]{1,19})\.gguf")
 
@@ -193,6 +195,8 @@ class Run:
 
     def metrics(self, *, superseded: bool = False, cached: bool = True) -> Metrics:
         """All metrics; with `superseded` also the steps that a resumed run trained again."""
+        from linnet.runs.metrics import Metrics
+
         goals = self.manifest.goals
         return Metrics(self.events_path, goals=goals, origin=self.origin, superseded=superseded, cached=cached)
 

@@ -164,7 +164,7 @@ def _only(found: list[Path], reference: str) -> Path:
 
 
 def _is_run(folder: Path) -> bool:
-    return is_file(folder / EVENTS) or is_file(folder / MANIFEST)
+    return is_file(f"{folder}/{EVENTS}") or is_file(f"{folder}/{MANIFEST}")  # joining paths takes longer than asking
 
 
 def _hint(reference: str, names: Iterable[str], count: int) -> str:
@@ -180,9 +180,16 @@ def _hint(reference: str, names: Iterable[str], count: int) -> str:
 def _folders_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            return [Path(e.path) for e in entries if not e.name.startswith(".") and is_folder(Path(e.path))]
+            return [Path(entry.path) for entry in entries if not entry.name.startswith(".") and _is_folder(entry)]
     except OSError:
         return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _made_at(folder: Path) -> float:

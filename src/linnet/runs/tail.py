@@ -28,7 +28,7 @@ def end_of_lines(path: Path) -> int:
         os.close(fd)
 
 
-def lines_backwards(path: Path, farthest: int = _FARTHEST, end: int | None = None) -> Iterator[bytes]:
+def lines_backwards(path: str | Path, farthest: int = _FARTHEST, end: int | None = None) -> Iterator[bytes]:
     """Whole lines, last first, without their line ends, until `farthest` bytes before the end.
 
     `end`: where to begin, instead of at the end of the last whole line. A line that reaches farther back than allowed
@@ -39,15 +39,20 @@ def lines_backwards(path: Path, farthest: int = _FARTHEST, end: int | None = Non
     except OSError:
         return
     try:
-        position = begin = _last_end(fd) if end is None else end
-        block, held, too_long = _FIRST_BLOCK, b"", False
+        position = begin = os.fstat(fd).st_size if end is None else end
+        block, held, too_long, at_line_end = _FIRST_BLOCK, b"", False, end is not None
         while position > 0 and begin - position < farthest:
             start = max(0, position - block)
             chunk = read_at(fd, position - start, start)
             if len(chunk) < position - start:
                 return  # the file was cut meanwhile
-            held = chunk + held
             position, block = start, min(_LARGEST_BLOCK, block * 4)
+            if not at_line_end:  # a line that has no end yet is none
+                chunk = chunk[: chunk.rfind(b"\n") + 1]
+                begin, at_line_end = position + len(chunk), bool(chunk)
+                if not at_line_end:
+                    continue
+            held = chunk + held
             head, _, rest = held.partition(b"\n") if position > 0 else (b"", b"", held.removeprefix(BOM))
             lines = rest.split(b"\n")  # `rest` ends with a line end or is empty
             if too_long and len(lines) > 1:
