@@ -1,9 +1,14 @@
-"""`Fleet`: all runs of a folder for the table, looked at again only where something changed."""
+"""`Fleet`: all runs of a folder for the table, looked at again only where something changed.
+
+How a run stands is read from the ends of its files, for all runs. Its best value and its curve need the whole stream:
+those are read only of the runs that somebody looks at.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +19,7 @@ from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.glance import look, origin_of
 
 _LOOK_SECONDS = 1.0
+_LOOK_SHARE = 10  # a look that takes long, at thousands of runs, is followed by a pause so many times as long
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
 _OPEN = 16  # runs whose numbers stay open, because they are being written
@@ -39,23 +45,28 @@ class Row:
 
 
 class Fleet:
-    """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it."""
+    """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it.
 
-    def __init__(self, store: RunStore) -> None:
+    `needed`: of all rows, those whose best value and curve are to be read.
+    """
+
+    def __init__(self, store: RunStore, needed: Callable[[list[Row]], list[Row]] = lambda rows: rows) -> None:
         self.store = store
+        self._needed = needed
         self.rows: list[Row] = []
         self.looked = False  # at least once
         self._known: dict[str, Row] = {}
         self._open: dict[str, Metrics] = {}
-        self._last_look = -_LOOK_SECONDS
+        self._next_look = 0.0
 
     def read(self, seconds: float) -> bool:
         """Look for new and changed runs, then sum some up, for about so long; True when something is new."""
         until = time.monotonic() + seconds
         changed = False
-        if time.monotonic() - self._last_look >= _LOOK_SECONDS:
+        if (began := time.monotonic()) >= self._next_look:
             changed = self._look()
-            self._last_look = time.monotonic()
+            ended = time.monotonic()
+            self._next_look = ended + max(_LOOK_SECONDS, _LOOK_SHARE * (ended - began))
         for row in self._waiting():
             if time.monotonic() >= until:
                 break
@@ -65,7 +76,7 @@ class Fleet:
 
     @property
     def busy(self) -> bool:
-        """There are runs whose numbers were not read yet."""
+        """There are runs whose numbers are needed and were not read yet."""
         return bool(self._waiting())
 
     def newest(self) -> Row | None:
@@ -80,7 +91,8 @@ class Fleet:
     def _look(self) -> bool:
         known, changed = {}, not self.looked
         for folder in self.store.folders():
-            key, stamp = str(folder), _stamp(folder)
+            key = str(folder)
+            stamp = _stamp(key)
             row = self._known.get(key)
             if row is None or row.stamp != stamp or row.glance.status in ("live", "stalled"):
                 glance = look(folder)
@@ -100,7 +112,8 @@ class Fleet:
 
     def _waiting(self) -> list[Row]:
         now = time.monotonic()
-        return [r for r in self.rows if r.summed != r.stamp and (not r.summed or now - r.summed_at > _SUMMARY_SECONDS)]
+        rows = self._needed(self.rows)
+        return [r for r in rows if r.summed != r.stamp and (not r.summed or now - r.summed_at > _SUMMARY_SECONDS)]
 
     def _sum_up(self, row: Row) -> None:
         row.summed, row.summed_at = row.stamp, time.monotonic()
@@ -130,11 +143,11 @@ def _spark(series: Series) -> list[float]:
     return [float(v) for v in sums / np.diff(np.append(starts, len(value)))]
 
 
-def _stamp(folder: Path) -> Stamp:
+def _stamp(folder: str) -> Stamp:
     stamp = []
     for name in (EVENTS, MANIFEST):
         try:
-            there = os.stat(folder / name)  # noqa: PTH116 - two of these for each run, every second
+            there = os.stat(f"{folder}/{name}")  # noqa: PTH116 - two of these for each run, every second
             stamp += [there.st_mtime_ns, there.st_size]
         except OSError:
             stamp += [0, 0]

@@ -11,6 +11,7 @@ from linnet.board.terminal.fleet import Row
 from linnet.runs import STATUSES
 
 SORTS = ("age", "run", "status", "recipe", "experiment", "tags", "step", "last", "best")
+HEAD = 2  # lines above the first run
 
 
 @dataclass
@@ -27,13 +28,19 @@ class Table:
 
 def arranged(rows: list[Row], table: Table) -> list[Row]:
     """The rows that fit the filter, in order; what a run does not have comes last, whichever way."""
-    fitting = [row for row in rows if fits(row, table.filter)]
+    fitting = [row for row in rows if fits(row, table.filter)] if table.filter.strip() else rows
     key = _KEYS[table.sort]
     known = [row for row in fitting if key(row) is not None]
     unknown = [row for row in fitting if key(row) is None]
     known.sort(key=lambda row: row.glance.run_id)
     known.sort(key=key, reverse=table.reverse)
     return known + unknown
+
+
+def window(rows: list[Row], table: Table, height: int) -> tuple[int, int]:
+    """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
+    at = next((i for i, row in enumerate(rows) if row.path == table.cursor), 0)
+    return at, min(max(table.offset, at - height + 1), at, max(0, len(rows) - height))
 
 
 def fits(row: Row, wanted: str) -> bool:

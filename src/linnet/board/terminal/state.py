@@ -8,7 +8,7 @@ from linnet.board.terminal.curve import AXES, SMOOTHING
 from linnet.board.terminal.fleet import Fleet, Row
 from linnet.board.terminal.host import Host
 from linnet.board.terminal.layout import Layout, arrange, in_groups
-from linnet.board.terminal.listing import SORTS, Table, arranged
+from linnet.board.terminal.listing import HEAD, SORTS, Table, arranged, window
 from linnet.board.terminal.watch import Watch
 from linnet.board.terminal.zoom import Zoom
 from linnet.errors import LinnetError
@@ -28,7 +28,7 @@ class Board:
 
     def __init__(self, store: RunStore, paths: list[Path] | None = None, view: str = "metrics") -> None:
         self.store = store
-        self.fleet = Fleet(store)
+        self.fleet = Fleet(store, self._rows_on_screen)
         self.host = Host()
         self.watches: list[Watch] = []
         self.view = view
@@ -90,6 +90,14 @@ class Board:
     def rows(self) -> list[Row]:
         """The runs of the table, filtered and sorted."""
         return arranged(self.fleet.rows, self.table)
+
+    def _rows_on_screen(self, rows: list[Row]) -> list[Row]:
+        """The runs whose best values and curves are needed: those that are shown, or all when sorted by them."""
+        if self.table.sort == "best":
+            return rows
+        arranged_rows, height = arranged(rows, self.table), max(1, self.size[1] - HEAD)
+        _, offset = window(arranged_rows, self.table, height)
+        return arranged_rows[offset : offset + height]
 
     def marked(self) -> list[Row]:
         """The marked runs, in the order in which they were marked."""

@@ -7,6 +7,7 @@ import time
 
 from linnet.board.braille import sparkline
 from linnet.board.terminal.fleet import Row
+from linnet.board.terminal.listing import HEAD, window
 from linnet.board.terminal.spans import Line, Span, cells, cut, fit, foreign, put
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.header import status_span
@@ -30,9 +31,8 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         why = why if board.fleet.looked else "looking …"
         lines += [fit([], width), fit([(f"   {why}", "dim")], width)]
         return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
-    at = next((i for i, row in enumerate(rows) if row.path == table.cursor), 0)
-    room = max(1, height - 2)
-    table.offset = min(max(table.offset, at - room + 1), at, max(0, len(rows) - room))
+    room = max(1, height - HEAD)
+    at, table.offset = window(rows, table, room)
     shown = rows[table.offset : table.offset + room]
     texts = [_texts(row) for row in shown]
     columns = _columns(texts, width)
@@ -45,13 +45,13 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 def row_at(board: Board, y: int) -> Row | None:
     """The run in a line of the body."""
     rows = board.rows()
-    index = board.table.offset + y - 2
-    return rows[index] if y >= 2 and index < len(rows) else None
+    index = board.table.offset + y - HEAD
+    return rows[index] if y >= HEAD and index < len(rows) else None
 
 
 def column_at(board: Board, width: int, height: int, x: int) -> str | None:
     """The column under x, for sorting by it."""
-    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - 2)]
+    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - HEAD)]
     at = 3
     for name, wide in _columns([_texts(row) for row in rows], width).items():
         if at <= x < at + wide + 2:
