@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
@@ -16,6 +17,7 @@ from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import counts_as_training
 from linnet.runs.place import is_file, is_folder, open_regular
 from linnet.runs.run import Run
+from linnet.runs.step_shape import Stretch, stretches
 
 _REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
 _MOST = 20  # of each sort of finding; the rest is counted
@@ -75,10 +77,9 @@ class _Stream:
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
         while block := reader.read_block():
-            for line in block.split(b"\n")[:-1]:
-                self._found.lines += 1
-                if line and not line.isspace():
-                    self._judge(line)
+            for part in stretches(block):
+                if not self._pass_steps(part):
+                    self._judge_lines(part.lines)
         if reader.oversized:
             self._found.faults.append(f"{reader.oversized} lines longer than 16 MB were passed over")
         if reader.unfinished:
@@ -92,6 +93,30 @@ class _Stream:
                 (self._found.remarks if text in _REMARKS else self._found.faults).append(
                     f"{text}: {count - _MOST} more"
                 )
+
+    def _pass_steps(self, part: Stretch) -> bool:
+        """Count steps of one shape in which nothing goes back; False, with nothing done: their lines are to be judged."""
+        if part.shape is None or not self._found.events or self._ends:
+            return False
+        try:
+            step = part.shape.column(part.decoded, "step")
+        except OverflowError:
+            return False
+        t = part.shape.column(part.decoded, "t")
+        if t[0] < self._t or np.any(t[1:] < t[:-1]) or np.any(step[1:] < step[:-1]):
+            return False
+        if self._step is not None and step[0] < self._step:
+            return False
+        self._found.lines += len(part.decoded)
+        self._found.events += len(part.decoded)
+        self._t, self._step = float(t[-1]), int(step[-1])
+        return True
+
+    def _judge_lines(self, lines: bytes) -> None:
+        for line in lines.split(b"\n")[:-1]:
+            self._found.lines += 1
+            if line and not line.isspace():
+                self._judge(line)
 
     def _judge(self, line: bytes) -> None:
         number = self._found.lines

@@ -1,29 +1,27 @@
 """From blocks of lines to tables of numbers, quickly.
 
-A long run is a million lines of the same make. Such lines are decoded together, straight into fields of a type made
-for them; whatever does not fit that type is taken line by line, the careful way, with the same result.
+Lines of one shape are decoded together; whatever does not fit is taken line by line, the careful way, with the same
+result.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from linnet.runs.events import Event, as_number, decode, parse
+from linnet.runs.events import Event, as_number, decode
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Table
+from linnet.runs.step_shape import StepShape, shape_of, stretches
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
-_HEAD = 24  # bytes by which lines of a different make are told apart
-_OWN = ("kind", "phase", "t", "step", "epoch")
-_UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may be called so
+_FEW_BYTES = 4 << 10  # of lines that may be taken singly without sorting the others
+_HEAD = 24  # bytes by which lines of a different shape are told apart
 
 
 class State(msgspec.Struct):
@@ -58,13 +56,11 @@ class Intake:
         self._buffers: dict[tuple[str, ...], list[list[float]]] = {}
         self._stepless: list[tuple[tuple[str, ...], list[float]]] = []
         self._block_start = 0
-        self._makes: dict[tuple[str, ...], _Make] = {}
 
     def take(self, block: bytes) -> None:
         """Take in one block of whole lines."""
         self._block_start = self.lines
-        make = self._make_of(block[: block.index(b"\n")])
-        if make is None or b'"resume' in block or not self._take_alike(make, block, None):
+        if not self._take_stretches(block):
             self._take_mixed(block)
         self._flush()
 
@@ -90,47 +86,39 @@ class Intake:
         for key in State.__struct_fields__:
             setattr(self, key, getattr(state, key))
 
-    # -- lines of one make -------------------------------------------------------------------------------------
+    # -- lines of one shape ------------------------------------------------------------------------------------
 
-    def _make_of(self, *lines: bytes) -> _Make | None:
-        """The make of the first of these lines that has one; which it is, is judged anew for every stretch of lines."""
-        for line in lines:
-            found = parse(line)
-            if found is not None and _Make.fits(found):
-                key = tuple(found)
-                if key not in self._makes:
-                    if len(self._makes) > _MOST_TABLES:
-                        self._makes.clear()
-                    self._makes[key] = _Make(found)
-                return self._makes[key]
-        return None
-
-    def _take_alike(self, make: _Make, lines: bytes, places: NDArray[np.int64] | None) -> bool:
-        """Decode lines of one make together; False, with nothing taken, when one of them is of another."""
-        try:
-            found = make.decode(lines)
-            columns = make.columns(found)
-        except (ValueError, RecursionError, OverflowError):  # the last: a step of more than 64 bits
+    def _take_stretches(self, block: bytes) -> bool:
+        """Take a block that is mostly steps of one shape, in order; False, with nothing taken, when it is not."""
+        parts = list(stretches(block))
+        if sum(len(part.lines) for part in parts if part.shape is None) > max(_FEW_BYTES, len(block) // 4):
             return False
-        if not found:
-            return True
-        first = self.lines
-        if places is None:
-            places = np.arange(first, first + len(found), dtype=np.int64)
-            self.lines += len(found)
-        columns.insert(0, places)
-        self._see(int(columns[1].max()), float(columns[3].max()))
-        self._table(make.names).extend(columns)
+        columns = [None if part.shape is None else _columns(part.shape, part.decoded) for part in parts]
+        for part, numbers in zip(parts, columns, strict=True):
+            if part.shape is None or numbers is None:
+                self._take_lines(part.lines)
+            else:
+                places = np.arange(self.lines, self.lines + len(part.decoded), dtype=np.int64)
+                self.lines += len(part.decoded)
+                self._take_columns(part.shape.names, places, numbers)
         return True
 
+    def _take_columns(self, names: tuple[str, ...], places: NDArray[np.int64], columns: list[NDArray[Any]]) -> None:
+        step, _, epoch, *_ = columns
+        self._see(int(step.max()), float(epoch.max()))
+        self._table(names).extend([places, *columns])
+
+    def _take_lines(self, block: bytes) -> None:
+        for line in _lines(block):
+            self._take_line(line)
+
     def _take_mixed(self, block: bytes) -> None:
-        """Sort lines by how they begin; take those of one make together and the others one by one, in order."""
+        """Sort lines by how they begin; take those of one shape together and the others one by one, in order."""
         kinds: dict[bytes, tuple[list[int], list[bytes]]] = {}
         base = self.lines
-        lines = [line for line in block.split(b"\n") if line and not line.isspace()]
+        lines = _lines(block)
         if b'"resume' in block:  # what follows a resume makes void what stands before it: strictly in order
-            for line in lines:
-                self._take_line(line)
+            self._take_lines(block)
             return
         for index, line in enumerate(lines):
             places, alike = kinds.setdefault(line[:_HEAD], ([], []))
@@ -143,11 +131,15 @@ class Intake:
         self.lines = base + len(lines)
 
     def _take_kind(self, places: list[int], lines: list[bytes]) -> None:
-        if len(lines) >= _FEW and (make := self._make_of(lines[len(lines) // 2], lines[0], lines[-1])) is not None:
-            if self._take_alike(make, b"\n".join(lines), np.array(places, dtype=np.int64)):
+        if len(lines) >= _FEW:
+            examples = map(shape_of, (lines[len(lines) // 2], lines[0], lines[-1]))
+            shape = next((shape for shape in examples if shape is not None), None)
+            decoded = None if shape is None else shape.decode(b"\n".join(lines) + b"\n")
+            if shape is not None and decoded is not None and (columns := _columns(shape, decoded)) is not None:
+                self._take_columns(shape.names, np.array(places, dtype=np.int64), columns)
                 return
             half = len(lines) // 2
-            if half >= _FEW:
+            if shape is not None and half >= _FEW:
                 self._take_kind(places[:half], lines[:half])
                 self._take_kind(places[half:], lines[half:])
                 return
@@ -251,45 +243,13 @@ class Intake:
         return np.concatenate(places)[order], np.concatenate(steps)[order]
 
 
-class _Make:
-    """Lines of `step` events with the same fields: a decoder made for them, and how to get at each column."""
+def _lines(block: bytes) -> list[bytes]:
+    return [line for line in block.split(b"\n") if line and not line.isspace()]
 
-    def __init__(self, example: dict[str, Any]) -> None:
-        self.names = tuple(name for name in example if name not in _OWN)
-        fields: dict[str, Any] = dict.fromkeys(example, float)
-        fields |= {"kind": Literal["step"], "step": int}
-        if "phase" in example:
-            fields["phase"] = Literal["train"]
-        places = {name: f"f{index}" for index, name in enumerate(fields)}
-        row = msgspec.defstruct(
-            "Row",
-            [(places[name], kind) for name, kind in fields.items()],
-            rename={place: name for name, place in places.items()},
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-        self.decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(row).decode_lines
-        wanted: list[tuple[str, Any]] = [("step", np.int64), ("t", np.float64), ("epoch", np.float64)]
-        wanted += [(name, np.float64) for name in self.names]
-        self._getters = [(attrgetter(places[n]) if n in places else None, kind) for n, kind in wanted]
 
-    def columns(self, found: list[Any]) -> list[NDArray[Any]]:
-        """Decoded lines as columns: step, t, epoch, and one a metric."""
-        return [
-            np.full(len(found), np.nan) if get is None else np.fromiter(map(get, found), dtype=kind, count=len(found))
-            for get, kind in self._getters
-        ]
-
-    @staticmethod
-    def fits(found: dict[str, Any]) -> bool:
-        """Is this a plain training step?"""
-        if found.get("kind") != "step" or found.get("phase", "train") != "train":
-            return False
-        names = tuple(name for name in found if name not in _OWN)
-        if any(_UNFIT.search(name) for name in names):
-            return False
-        numeric = all(type(found[name]) in (int, float) for name in (*names, "t", "step") if name in found)
-        if not names or not numeric or not {"t", "step"} <= found.keys():
-            return False
-        # some field may have a meaning of its own
-        return tuple(name for name, _ in rows(Event("step", 0.0, 0, found))) == names
+def _columns(shape: StepShape, decoded: list[Any]) -> list[NDArray[Any]] | None:
+    """Decoded lines as columns: step, t, epoch, and one a metric; None when a step has more than 64 bits."""
+    try:
+        return [shape.column(decoded, name) for name in ("step", "t", "epoch", *shape.names)]
+    except OverflowError:
+        return None
