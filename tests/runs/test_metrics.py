@@ -6,12 +6,14 @@ import json
 import math
 import os
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import linnet
@@ -277,16 +279,114 @@ class TestCache:
         assert Metrics(file, origin=100.0)["x"].t[0] == 5.0
         assert Metrics(file, origin=95.0)["x"].t[0] == 10.0
 
-    @pytest.mark.parametrize("state", [b'"step_now":null', b'"step_then":499', b'"step_now":"x"'])
-    def test_a_state_that_does_not_fit_is_no_cache(self, file: Path, state: bytes) -> None:
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            {"position": -1},
+            {"position": "all"},
+            {"state": {}},
+            {"state": {"step_now": "x"}},
+            {"tables": [{"names": ["loss"], "rows": 10**15, "sums": [0] * 5, "extremes": [{}]}]},
+            {"tables": [{"names": ["loss"], "rows": 500, "sums": [], "extremes": []}]},
+            {"tables": [{"names": ["loss"], "rows": -5, "sums": [0] * 5, "extremes": [{}]}]},
+        ],
+    )
+    def test_a_header_that_does_not_fit_is_no_cache(self, file: Path, lie: dict[str, object]) -> None:
         kept = file.parent / ".cache/metrics"
         content = kept.read_bytes()
-        changed = content.replace(b'"step_now":499', state.ljust(14))
-        assert content != changed
-        start = len(b"linnet-metrics-5\n")
-        length = int.from_bytes(content[start : start + 8], "little") + len(changed) - len(content)
-        kept.write_bytes(changed[:start] + length.to_bytes(8, "little") + changed[start + 8 :])
-        assert len(Metrics(file)["loss"]) == 500
+        at, magic = len(content) - 12 - len(b"linnet-metrics-5\n"), content[-len(b"linnet-metrics-5\n") :]
+        begin = at - int.from_bytes(content[at : at + 8], "little")
+        header = msgspec.msgpack.encode(msgspec.msgpack.decode(content[begin:at]) | lie)
+        sums = len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(4, "little")
+        kept.write_bytes(content[:begin] + header + sums + magic)
+        assert Metrics(file)["loss"].value.tolist() == [1 / (n + 1) for n in range(500)]
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(at=st.integers(0, 30_000), bit=st.integers(0, 7), cut=st.booleans())
+    def test_no_damage_to_the_cache_changes_a_number(self, file: Path, at: int, bit: int, cut: bool) -> None:
+        kept = file.parent / ".cache/metrics"
+        true = Metrics(file, cached=False)["loss"]
+        content = bytearray(kept.read_bytes())
+        at %= len(content)
+        content[at] ^= 1 << bit
+        kept.write_bytes(content[:at] if cut else content)
+        loss = Metrics(file)["loss"]
+        for key in ("step", "t", "value", "epoch"):
+            np.testing.assert_array_equal(getattr(loss, key), getattr(true, key))
+        assert (len(loss), loss.latest, loss.best) == (len(true), true.latest, true.best)
+        Metrics(file)
+        assert kept.stat().st_size >= 500 * 5 * 8  # made anew, for the next damage
+
+    def test_a_damaged_column_is_found_by_whoever_follows_the_run(self, file: Path) -> None:
+        kept = file.parent / ".cache/metrics"
+        content = bytearray(kept.read_bytes())
+        content[200] ^= 1
+        kept.write_bytes(content)
+        metrics = Metrics(file, read=False)
+        metrics.verify()
+        assert metrics.names() == []
+        metrics.refresh()
+        assert metrics["loss"].step.tolist() == list(range(500))
+
+
+class TestManyRows:
+    """Rows that memory shall not hold wait on disk, and nobody can tell."""
+
+    @pytest.fixture
+    def little_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("linnet.runs.lines.BLOCK", 20_000)
+        monkeypatch.setattr("linnet.runs.metrics._MOST_MEMORY", 50_000)
+        monkeypatch.setattr(cache, "SMALLEST", 1)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = [
+            {"kind": "step", "t": n / 7, "step": n, "loss": 1 / (n + 1), "lr": n * 0.1} if n % 3 else
+            {"kind": "step", "t": n / 7, "step": n, "loss": -n / 3}
+            for n in range(6000)
+        ]  # fmt: skip
+        lines[4000:4000] = [{"kind": "eval", "t": 600.0, "step": 4000, "name": "validation", "loss": 2.5}]
+        return lines
+
+    def test_they_are_the_same(self, tmp_path: Path, little_memory: None) -> None:
+        file = _write(tmp_path, self._lines())
+        true = Metrics(file, cached=False)
+        for metrics in (Metrics(file), Metrics(file)):  # read, and from the cache
+            assert metrics.names() == true.names()
+            for name, series in metrics.items():
+                assert (len(series), series.latest, series.best) == (
+                    len(true[name]),
+                    true[name].latest,
+                    true[name].best,
+                )
+                for key in ("step", "t", "value", "epoch"):
+                    np.testing.assert_array_equal(getattr(series, key), getattr(true[name], key))
+        assert [entry.name for entry in (tmp_path / ".cache").iterdir()] == ["metrics"]
+
+    @pytest.mark.parametrize("back_to", [10, 5990])
+    def test_a_resume_voids_those_on_disk_too(self, tmp_path: Path, little_memory: None, back_to: int) -> None:
+        again = [line for line in self._lines() if line["step"] > back_to and line["kind"] == "step"]
+        file = _write(tmp_path, [*self._lines(), {"kind": "resume", "t": 900.0, "step": back_to}, *again[:500]])
+        true, metrics = Metrics(file, cached=False), Metrics(file)
+        np.testing.assert_array_equal(metrics["loss"].step, true["loss"].step)
+        np.testing.assert_array_equal(metrics["loss"].value, true["loss"].value)
+        assert metrics["loss"].best == true["loss"].best
+
+    def test_a_series_stays_as_it_was_while_its_run_goes_on(self, tmp_path: Path, little_memory: None) -> None:
+        file = _write(tmp_path, _steps(2000))
+        metrics = Metrics(file)
+        before = metrics["loss"]
+        with file.open("a") as out:
+            out.writelines(json.dumps(line) + "\n" for line in _steps(2000, start=2000))
+        metrics.refresh()
+        assert len(before) == len(before.step) == len(before.value) == 2000
+        assert len(metrics["loss"].step) == 4000
+
+    def test_a_folder_that_cannot_be_written_keeps_them_in_memory(
+        self, tmp_path: Path, little_memory: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = _write(tmp_path, self._lines())
+        (tmp_path / ".cache").write_text("a file in the way of the folder")
+        np.testing.assert_array_equal(Metrics(file)["loss"].value, Metrics(file, cached=False)["loss"].value)
 
 
 def test_a_mistyped_metric_gets_a_suggestion(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class _Stream:
                 )
 
     def _pass_steps(self, part: Stretch) -> bool:
-        """Count steps of one shape in which nothing goes back; False, with nothing done: their lines are to be judged."""
+        """Count steps of one shape in which nothing goes back; False, with nothing done: judge each line."""
         if part.shape is None or not self._found.events or self._ends:
             return False
         try:

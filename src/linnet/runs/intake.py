@@ -6,7 +6,7 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from linnet.runs.events import Event, as_number, decode
 from linnet.runs.metric_names import counts_as_training, rows
-from linnet.runs.series import Table
+from linnet.runs.series import Rows, StoredRows, Table
 from linnet.runs.step_shape import StepShape, shape_of, stretches
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
@@ -68,13 +68,23 @@ class Intake:
         """Every metric, in order of appearance."""
         return list(dict.fromkeys(name for names in self._tables for name in names))
 
-    def tables_with(self, name: str) -> list[Table]:
-        """The tables that hold a metric."""
-        return [table for names, table in self._tables.items() if name in names]
+    def tables_with(self, name: str) -> list[Rows]:
+        """The tables that hold a metric, as they stand."""
+        return [table.now() for names, table in self._tables.items() if name in names]
 
     def tables(self) -> list[Table]:
         """All tables, for keeping."""
         return list(self._tables.values())
+
+    def spill(self, put: Callable[[StoredRows | None, Rows], StoredRows]) -> None:
+        """Move the older rows of every table from memory to disk: `put` them behind those that are there."""
+        for table in self._tables.values():
+            table.move_older(put)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows in memory."""
+        return sum(table.memory for table in self._tables.values())
 
     def state(self) -> State:
         """All else that is to be kept."""
@@ -97,6 +107,7 @@ class Intake:
         for part, numbers in zip(parts, columns, strict=True):
             if part.shape is None or numbers is None:
                 self._take_lines(part.lines)
+                self._empty_buffers()  # so that metrics are known in the order in which they came
             else:
                 places = np.arange(self.lines, self.lines + len(part.decoded), dtype=np.int64)
                 self.lines += len(part.decoded)
@@ -236,9 +247,10 @@ class Intake:
         for names, table in self._tables.items():
             if names[0].startswith(("decode/", "serve/")):  # tokens or requests, not steps of training
                 continue
-            since = np.searchsorted(table.column("line"), self._block_start)
-            places.append(table.column("line")[since:])
-            steps.append(table.column("step")[since:])
+            now = table.now()
+            since = np.searchsorted(now.recent("line"), self._block_start)
+            places.append(now.recent("line")[since:])
+            steps.append(now.recent("step")[since:])
         order = np.argsort(np.concatenate(places), kind="stable")
         return np.concatenate(places)[order], np.concatenate(steps)[order]
 
@@ -247,7 +259,7 @@ def _lines(block: bytes) -> list[bytes]:
     return [line for line in block.split(b"\n") if line and not line.isspace()]
 
 
-def _columns(shape: StepShape, decoded: list[Any]) -> list[NDArray[Any]] | None:
+def _columns(shape: StepShape, decoded: Sequence[Any]) -> list[NDArray[Any]] | None:
     """Decoded lines as columns: step, t, epoch, and one a metric; None when a step has more than 64 bits."""
     try:
         return [shape.column(decoded, name) for name in ("step", "t", "epoch", *shape.names)]

@@ -79,10 +79,11 @@ class LineReader:
                 self._in_long_line = chunk[taken - 1] != 0x0A
                 self._take(chunk[:taken])
             elif cut:
-                block = bytes(self._pending) + chunk[:cut]
+                block = bytes(self._pending) + chunk[:cut] if self._pending else chunk[:cut]
                 at_start = self.position == 0
                 self._take(block)
-                self._pending[:] = chunk[cut:]
+                if len(chunk) < BLOCK:  # else it is read again, with what follows: cheaper than putting it together
+                    self._pending[:] = chunk[cut:]
                 return block.removeprefix(BOM) if at_start else block
             else:
                 self._pending += chunk

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from linnet.runs import cache
 from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
-from linnet.runs.series import Series, Table
+from linnet.runs.series import Rows, Series, StoredRowsError, Table
+
+_MOST_MEMORY = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
 
 
 class UnknownMetricError(KeyError):
@@ -58,6 +61,7 @@ class Metrics(Mapping[str, Series]):
         self._series: dict[str, Series] = {}
         self._intake = self._fresh()
         self._saved_at = 0
+        self._spill: cache.Spill | None = None
         if self._cached and (found := cache.load(events, origin)) is not None:
             self._intake.restore(found.tables, found.state)
             self._reader.skip_to(found.position, found.crc, found.oversized)
@@ -81,7 +85,7 @@ class Metrics(Mapping[str, Series]):
                 self._intake = self._fresh()
                 changed = True
             if block:
-                self._intake.take(block)
+                self._take(block, whole=blocks is None)
                 changed = True
             reading = bool(block)
         if changed:
@@ -89,6 +93,16 @@ class Metrics(Mapping[str, Series]):
             if blocks is None:
                 self.keep()
         return changed
+
+    def verify(self) -> None:
+        """Look through all that was kept beside the stream; where it is damaged, the next `refresh` reads all anew."""
+        try:
+            for table in self._intake.tables():
+                if table.stored is not None:
+                    for key in Rows.keys(table.names):
+                        table.stored.column(key)
+        except StoredRowsError:
+            self._forget()
 
     def drain(self) -> list[Table]:
         """Hand over the rows read so far and forget them: for a reader that keeps a smaller form of its own.
@@ -151,7 +165,7 @@ class Metrics(Mapping[str, Series]):
             parts = self._intake.tables_with(name)
             if not parts:
                 raise UnknownMetricError(name, self.names())
-            self._series[name] = Series(name, parts, goal_of(name, self.goals))
+            self._series[name] = Series(name, parts, goal_of(name, self.goals), partial(self._renew, name))
         return self._series[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -168,6 +182,33 @@ class Metrics(Mapping[str, Series]):
         """Let go of the file."""
         self._reader.close()
 
+    def _take(self, block: bytes, whole: bool) -> None:
+        """Take in a block; while a stream is read `whole`, no more rows than needed stay in memory."""
+        try:
+            self._intake.take(block)
+        except StoredRowsError:  # a resume goes back to rows that were kept, and they are damaged
+            self._forget()
+        try:
+            if whole and self._cached and self._intake.memory > _MOST_MEMORY:
+                self._spill = self._spill or cache.Spill(self._reader.path)
+                self._intake.spill(self._spill.put)
+        except OSError:  # no room, or not ours to write to: memory has to do
+            self._cached = False
+
+    def _forget(self) -> None:
+        """Begin anew with the stream, as if nothing of it had been read or kept."""
+        self._reader.close()
+        self._reader = LineReader(self._reader.path)
+        self._intake, self._spill = self._fresh(), None
+        self._generation = self._saved_at = 0
+        self._series.clear()
+
+    def _renew(self, name: str) -> list[Rows]:
+        """The rows of a metric, read anew."""
+        self._forget()
+        self.refresh()
+        return self._intake.tables_with(name)
+
     def _fresh(self) -> Intake:
         return Intake(origin=self._origin, superseded=self._superseded)
 
@@ -175,7 +216,7 @@ class Metrics(Mapping[str, Series]):
         """Keep what was read beside the stream, once enough is new to be worth it."""
         new = self._reader.position - self._saved_at
         worth = max(cache.SMALLEST, self._saved_at // 4)
-        if self._cached and self._reader.at_line_start and (new >= worth or new < 0):
+        if self._cached and self._reader.at_line_start and (new >= worth or new < 0 or self._spill is not None):
             self._saved_at = self._reader.position
             header = cache.Header(
                 position=self._reader.position,
@@ -185,4 +226,8 @@ class Metrics(Mapping[str, Series]):
                 stamp=self._before,
                 state=self._intake.state(),
             )
-            cache.save(self._reader.path, header, self._intake.tables())
+            tables = cache.save(self._reader.path, header, self._intake.tables())
+            self._cached = tables is not None
+            if tables is not None and self._spill is not None:
+                self._intake.restore(tables, self._intake.state())
+                self._spill = None

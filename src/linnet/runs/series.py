@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,55 +14,182 @@ from linnet.runs.metric_names import Goal
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Point = tuple[float, int, int]  # value, step, line
+
+_PIECE_ROWS = 1 << 17
+_INTEGERS = ("line", "step")
+
+
+class StoredRowsError(Exception):
+    """Rows on disk are not those that were put there."""
+
+
+class Extremes(msgspec.Struct, frozen=True):
+    """Of one metric's rows: the least and greatest finite one, the first of equals, and the last row of all."""
+
+    low: Point | None
+    high: Point | None
+    last: Point | None
+
+    @staticmethod
+    def of(lines: Integers, steps: Integers, values: Floats) -> Extremes:
+        """From columns in the order of the stream."""
+
+        def point(at: int) -> Point:
+            return float(values[at]), int(steps[at]), int(lines[at])
+
+        if not len(values):
+            return Extremes(None, None, None)
+        finite = np.isfinite(values)
+        if not finite.any():
+            return Extremes(None, None, point(-1))
+        whole = bool(finite.all())
+        low = int(np.argmin(values if whole else np.where(finite, values, np.inf)))
+        high = int(np.argmax(values if whole else np.where(finite, values, -np.inf)))
+        return Extremes(point(low), point(high), point(-1))
+
+    def join(self, other: Extremes) -> Extremes:
+        """Those of both sets of rows."""
+        lows = [extremes.low for extremes in (self, other) if extremes.low is not None]
+        highs = [extremes.high for extremes in (self, other) if extremes.high is not None]
+        lasts = [extremes.last for extremes in (self, other) if extremes.last is not None]
+        return Extremes(
+            min(lows, key=lambda point: (point[0], point[2]), default=None),
+            min(highs, key=lambda point: (-point[0], point[2]), default=None),
+            max(lasts, key=lambda point: point[2], default=None),
+        )
+
+
+class StoredRows(Protocol):
+    """Rows of a table that lie on disk and never change. `extremes`: by metric."""
+
+    rows: int
+    extremes: dict[str, Extremes]
+
+    def column(self, key: str) -> NDArray[Any]:
+        """One column; StoredRowsError when it is not what was put there."""
+        ...
+
+
+class Rows:
+    """Rows that carry the same metrics, as they stand: those on disk, if any, and behind them those in memory.
+
+    Columns: `line` (place in the stream), `step`, `t`, `epoch`, one a metric.
+    """
+
+    def __init__(self, names: tuple[str, ...], stored: StoredRows | None, columns: list[NDArray[Any]]) -> None:
+        self.names = names
+        self.stored = stored
+        self._columns = columns
+        self._places = {key: place for place, key in enumerate(self.column_names())}
+
+    @staticmethod
+    def keys(names: Sequence[str]) -> list[str]:
+        """Names of all columns; a metric's is marked, so that one called `step` is no trouble."""
+        return ["line", "step", "t", "epoch", *(f"={name}" for name in names)]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return (self.stored.rows if self.stored is not None else 0) + len(self._columns[0])
+
+    def column_names(self) -> list[str]:
+        """Names of all columns, in order."""
+        return self.keys(self.names)
+
+    def recent(self, key: str) -> NDArray[Any]:
+        """One column of the rows in memory, without a copy."""
+        return self._columns[self._places[key]]
+
+    def column(self, key: str) -> NDArray[Any]:
+        """One column; without a copy where all rows are in one place."""
+        recent = self.recent(key)
+        if self.stored is None:
+            return recent
+        return np.concatenate([self.stored.column(key), recent]) if len(recent) else self.stored.column(key)
+
+    def extremes(self, name: str) -> Extremes:
+        """The least, greatest and last row of a metric."""
+        recent = Extremes.of(self.recent("line"), self.recent("step"), self.recent(f"={name}"))
+        return recent if self.stored is None else self.stored.extremes[name].join(recent)
+
+    def pieces(self, begin: int = 0) -> Iterator[list[NDArray[Any]]]:
+        """All columns from row `begin` on, so many rows at a time that the memory for them stays small."""
+        stored = self.stored.rows if self.stored is not None else 0
+        if self.stored is not None and begin < stored:
+            columns = [self.stored.column(key) for key in self.column_names()]
+            for at in range(begin, stored, _PIECE_ROWS):
+                yield [column[at : at + _PIECE_ROWS] for column in columns]
+        for at in range(max(0, begin - stored), len(self._columns[0]), _PIECE_ROWS):
+            yield [column[at : at + _PIECE_ROWS] for column in self._columns]
 
 
 class Table:
-    """Rows that carry the same metrics. Columns: `line` (place in the stream), `step`, `t`, `epoch`, one a metric."""
+    """`Rows` that grow. Those in memory can be moved to disk, where they stay in the order in which they came."""
 
-    def __init__(self, names: tuple[str, ...], columns: Mapping[str, NDArray[Any]] | None = None) -> None:
+    def __init__(self, names: tuple[str, ...], stored: StoredRows | None = None) -> None:
         self.names = names
-        self._places = {key: place for place, key in enumerate(self.column_names())}
-        self._columns: list[NDArray[Any]] = (
-            [columns[key] for key in self.column_names()]
-            if columns is not None
-            else [np.empty(0, dtype=np.int64 if key in _INTEGERS else np.float64) for key in self.column_names()]
-        )
-        self.rows = len(self._columns[0])
+        self.stored = stored
+        self._rows = 0  # in memory
+        self._columns: list[NDArray[Any]] = [np.empty(0, dtype=column_type(key)) for key in Rows.keys(names)]
         self._in_order = True
 
-    def column_names(self) -> list[str]:
-        """Names of all columns; a metric's is marked, so that one called `step` is no trouble."""
-        return ["line", "step", "t", "epoch", *(f"={name}" for name in self.names)]
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return (self.stored.rows if self.stored is not None else 0) + self._rows
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows in memory."""
+        return self._rows * 8 * len(self._columns)
+
+    def now(self) -> Rows:
+        """The rows as they stand; what is done to the table later does not change them."""
+        return Rows(self.names, self.stored, [column[: self._rows] for column in self._columns])
+
+    def column(self, key: str) -> NDArray[Any]:
+        """One column as it stands."""
+        return self.now().column(key)
 
     def extend(self, columns: Sequence[NDArray[Any] | Sequence[float]]) -> None:
         """Add rows, given as columns in the order of `column_names`."""
         count = len(columns[0])
-        self._reserve(self.rows + count)
+        self._reserve(self._rows + count)
         for mine, theirs in zip(self._columns, columns, strict=True):
-            mine[self.rows : self.rows + count] = theirs
-        fresh = self._columns[0][max(0, self.rows - 1) : self.rows + count]
+            mine[self._rows : self._rows + count] = theirs
+        fresh = self._columns[0][max(0, self._rows - 1) : self._rows + count]
         self._in_order = self._in_order and bool(np.all(fresh[1:] > fresh[:-1]))
-        self.rows += count
-
-    def column(self, key: str) -> NDArray[Any]:
-        """One column, without a copy."""
-        return self._columns[self._places[key]][: self.rows]
+        self._rows += count
 
     def settle(self) -> None:
         """Put the rows into the order of the stream, where they came otherwise."""
         if not self._in_order:
-            order = np.argsort(self.column("line"), kind="stable")
-            self._columns = [column[: self.rows][order] for column in self._columns]
+            order = np.argsort(self._columns[0][: self._rows], kind="stable")
+            self._columns = [column[: self._rows][order] for column in self._columns]
             self._in_order = True
 
     def keep_to(self, step: int) -> int:
         """Drop the rows beyond `step`; how many there were."""
-        stay = self.column("step") <= step
-        dropped = self.rows - int(np.count_nonzero(stay))
+        if self.stored is not None and np.any(self.stored.column("step") > step):
+            rows = self.now()
+            self._columns, self._rows = [rows.column(key) for key in rows.column_names()], rows.rows
+            self.stored = None
+        stay = self._columns[1][: self._rows] <= step
+        dropped = self._rows - int(np.count_nonzero(stay))
         if dropped:
-            self._columns = [column[: self.rows][stay] for column in self._columns]
-            self.rows -= dropped
+            self._columns = [column[: self._rows][stay] for column in self._columns]
+            self._rows -= dropped
         return dropped
+
+    def move_older(self, put: Callable[[StoredRows | None, Rows], StoredRows]) -> None:
+        """Have the older rows of those in memory `put` behind those on disk; a resume mostly undoes recent ones."""
+        rows = self._rows * 3 // 4
+        if not rows:
+            return
+        self.stored = put(self.stored, Rows(self.names, None, [column[:rows] for column in self._columns]))
+        self._columns = [column[rows : self._rows].copy() for column in self._columns]
+        self._rows -= rows
 
     def _reserve(self, rows: int) -> None:
         """Room for `rows`, growing by half each time, so that adding stays cheap however long the run."""
@@ -69,35 +198,58 @@ class Table:
         room = max(rows, len(self._columns[0]) * 3 // 2, 64)
         for index, old in enumerate(self._columns):
             new = np.empty(room, dtype=old.dtype)
-            new[: self.rows] = old[: self.rows]
+            new[: self._rows] = old[: self._rows]
             self._columns[index] = new
 
 
-_INTEGERS = ("line", "step")
+def column_type(key: str) -> np.dtype[Any]:
+    """What a column is made of; eight bytes a row in any case."""
+    return np.dtype(np.int64 if key in _INTEGERS else np.float64)
 
 
 class Series:
     """One metric through time: `step`, `t` (seconds), `value`, `epoch` (NaN where there is none), all equally long.
 
-    `goal`: `min` or `max`, as it was declared or as the name says; None where no way is known to be better.
+    - `goal`: `min` or `max`, as it was declared or as the name says; None where no way is known to be better.
+    - `renew`: gives the rows read anew, for when those on disk turn out to be damaged.
+
+    Columns are loaded when they are first asked for.
     """
 
-    def __init__(self, name: str, parts: Sequence[Table], goal: Goal | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Rows],
+        goal: Goal | None,
+        renew: Callable[[], Sequence[Rows]] | None = None,
+    ) -> None:
         self.name = name
         self.goal = goal
-        keys = ("step", "t", f"={name}", "epoch")
-        if len(parts) == 1:
-            step, t, value, epoch = (parts[0].column(key) for key in keys)
-        else:  # logged beside different companions: put back into the order of the stream
-            order = np.argsort(np.concatenate([part.column("line") for part in parts]), kind="stable")
-            step, t, value, epoch = (np.concatenate([part.column(key) for part in parts])[order] for key in keys)
-        self.step: Integers = step
-        self.t: Floats = t
-        self.value: Floats = value
-        self.epoch: Floats = epoch
+        self._parts = parts
+        self._renew = renew
 
     def __len__(self) -> int:
-        return len(self.value)
+        return sum(part.rows for part in self._parts)
+
+    @cached_property
+    def step(self) -> Integers:
+        """The step of each row."""
+        return self._load("step")
+
+    @cached_property
+    def t(self) -> Floats:
+        """Seconds of each row since the run began."""
+        return self._load("t")
+
+    @cached_property
+    def value(self) -> Floats:
+        """The metric's value in each row."""
+        return self._load(f"={self.name}")
+
+    @cached_property
+    def epoch(self) -> Floats:
+        """The epoch of each row; NaN where there is none."""
+        return self._load("epoch")
 
     def __repr__(self) -> str:
         latest = f", latest {self.latest[1]:.6g} at step {self.latest[0]}" if self.latest else ""
@@ -106,7 +258,8 @@ class Series:
     @property
     def latest(self) -> tuple[int, float] | None:
         """Step and value of the last row."""
-        return (int(self.step[-1]), float(self.value[-1])) if len(self) else None
+        last = self._extremes.last
+        return (last[1], last[0]) if last is not None else None
 
     @property
     def lower_is_better(self) -> bool:
@@ -125,12 +278,35 @@ class Series:
 
     def best_by(self, goal: Goal) -> tuple[int, float] | None:
         """Step and value of the least (`min`) or greatest (`max`) finite row, the first of equals."""
-        finite = np.flatnonzero(np.isfinite(self.value))
-        if not len(finite):
-            return None
-        values = self.value[finite]
-        at = finite[int(np.argmin(values) if goal == "min" else np.argmax(values))]
-        return int(self.step[at]), float(self.value[at])
+        best = self._extremes.low if goal == "min" else self._extremes.high
+        return (best[1], best[0]) if best is not None else None
+
+    @cached_property
+    def _extremes(self) -> Extremes:
+        joined = Extremes(None, None, None)
+        for part in self._parts:
+            joined = joined.join(part.extremes(self.name))
+        return joined
+
+    @cached_property
+    def _order(self) -> Integers:
+        """Of a metric logged beside different companions: its rows in the order of the stream."""
+        return np.argsort(np.concatenate([part.column("line") for part in self._parts]), kind="stable")
+
+    def _load(self, key: str) -> NDArray[Any]:
+        try:
+            if len(self._parts) == 1:
+                return self._parts[0].column(key)
+            if not self._parts:  # read anew, and gone
+                return np.empty(0, dtype=column_type(key))
+            return np.concatenate([part.column(key) for part in self._parts])[self._order]
+        except StoredRowsError:
+            if self._renew is None:
+                raise
+            self._parts, self._renew = self._renew(), None
+            for name in ("step", "t", "value", "epoch", "_order", "_extremes"):
+                self.__dict__.pop(name, None)  # all columns from the same rows
+            return self._load(key)
 
     def downsample(self, points: int) -> tuple[Integers, Floats]:
         """At most about `points` finite rows that show the same curve: the least and the greatest of each stretch.

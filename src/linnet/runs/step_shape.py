@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -52,9 +52,9 @@ class StepShape:
             decoded = self._decode(lines)
         except (ValueError, RecursionError):
             return None
-        return decoded if len(decoded) == _objects_at_line_starts(lines) == lines.count(b"\n") else None
+        return decoded if _one_a_line(len(decoded), lines) else None
 
-    def column(self, decoded: list[Any], name: str) -> NDArray[Any]:
+    def column(self, decoded: Sequence[Any], name: str) -> NDArray[Any]:
         """One field of every row; NaN where the shape has none. OverflowError: a step of more than 64 bits."""
         if name not in self._getters:
             return np.full(len(decoded), np.nan)
@@ -80,7 +80,7 @@ class Stretch(NamedTuple):
 
     lines: bytes
     shape: StepShape | None = None
-    decoded: list[Any] = []
+    decoded: Sequence[Any] = ()
 
 
 def stretches(block: bytes) -> Iterator[Stretch]:
@@ -105,7 +105,7 @@ def stretches(block: bytes) -> Iterator[Stretch]:
 
 
 def _cut(block: bytes, starts: NDArray[np.int64], shape: StepShape | None) -> Iterator[Stretch]:
-    """Lines that begin alike, as one stretch where they are of the shape; else in halves, as far as that is worth it."""
+    """Lines that begin alike, as one stretch where they are of the shape; else in halves, while there are enough."""
     lines = block[starts[0] : starts[-1]]
     if shape is None or len(starts) <= _LEAST_LINES:
         yield Stretch(lines)
@@ -117,11 +117,12 @@ def _cut(block: bytes, starts: NDArray[np.int64], shape: StepShape | None) -> It
         yield from _cut(block, starts[half:], shape)
 
 
-def _objects_at_line_starts(lines: bytes) -> int:
-    """How many lines begin with an object. The decoder does not mind two in a line, or one in two lines."""
+def _one_a_line(objects: int, lines: bytes) -> bool:
+    """So many objects stand in so many whole lines, one in each; a decoder of lines minds neither two nor a half."""
     content = np.frombuffer(lines, dtype=np.uint8)
-    behind_newline = (content[:-1] == _NEWLINE) & (content[1:] == _BRACE)
-    return int(np.count_nonzero(behind_newline)) + (lines[:1] == b"{")
+    newline = content == _NEWLINE
+    begins = np.count_nonzero(newline[:-1] & (content[1:] == _BRACE)) + (lines[:1] == b"{")
+    return bool(begins == objects == np.count_nonzero(newline))
 
 
 def _is_plain_step(fields: dict[str, Any]) -> bool:

@@ -145,11 +145,13 @@ class _Folded:
 
     def take(self, table: Table, begin: int) -> None:
         """Add a table's rows from `begin` on, as many at a time as the buckets left can hold."""
-        line, step = table.column("line")[begin:], table.column("step")[begin:]
-        values = [table.column(f"={name}")[begin:] for name in self.names]
+        for line, step, t, epoch, *values in table.now().pieces(begin):
+            self._take_piece([line, step, t, epoch], values)
+
+    def _take_piece(self, own: list[NDArray[Any]], values: list[NDArray[Any]]) -> None:
+        line, step, *_ = own
         for tally, column in zip(self._tallies, values, strict=True):
             tally.take(line, step, column)
-        own = [line, step, table.column("t")[begin:], table.column("epoch")[begin:]]
         self._last[:] = [column[-1] for column in own]
         at = 0
         while at < len(line):

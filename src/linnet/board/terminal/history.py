@@ -100,7 +100,9 @@ class History:
 
     def _open(self) -> Metrics:
         run = self._run
-        return Metrics(run.events_path, goals=run.manifest.goals, origin=run.origin, read=False)
+        metrics = Metrics(run.events_path, goals=run.manifest.goals, origin=run.origin, read=False)
+        metrics.verify()
+        return metrics
 
     def _settle(self) -> None:
         """Bring what was just read to where curves are made from; called with the lock held."""
