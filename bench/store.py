@@ -22,9 +22,10 @@ _CHUNK = 50_000
 _THE_RUN = {"run.json", "events.jsonl", "flow.json", "weights", "state", "artifacts"}
 
 
-def linnet(script: str, runs: int, steps: int) -> Path:
-    """A runs folder written by Linnet: `runs` runs of `steps` steps of five scalars."""
-    return _kept(script, "linnet", _linnet_fingerprint(), runs, steps, None)
+def linnet(script: str, runs: int, steps: int, scalars: int = 5) -> Path:
+    """A runs folder written by Linnet: `runs` runs of `steps` steps of five scalars, or of two."""
+    name = "linnet" if scalars == 5 else f"linnet_{scalars}"
+    return _kept(script, name, _linnet_fingerprint(), runs, steps, None)
 
 
 def peer(script: str, name: str, runs: int, steps: int, python: Path) -> Path:
@@ -82,6 +83,17 @@ def fill_linnet(folder: str, runs: int, steps: int) -> dict[str, Any]:
     return {}
 
 
+def fill_linnet_2(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """The same with a loss and a learning rate only."""
+    import linnet
+
+    for _ in range(runs):
+        with linnet.start(Path(folder), arch="bench", system_every=0) as run:
+            for step, row in workload.walk(steps):
+                run.log(step, loss=row[0], lr=row[1])
+    return {}
+
+
 def fill_trackio(folder: str, runs: int, steps: int) -> dict[str, Any]:
     """Through its own `bulk_log`, which is what its logging thread calls."""
     os.environ["TRACKIO_DIR"] = folder
@@ -129,6 +141,7 @@ def fill_tensorboard(folder: str, runs: int, steps: int) -> dict[str, Any]:
 
 ROLES: dict[str, Callable[..., dict[str, Any]]] = {
     "fill_linnet": fill_linnet,
+    "fill_linnet_2": fill_linnet_2,
     "fill_trackio": fill_trackio,
     "fill_tensorboard": fill_tensorboard,
 }

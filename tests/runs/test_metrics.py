@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,21 @@ class TestManyRows:
         file = _write(tmp_path, self._lines())
         (tmp_path / ".cache").write_text("a file in the way of the folder")
         np.testing.assert_array_equal(Metrics(file)["loss"].value, Metrics(file, cached=False)["loss"].value)
+
+    def test_memory_does_not_grow_with_the_stream(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("linnet.runs.lines.BLOCK", 1 << 16)
+        monkeypatch.setattr("linnet.runs.metrics._MOST_MEMORY", 1 << 18)
+        peaks = []
+        for count in (10_000, 30_000):
+            file = _write(tmp_path / str(count), _steps(count, lr=0.1, acc=0.5))
+            tracemalloc.start()
+            metrics = Metrics(file)
+            assert metrics["loss"].best == (count - 1, 1 / count)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert len(metrics["loss"]) == count
+        assert peaks[1] < 1.2 * peaks[0]
+        assert peaks[1] < 30_000 * 7 * 8 / 2  # half of what the columns take
 
 
 def test_a_mistyped_metric_gets_a_suggestion(tmp_path: Path) -> None:

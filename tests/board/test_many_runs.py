@@ -1,0 +1,64 @@
+"""A table of many runs reads what it shows, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from linnet.board.terminal.once import frame
+from linnet.board.terminal.reader import Reader
+from linnet.board.terminal.spans import text_of
+from linnet.board.terminal.state import Board
+from linnet.runs import RunStore
+from tests.board.conftest import BEGAN, steps, write
+
+RUNS, HEIGHT = 120, 24
+
+
+@pytest.fixture
+def board(root: Path) -> Board:
+    end = {"kind": "run_end", "t": 30.0, "reason": "completed"}
+    for number in range(RUNS):
+        events = [*steps(20, loss=lambda step, number=number: number + 1 / step), end]  # type: ignore[misc]
+        write(root / f"run-{number:03d}", events, created_at=BEGAN + number)
+    return Board(RunStore(root), view="runs")
+
+
+def _read_whole(board: Board) -> set[str]:
+    return {row.glance.run_id for row in board.fleet.rows if row.best is not None}
+
+
+def test_all_runs_are_listed_and_those_on_the_screen_are_complete(board: Board) -> None:
+    board.table.sort = "run"
+    shown = text_of(frame(board, 120, HEIGHT))
+    assert f" {RUNS} runs" in shown
+    assert "reading" not in shown
+    on_screen = {row.glance.run_id for row in board.fleet.rows if row.glance.run_id in shown}
+    assert 10 < len(on_screen) < HEIGHT
+    assert _read_whole(board) == on_screen
+    assert "0.05" in shown.split("run-000")[1].splitlines()[0]
+
+
+def test_a_page_further_the_next_runs_are_read(board: Board) -> None:
+    board.table.sort = "run"
+    frame(board, 120, HEIGHT)
+    for _ in range(2):
+        board.act("page_on")
+    shown = text_of(frame(board, 120, HEIGHT))
+    assert "run-020" in shown
+    assert {row.glance.run_id for row in board.fleet.rows if row.glance.run_id in shown} <= _read_whole(board)
+
+
+def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
+    board.table.sort, board.table.reverse = "best", True
+    shown = text_of(frame(board, 120, HEIGHT))
+    assert len(_read_whole(board)) == RUNS
+    assert shown.index("run-119") < shown.index("run-118")
+
+
+def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame(board, 120, HEIGHT)
+    monkeypatch.setattr("linnet.board.terminal.fleet.look", lambda folder: pytest.fail(f"{folder} was read again"))
+    monkeypatch.setattr(board.fleet, "_next_look", 0.0)
+    assert not Reader(board, lambda: None).read_once()
