@@ -43,6 +43,17 @@ def test_wrong_usage_is_told(trained: Path, arguments: list[str], complaint: str
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("view", ["checkpoints", "config", "log", "samples", "notes", "system", "metrics"])
+def test_a_tab_opens_the_newest_run_of_a_folder(trained: Path, view: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ([], ["--runs", str(trained.parent)]):
+        assert main(["board", "--once", "--view", view, *folder]) == 0
+        assert trained.name in capsys.readouterr().out.splitlines()[0]
+    assert main(["board", "--once", "--key", "loss", "--runs", str(trained.parent)]) == 0
+    assert "smoothing off" in capsys.readouterr().out
+    assert main(["board", "--once", "--view", "runs", "--runs", str(trained.parent)]) == 0
+    assert " 1 run\n" in capsys.readouterr().out
+
+
 def test_no_runs_yet(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["board", "--once"]) == 0
     assert "no runs in" in capsys.readouterr().out

@@ -46,7 +46,8 @@ def board(
     if runs is not None and not is_folder(store.root):
         raise RunError(f"there is no folder {store.root}")
     found = [store.find(reference) for reference in run]
-    if not found and runs is None and view != "runs":
+    listing = view == "runs" or (view is None and key is None and runs is not None)
+    if not found and not listing:
         newest = store.latest()
         found = [newest] if newest is not None else []
     if key is not None:
@@ -60,8 +61,7 @@ def board(
 
     from linnet.board.terminal.state import Board
 
-    listing = not found and runs is not None
-    state = Board(store, [each.path for each in found], view or ("runs" if listing else "metrics"))
+    state = Board(store, [each.path for each in found], view or ("runs" if listing and not found else "metrics"))
     if key is not None:
         state.open_metric(key)
     if once:
