@@ -94,6 +94,14 @@ def test_the_end_of_each_line_carries_its_letter() -> None:
     assert "B" in drawn(trace([1, 2], mark="A"), trace([2, 1], style="run1", mark="B"))
 
 
+def test_lines_that_end_in_one_place_have_their_letters_side_by_side() -> None:
+    level = [trace([1, 1], style=f"run{i}", mark=mark) for i, mark in enumerate("ABC")]
+    lines = drawn(*level, trace([0, 0], mark="D"), trace([2, 2], mark="E"), height=5).splitlines()
+    assert [line[-1] for line in lines] == ["E", "A", "B", "C", "D"]
+    crowded = drawn(*(trace([1, 1], mark=mark) for mark in "ABCDEFGH"), height=3).splitlines()
+    assert sorted(letter for line in crowded for letter in line if letter.isalpha()) == list("ABCDEFGH")
+
+
 def test_clipping_leaves_out_the_farthest() -> None:
     y = np.ones(1000) + np.arange(1000) / 1000
     y[500] = 1e6

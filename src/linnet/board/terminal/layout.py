@@ -102,7 +102,18 @@ def arrange(names: Sequence[str], width: int, height: int) -> Layout:
         groups.setdefault(group_of(name), []).append(name)
     if not groups:
         return Layout([])
-    columns, tall = _shape([len(group) for group in groups.values()], width, height)
+    columns, tall = _shape(groups, width, height)
+    pages = _pages(groups, columns, tall, width, height)
+    if len(pages) == 1:
+        return Layout(pages)
+    room = height - 1  # the last line says which page it is
+    tall = max(3, min(tall, room))
+    numbered = [_pages(groups, columns, lower, width, room) for lower in range(tall, min(tall, _LEAST_HEIGHT) - 1, -1)]
+    return Layout(next((found for found in numbered if len(found) <= len(pages)), numbered[0]))
+
+
+def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, height: int) -> list[Page]:
+    """Charts of one height, row by row, a new page where the next row has no room."""
     pages: list[Page] = []
     cells: list[Cell] = []
     headings: list[Heading] = []
@@ -127,16 +138,16 @@ def arrange(names: Sequence[str], width: int, height: int) -> Layout:
                 cells.append(Cell(name, left, y, right - left, min(tall, max(3, height - y)), len(cells) + 1))
             y += tall
     turn()
-    return Layout(pages)
+    return pages
 
 
-def _shape(sizes: list[int], width: int, height: int) -> tuple[int, int]:
+def _shape(groups: dict[str, list[str]], width: int, height: int) -> tuple[int, int]:
     """Columns, and the height of a chart: of grids that show all charts at once the best shaped, else the fullest."""
     most = max(1, width // _LEAST_WIDTH)
-    heads = sum(1 for _ in sizes) - 1 if len(sizes) > 1 else 0
+    heads = sum(1 for group in groups if group) if len(groups) > 1 else 0
     best: tuple[float, int, int] | None = None
     for columns in range(1, most + 1):
-        rows = sum(-(-size // columns) for size in sizes)
+        rows = sum(-(-len(members) // columns) for members in groups.values())
         tall = min(_TALLEST, (height - heads) // rows)
         if tall < _LEAST_HEIGHT:
             continue
@@ -147,4 +158,4 @@ def _shape(sizes: list[int], width: int, height: int) -> tuple[int, int]:
     if best is not None:
         return best[1], best[2]
     rows = max(1, height // 8)
-    return max(1, width // _GOOD_WIDTH), max(3, (height - (1 if len(sizes) > 1 else 0)) // rows)
+    return max(1, width // _GOOD_WIDTH), max(3, (height - (1 if len(groups) > 1 else 0)) // rows)

@@ -91,6 +91,7 @@ class Plot:
         self._dots = np.zeros((height, width), dtype=np.uint16)
         self._styles = np.zeros((height, width), dtype=np.int16)
         self._names = [""]
+        self._ends: list[tuple[float, int, Trace]] = []  # row and column of each line that has a letter
 
     def draw(self, trace: Trace) -> None:
         """Draw one line, over what is there."""
@@ -105,8 +106,7 @@ class Plot:
             row, column = (int(found[0]) for found in np.nonzero(used))
             self.write(row, column, "•", trace.style)
         if trace.mark:
-            row, column = _end(columns, self.height, self.y_range)
-            self.write(row, column, trace.mark, trace.style)
+            self._ends.append((*_end(columns, self.height, self.y_range), trace))
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
         """Put characters over the dots."""
@@ -127,10 +127,26 @@ class Plot:
 
     def lines(self) -> list[Line]:
         """The rows as text."""
+        self._write_letters()
         dots = np.where(self._dots > 0, self._dots.astype(np.uint32) + 0x2800, np.uint32(_BLANK))
         characters = np.where(self._characters == _BLANK, dots, self._characters)
         styles = np.where(characters == _BLANK, -1, self._styles)
         return [self._line(row, look) for row, look in zip(characters, styles, strict=True)]
+
+    def _write_letters(self) -> None:
+        """A letter at the end of each line; those of lines that end in one place stand one below the other.
+
+        What a column of characters has no room for stands in the column before it.
+        """
+        waiting = sorted(self._ends, key=lambda end: (-end[1], end[0], end[2].mark))
+        column = self.width - 1
+        while waiting and column >= 0:
+            here = [end for end in waiting if end[1] >= column]
+            waiting = here[self.height :] + waiting[len(here) :]
+            here = sorted(here[: self.height], key=lambda end: (end[0], end[2].mark))
+            for row, (_, _, trace) in zip(_apart([int(end[0]) for end in here], self.height), here, strict=True):
+                self.write(row, column, trace.mark, trace.style)
+            column -= 1
 
     def _line(self, row: NDArray[np.uint32], styles: NDArray[np.int16]) -> Line:
         text = row.tobytes().decode("utf-32")
@@ -228,7 +244,17 @@ def _dots(columns: _Columns, rows: int, y_range: Range) -> NDArray[np.uint16]:
     return np.asarray((cells * DOTS).sum(axis=(2, 3)), dtype=np.uint16)
 
 
-def _end(columns: _Columns, height: int, y_range: Range) -> tuple[int, int]:
+def _end(columns: _Columns, height: int, y_range: Range) -> tuple[float, int]:
     at = int(np.flatnonzero(np.isfinite(columns.last))[-1])
     row = height * 4 - 1 - int(place(columns.last[at : at + 1], y_range, height * 4)[0])
-    return row // 4, at // 2
+    return row / 4, at // 2
+
+
+def _apart(rows: list[int], height: int) -> list[int]:
+    """Rows in rising order, each moved as little as makes them differ; no more of them than `height`."""
+    down, up = list(rows), list(rows)
+    for at in range(1, len(rows)):
+        down[at] = max(down[at], down[at - 1] + 1)
+        up[-1 - at] = min(up[-1 - at], up[-at] - 1)
+    middle = [(a + b) // 2 for a, b in zip(down, up, strict=True)]
+    return [min(max(row, at), height - len(rows) + at) for at, row in enumerate(middle)]

@@ -27,14 +27,14 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 
 def legend(board: Board, width: int) -> Line:
     """Which colour and letter is which run."""
-    line: Line = []
+    parts: list[Line] = []
     room = max(8, width // len(board.watches) - 6)
     for index, watch in enumerate(board.watches):
         style = chart.style_of(index)
         name = cut(foreign(watch.glance.manifest.name or watch.id), room)
-        line += [(f" {chart.MARKS[index]} ", f"{style}.block"), (f" {name} ", style), status_span(watch.status, False)]
-        line += [("  ", "")]
-    return fit(line, width)
+        name_span = (f" {name} ", style)
+        parts.append([(f" {chart.MARKS[index]} ", f"{style}.block"), name_span, status_span(watch.status, False)])
+    return fit(_as_many_as_fit(parts, "  ", width), width)
 
 
 def _charts(board: Board, width: int, height: int) -> list[Line]:
@@ -57,7 +57,7 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
     lines = [_row(parts, width) for parts in rows]
     if len(layout.pages) > 1:
         note: Line = [(f" page {at + 1}/{len(layout.pages)} ", "dim"), ("[ ]", "key"), (" turn ", "dim")]
-        lines[-1] = ends(lines[-1], note, width) if not rows[-1] else lines[-1]
+        lines[-1] = ends(lines[-1], note, width)
     return lines
 
 
@@ -94,18 +94,23 @@ def _value(found: list[tuple[int, Curve, Trace]], room: int) -> Line:
     if not found:
         return []
     if len(found) > 1:
-        line: Line = []
-        for _, curve, trace in found:
-            span = (number(curve.last_value), trace.style)
-            if length([*line, span]) > room:
-                break
-            line += [span, (" ", "")]
-        return line[:-1]
+        return _as_many_as_fit([[(number(curve.last_value), trace.style)] for _, curve, trace in found], " ", room)
     curve = found[0][1]
     line = [(number(curve.last_value), found[0][2].style)]
     if curve.stats.best is not None:
         line += [(" best ", "dim"), (number(curve.stats.best[1]), "")]
     return line
+
+
+def _as_many_as_fit(parts: list[Line], between: str, room: int) -> Line:
+    """Parts side by side; where there is no room for all of them, the first ones and how many there are more."""
+    for count in range(len(parts), -1, -1):
+        left_out: Line = [(f"+{len(parts) - count}", "dim")] if count < len(parts) else []
+        shown = [*parts[:count], *([left_out] if left_out else [])]
+        line = [span for part in shown for span in (*part, (between, ""))][:-1]
+        if length(line) <= room or not count:
+            return line
+    return []
 
 
 def _row(parts: list[tuple[int, Line]], width: int) -> Line:
