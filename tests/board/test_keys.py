@@ -17,7 +17,7 @@ from linnet.board.terminal.app import BoardApp
 from linnet.board.terminal.keys import bindings
 from linnet.board.terminal.state import Board
 from linnet.runs import RunStore
-from tests.board.conftest import ABOUT, append, steps, training, write
+from tests.board.conftest import ABOUT, append, board_of, look, steps, training, write
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 Play = Callable[[Pilot[None], BoardApp], Awaitable[None]]
@@ -219,6 +219,33 @@ def test_the_table_by_keys(two: Path) -> None:
     play(two, ["narrow"], do)
 
 
+def test_the_table_is_ordered_by_columns_that_are_shown(root: Path) -> None:
+    for name in ("a", "b"):
+        write(root / name, steps(5))
+    board = board_of(root, "a", view="runs")
+    look(board)
+    seen = []
+    while board.table.sort not in seen:
+        seen.append(board.table.sort)
+        assert f"{board.table.sort}▼" in look(board)
+        board.act("sort")
+    assert seen == ["age", "run", "status", "step", "last", "best"]
+
+
+def test_backspace_goes_back_and_never_quits(two: Path) -> None:
+    async def do(pilot: Pilot[None], app: BoardApp) -> None:
+        await pilot.press("y", "1")
+        assert app.board.view == "system"
+        await pilot.press("backspace", "1")
+        assert app.board.detail == "loss"
+        await pilot.press("backspace", "backspace", "backspace")
+        assert (app.board.view, app.board.detail, app.is_running) == ("metrics", None, True)
+        await pilot.press("escape")
+
+    app = play(two, ["wide"], do)
+    assert app.board.leaving
+
+
 def test_a_note_is_typed(two: Path) -> None:
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         await pilot.press("n", "n", *"q is text", "enter")
@@ -260,6 +287,18 @@ def test_the_command_palette_knows_every_command(two: Path) -> None:
                 return
             await pilot.pause(0.02)
         raise AssertionError(screen_text(app))
+
+    play(two, ["wide"], do)
+
+
+def test_a_command_of_the_palette_does_what_it_says_on_every_tab(two: Path) -> None:
+    async def do(pilot: Pilot[None], app: BoardApp) -> None:
+        commands = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        await pilot.press("r")
+        commands["clip outliers"]()
+        assert (app.board.clip, app.board.table.sort) == (True, "age")
+        commands["order by the next column; a click on a column orders by it"]()
+        assert app.board.table.sort == "run"
 
     play(two, ["wide"], do)
 

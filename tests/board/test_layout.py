@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from linnet.board.terminal.layout import arrange, in_groups
+from linnet.board.terminal.raster import Trace
 from linnet.board.terminal.zoom import Zoom
 
 NAMES = st.lists(st.sampled_from([f"{g}m{i}" for g in ("", "train/", "validation/") for i in range(30)]), unique=True)
@@ -27,6 +29,15 @@ def test_every_chart_has_a_place_of_its_own_on_some_page(names: list[str], width
         assert not {(0, heading.y) for heading in page.headings} & taken
 
 
+@given(NAMES, st.integers(20, 300), st.integers(6, 80))
+def test_where_there_are_pages_the_last_line_is_free_for_their_number(
+    names: list[str], width: int, height: int
+) -> None:
+    layout = arrange(in_groups(names), width, height)
+    if len(layout.pages) > 1:
+        assert all(cell.y + cell.height < height for page in layout.pages for cell in page.cells)
+
+
 @given(NAMES.filter(bool), st.integers(20, 300), st.integers(6, 80), st.lists(st.sampled_from("lrud"), max_size=30))
 def test_moving_about_always_ends_on_a_chart(names: list[str], width: int, height: int, moves: list[str]) -> None:
     layout = arrange(in_groups(names), width, height)
@@ -45,6 +56,17 @@ def test_walking_right_passes_every_chart_in_order() -> None:
         assert after is not None
         seen.append(after)
     assert seen == names
+
+
+def test_the_cursor_goes_from_row_to_row_where_they_are_far_apart() -> None:
+    x = np.array([1.0, 50.0, 100.0, 100.2, 100.4, 1000.0])
+    y = np.array([1.0, np.nan, 1.0, 1.0, 1.0, 1.0])
+    zoom = Zoom(whole=(1.0, 1000.0), columns=(0, 100), traces=[Trace(x, y, y, y, "run0")])
+    places = []
+    for by in (1, -1, -1, -1, -1, 1, 1, 1, 1):
+        zoom.move_cursor(by)
+        places.append(zoom.cursor)
+    assert places == [1000.0, 100.4, 100.0, 1.0, 1.0, 100.0, 100.4, 1000.0, 1000.0]
 
 
 @given(st.lists(st.tuples(st.sampled_from("zp"), st.floats(-3, 3)), max_size=20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -62,6 +63,32 @@ def test_a_narrow_screen_has_pages(trained: Path) -> None:
     assert "page 2/" in second
     assert "loss" in first
     assert first.splitlines()[3:] != second.splitlines()[3:]
+
+
+@pytest.mark.parametrize("size", [(20, 8), (40, 12), (60, 20), (80, 24), (100, 30), (130, 36), (130, 37), (200, 50)])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_the_number_of_the_page_is_always_there(root: Path, runs: int, size: tuple[int, int]) -> None:
+    values = {f"g{i}/v": float for i in range(12)}
+    for number in range(runs):
+        write(root / f"r{number}", steps(20, **values))
+    board = board_of(root, *(f"r{number}" for number in range(runs)))
+    assert "page 1/" in look(board, *size)
+    for _ in values:
+        board.act("page_on")
+    last = re.search(r"page (\d+)/(\d+)", look(board, *size))
+    assert last is not None
+    assert last[1] == last[2]
+
+
+def test_titles_and_legend_say_how_many_runs_they_have_no_room_for(root: Path) -> None:
+    for number in range(6):
+        write(root / f"r{number}", [*steps(20, loss=lambda _, number=number: 1.125 + number), END])
+    board = board_of(root, *(f"r{number}" for number in range(6)))
+    wide, narrow = look(board, 110), look(board, 36)
+    assert "1.125 2.125 3.125 4.125 5.125 6.125 ┓" in wide
+    assert "1.125 2.125 3.125 +3 ┓" in narrow
+    assert " F  r5" in wide.splitlines()[3]
+    assert narrow.splitlines()[3].split() == ["A", "r0", "✓", "B", "r1", "✓", "C", "r2", "✓", "+3"]
 
 
 def test_several_runs_are_overlaid_with_a_legend(root: Path) -> None:
@@ -132,12 +159,43 @@ def test_every_x_axis(trained: Path, axis: str, shown: str, monkeypatch: pytest.
     assert f"x {axis}" in text
 
 
-def test_an_axis_that_was_not_logged_falls_back_and_says_so(root: Path) -> None:
-    write(root / "a", steps(50))
-    board = board_of(root, "a")
-    board.open_metric("loss")
+def axes_of(board: Board) -> list[str]:
+    """What the key goes through until it begins again."""
+    seen = [board.axis]
     board.act("axis")
-    assert "no tokens logged: by step" in look(board)
+    while board.axis != seen[0]:
+        seen.append(board.axis)
+        board.act("axis")
+    return seen
+
+
+def test_only_axes_that_the_runs_have_are_gone_through(root: Path, trained: Path) -> None:
+    write(root / "bare", steps(50))
+    write(root / "counted", steps(50, loss=float, tokens=lambda step: 8))
+    assert axes_of(board_of(root, "bare")) == ["step", "wall time", "relative time"]
+    assert axes_of(board_of(root, "counted")) == ["step", "tokens", "wall time", "relative time"]
+    assert axes_of(board_of(root, trained.name)) == ["step", "tokens", "epoch", "wall time", "relative time"]
+    assert axes_of(board_of(root, trained.name, "counted")) == ["step", "tokens", "wall time", "relative time"]
+
+
+def test_a_run_without_the_chosen_axis_is_drawn_by_step(root: Path, trained: Path) -> None:
+    write(root / "bare", steps(50))
+    board = board_of(root, trained.name)
+    board.act("axis")
+    board.act("axis")
+    assert "by epoch" in look(board)
+    board.open_runs([str(root / "bare")])
+    assert "by epoch" not in look(read(board))
+
+
+def test_a_metric_that_has_not_the_axis_falls_back_and_says_so(root: Path) -> None:
+    evaluation = {"kind": "eval", "phase": "eval", "t": 50.0, "step": 50, "name": "validation", "loss": 2.0}
+    write(root / "a", [*steps(50, loss=float, epoch=lambda step: step / 10), evaluation])
+    board = board_of(root, "a")
+    board.open_metric("validation/loss")
+    board.act("axis")
+    assert board.axis == "epoch"
+    assert "no epoch logged: by step" in look(board)
 
 
 def test_log_scale_leaves_out_what_has_no_logarithm_and_says_so(root: Path) -> None:

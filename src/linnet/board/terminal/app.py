@@ -165,9 +165,10 @@ class BoardApp(App[None]):
         """The command palette: every key that does something, by what it does."""
         for title, keys in SECTIONS:
             for key in keys:
-                if key.action and key.action not in ("chart", "up", "left"):
+                command = key.command or key.action
+                if command and command not in ("chart", "up", "left"):
                     where = f"key {key.shown}" + ("" if title == "everywhere" else f", for {title}")
-                    yield SystemCommand(key.text, where, partial(self.action_act, key.action))
+                    yield SystemCommand(key.text, where, partial(self.action_act, command))
 
     def _ask(self) -> None:
         asked = self.query_one("#asked", Input)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Key:
-    """Keys as the terminal names them, the action they cause, and how they are explained."""
+    """Keys as the terminal names them, the action they cause, and how they are explained.
+
+    `command`: what the command palette does under this text, where the key itself does another thing on some tabs.
+    """
 
     keys: str  # with commas between
     action: str
     shown: str
     text: str
+    command: str = ""
 
 
 SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
@@ -22,7 +26,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key("up", "up", "↑ ↓ ← →", "select a chart, move in a list, scroll"),
             Key("enter", "open", "Enter", "open what is selected"),
             Key("space", "space", "Space", "the same; in the runs tab: mark"),
-            Key("escape,q", "back", "q  Esc", "back; from the metrics: quit"),
+            Key("escape,q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
             Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
             Key("m", "view:metrics", "m", "metrics"),
             Key("y", "view:system", "y", "the machine"),
@@ -61,7 +65,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key("comma,shift+left", "pan_left", ",  Shift+←", "earlier; or drag with the mouse"),
             Key("full_stop,shift+right", "pan_right", ".  Shift+→", "later"),
             Key("0", "zoom_all", "0", "all of it"),
-            Key("o", "clip_or_sort", "o", "clip outliers"),
+            Key("o", "clip_or_sort", "o", "clip outliers", command="clip"),
             Key("", "", "[ ]  < >", "the metric before, the next metric"),
         ),
     ),
@@ -70,7 +74,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
         (
             Key("", "", "Space", "mark; Enter then overlays the marked runs"),
             Key("slash", "filter", "/", "filter: words, or status:live tag:wide recipe:lora experiment:ablation"),
-            Key("", "", "o", "order by the next column; a click on a column orders by it"),
+            Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
             Key("O", "reverse", "O", "the other way round"),
             Key("u", "unmark", "u", "no marks"),
         ),
@@ -82,7 +86,7 @@ MORE = {  # keys that a section names beside another
     "shift+tab": "previous_view",
     "home": "first",
     "end": "last",
-    "backspace": "back",
+    "backspace": "back_only",
 }
 
 

@@ -40,13 +40,14 @@ class Board:
         self.primary = 0
         self.selected: str | None = None
         self.smoothing = 0
-        self.axis = AXES[0]
+        self._axis = AXES[0]
         self.log_scale = False
         self.clip = False
         self.side = True
         self.zoom = Zoom()
         self.table = Table()
         self.scroll: dict[str, int] = {}
+        self.columns: tuple[str, ...] = SORTS  # of the table of runs, as it was last drawn
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
         self.size = (80, 20)  # of the body
         self.leaving = False
@@ -63,6 +64,20 @@ class Board:
     def alpha(self) -> float:
         """How much a new value weighs in the smoothed line."""
         return SMOOTHING[self.smoothing][1]
+
+    @property
+    def axis(self) -> str:
+        """What stands on the x axis: as chosen, and steps where the runs shown do not tell it."""
+        return self._axis if self._axis in self.axes() else AXES[0]
+
+    def axes(self) -> list[str]:
+        """The x axes that every run shown has figures for."""
+        histories = [watch.history for watch in self.watches if watch.history.names()]
+        untold = {
+            "tokens": any("tokens" not in history.names() for history in histories),
+            "epoch": any(history.last_epoch is None for history in histories),
+        }
+        return [axis for axis in AXES if not untold.get(axis)]
 
     def names(self) -> list[str]:
         """The metrics of all runs shown, grouped, without the machine's."""
@@ -170,6 +185,13 @@ class Board:
         self._do_view(VIEWS[(VIEWS.index(self.view) - 1) % len(VIEWS)])
 
     def _do_back(self) -> None:
+        self.leaving = not self._step_back()
+
+    def _do_back_only(self) -> None:
+        self._step_back()
+
+    def _step_back(self) -> bool:
+        """Close what is open; False where nothing is, on the metrics themselves."""
         if self.overlay:
             self.overlay = ""
         elif self.detail is not None:
@@ -180,7 +202,8 @@ class Board:
         elif self.view != "metrics" and self.watches:
             self._do_view("metrics")
         else:
-            self.leaving = True
+            return False
+        return True
 
     def _do_help(self) -> None:
         self.overlay = "" if self.overlay == "help" else "help"
@@ -253,7 +276,8 @@ class Board:
         self.smoothing = (self.smoothing + 1) % len(SMOOTHING)
 
     def _do_axis(self) -> None:
-        self.axis = AXES[(AXES.index(self.axis) + 1) % len(AXES)]
+        axes = self.axes()
+        self._axis = axes[(axes.index(self.axis) + 1) % len(axes)]
         self.zoom = Zoom()
 
     def _do_log_scale(self) -> None:
@@ -301,7 +325,9 @@ class Board:
         if column == table.sort:
             table.reverse = not table.reverse
         else:
-            table.sort = column or SORTS[(SORTS.index(table.sort) + 1) % len(SORTS)]
+            after = SORTS.index(table.sort) + 1
+            shown = [name for name in SORTS[after:] + SORTS[:after] if name in self.columns]
+            table.sort = column or (shown[0] if shown else table.sort)
             table.reverse = False
         table.offset = 0
 
@@ -353,18 +379,9 @@ class Board:
         elif self.detail is None:
             self.selected = self.layout().beside(self._chosen(), right, down)
         elif right:
-            self._move_cursor(right)
+            self.zoom.move_cursor(right)
         else:
             self.zoom.by(0.5 if down < 0 else 2.0)
-
-    def _move_cursor(self, by: int) -> None:
-        shown = self.zoom.shown() or self.zoom.whole
-        if shown is None:
-            return
-        low, high = shown
-        one = (high - low) / max(1, self.size[0] * 2)  # a column of dots
-        at = high if self.zoom.cursor is None else self.zoom.cursor + by * one
-        self.zoom.cursor = min(max(at, low), high)
 
     def _to_end(self, end: int) -> None:
         shown = self.zoom.shown() or self.zoom.whole

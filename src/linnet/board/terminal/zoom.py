@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from linnet.board.terminal.raster import Range
+import numpy as np
+
+from linnet.board.terminal.raster import Range, Trace
 
 
 @dataclass
@@ -16,6 +18,7 @@ class Zoom:
     at_end: bool = False
     cursor: float | None = None
     columns: tuple[int, int] = (0, 1)  # where on the screen the plot begins, and how wide it is; set with `whole`
+    traces: list[Trace] = field(default_factory=list)  # the lines the cursor moves along; set with `whole`
 
     def at(self, column: int) -> float | None:
         """The x of a column of the screen."""
@@ -60,6 +63,26 @@ class Zoom:
         left = min(max(left, low), high - width)
         self.window = (left, left + width)
         self.at_end = left + width >= high - (high - low) * 1e-9
+
+    def move_cursor(self, by: int) -> None:
+        """Move the cursor a column of dots to the left (-1) or right (1), or to the next row where that is farther."""
+        shown = self.shown() or self.whole
+        if shown is None:
+            return
+        low, high = shown
+        if self.cursor is None:
+            self.cursor = high
+            return
+        column = (high - low) / max(1, self.columns[1] * 2)
+        rows = [trace.x[np.isfinite(trace.x) & np.isfinite(trace.mean)] for trace in self.traces]
+        ahead = np.concatenate([[], *(x[by * (x - self.cursor) > 0] for x in rows)])
+        distance = np.abs(ahead - self.cursor)
+        near = distance <= column
+        if near.any():
+            target = float(ahead[near][distance[near].argmax()])
+        else:
+            target = float(ahead[distance.argmin()]) if len(ahead) else self.cursor + by * column
+        self.cursor = min(max(target, low), high)
 
     def reset(self) -> None:
         """Show everything, without a cursor."""

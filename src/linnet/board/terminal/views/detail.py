@@ -40,6 +40,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         lines[rows // 2 + 1] = fit([(text.center(width), "dim")], width)
     else:
         board.zoom.columns = (drawing.margin + 1, drawing.plot.width)
+        board.zoom.traces = traces
         if board.zoom.cursor is not None:
             drawing.plot.rule(drawing.plot.column(board.zoom.cursor), "│", "cursor.line")
             for row, line in enumerate(drawing.plot.lines()):

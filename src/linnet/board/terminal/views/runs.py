@@ -36,6 +36,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     shown = rows[table.offset : table.offset + room]
     texts = [_texts(row) for row in shown]
     columns = _columns(texts, width)
+    board.columns = tuple(columns)
     lines.append(_head(board, columns, width))
     for index, (row, text) in enumerate(zip(shown, texts, strict=True), table.offset):
         lines.append(_line(row, text, columns, index == at, row.path in table.marks, width))
