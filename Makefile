@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet -
 INPUTS := pyproject.toml constraints.txt
 DEMO := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench campaign clean
 
 # Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
 demo: $(VENV)/.train
@@ -26,6 +26,10 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
+
+# Kills writers and trainings, damages files, and counts what goes wrong; some 70 minutes on two cores. Not in CI.
+campaign: $(VENV)/.dev
+	$(BIN)/python -m bench.campaign --results
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
