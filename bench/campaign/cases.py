@@ -38,8 +38,7 @@ def write_seeds(folder: Path) -> None:
     for name, write in seed_models().items():
         write(folder / f"{name}.gguf")
     (folder / "text.txt").write_bytes(b"the whale was there when it rose out of the sea\n" * 40)
-    files, _ = mutated_data._png(random.Random(1))
-    (folder / "picture.png").write_bytes(files["picture.png"])
+    (folder / "picture.png").write_bytes(mutated_data.png(9, 7, bytes(7 * 10)))
 
 
 def make_case(seed: int, number: int, seeds: Path, folder: Path) -> Case:

@@ -213,17 +213,20 @@ def _png(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
             faults = ["chunk"]
         case "text":
             faults = ["text"]
-    rows = min(high, 400_000)
-    body = zlib.compress(bytes(rows * (1 + min(wide, 6_000_000) * 2) if rows * wide < 10_000_000 else 100), 1)
-    chunks = [_chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, depth, colour, 0, 0, 0))]
+    more = b""
     if faults == ["text"]:
-        chunks.append(_chunk(b"tEXt", hostile.encoded(dice)[:5_000]))
-        chunks.append(_chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(dice.choice((10, 30 << 20))), 1)))
+        more = _chunk(b"tEXt", hostile.encoded(dice)[:5_000])
+        more += _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(dice.choice((10, 30 << 20))), 1))
     if faults == ["chunk"]:
-        chunks.append(_chunk(dice.choice((b"PLTE", b"tRNS", b"iCCP", b"acTL", b"fcTL", b"eXIf")), dice.randbytes(40)))
-    return {
-        "picture.png": b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
-    }, faults
+        more = _chunk(dice.choice((b"PLTE", b"tRNS", b"iCCP", b"acTL", b"fcTL", b"eXIf")), dice.randbytes(40))
+    pixels = bytes(high * (1 + wide) * 2 if high * wide < 10_000_000 else 100)
+    return {"picture.png": png(wide, high, pixels, depth, colour, more)}, faults
+
+
+def png(wide: int, high: int, pixels: bytes, depth: int = 8, colour: int = 0, more: bytes = b"") -> bytes:
+    """A picture of these bytes, each row behind the number of its filter. `more`: chunks before the pixels."""
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, depth, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + more + _chunk(b"IDAT", zlib.compress(pixels, 1)) + _chunk(b"IEND", b"")
 
 
 def _chunk(name: bytes, body: bytes) -> bytes:

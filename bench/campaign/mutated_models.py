@@ -244,11 +244,11 @@ def _weights(dice: random.Random, parts: GGUFParts) -> None:
 
 _FAULTS: dict[str, tuple[int, Callable[[random.Random, GGUFParts], None]]] = {  # how often, and what
     "number": (2, _number),
-    "sizes": (1, _shape_number),
+    "sizes": (2, _shape_number),
     "type": (1, _type),
     "array": (1, _array),
     "elements": (2, _elements),
-    "token": (1, _token),
+    "token": (2, _token),
     "tokenizer": (1, _tokenizer),
     "architecture": (1, _architecture),
     "text": (1, _text),
@@ -257,5 +257,5 @@ _FAULTS: dict[str, tuple[int, Callable[[random.Random, GGUFParts], None]]] = {  
     "length": (1, _length),
     "head": (1, _head),
     "tensor": (2, _tensor),
-    "weights": (1, _weights),
+    "weights": (2, _weights),
 }

@@ -24,8 +24,6 @@ def seed_models() -> dict[str, Callable[[Path], None]]:
     gpt2 = GPT2(vocab=VOCAB, d_model=32, n_heads=4, d_ff=64, n_layers=2, ctx=64)
     vit = ViT(image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=2, num_classes=3, num_channels=1)
     cls = ViT(image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=1, num_classes=3, pooling="cls")
-    labels = MetadataBlock()
-    labels.texts("vit.labels", ["circle", "square", "star"])
     found: dict[str, Callable[[Path], None]] = {
         "llama": lambda path: _write(llama, path, tokenizer=byte_pairs()),
         "llama-spm": lambda path: _write(llama, path, tokenizer=pieces()),
@@ -35,7 +33,7 @@ def seed_models() -> dict[str, Callable[[Path], None]]:
         "gpt2": lambda path: _write(gpt2, path, tokenizer=byte_pairs()),
         "gpt2-f16": lambda path: _write(gpt2, path, tokenizer=byte_pairs(), type="f16"),
         "vit": lambda path: _write(vit, path),
-        "vit-cls": lambda path: _write(cls, path),
+        "vit-cls": lambda path: _write(cls, path, also="class_embd"),
         "lens": _write_lens,
     }
     for name in _READ_ONLY:
@@ -70,9 +68,10 @@ def pieces() -> MetadataBlock:
     return block.u32("tokenizer.ggml.unknown_token_id", 0).flag("tokenizer.ggml.add_bos_token", True)
 
 
-def _write(cfg: Any, path: Path, **options: Any) -> None:
+def _write(cfg: Any, path: Path, also: str = "", **options: Any) -> None:
+    """Random weights; `also`: a parameter that not every model of the kind has."""
     chance = np.random.default_rng(0)
-    shapes = {name: param.shape for name, param in layout(cfg).params.items() if not param.optional}
+    shapes = {name: param.shape for name, param in layout(cfg).params.items() if name == also or not param.optional}
     params = {name: chance.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
     write(cfg, params, path, "seed", 1, **options)
 
