@@ -345,17 +345,19 @@ class Campaign:
         if wrong:
             tally.other_losses += 1
             faults.append(f"other values of {', '.join(wrong)}")
-        names = {f"step_{STEPS}.gguf"} if signalled else set(alone.weights) | set(here.weights)
-        other = sorted(name for name in names if here.weights.get(name) != alone.weights.get(name))
+        common = {f"step_{STEPS}.gguf"} | (set(alone.weights) & set(here.weights))
+        other = sorted(name for name in common if here.weights.get(name) != alone.weights[name])
         if other:
             tally.other_bytes += 1
             faults.append(f"other bytes: {', '.join(other)}")
         if here.links != alone.links:
             tally.other_links += 1
             faults.append(f"links lead to {here.links}, not {alone.links}")
-        if here.leftovers:
+        # A signal takes a checkpoint of its own, which counts among those that are kept.
+        kept = [] if signalled else [f"weights/{name}" for name in sorted(set(here.weights) ^ set(alone.weights))]
+        if strange := here.leftovers + kept:
             tally.leftovers += 1
-            faults.append(f"left over: {', '.join(here.leftovers)}")
+            faults.append(f"left over or missing: {', '.join(strange)}")
         if not here.sound:
             tally.unsound += 1
             faults.append(f"check: {'; '.join(here.faults)}")
