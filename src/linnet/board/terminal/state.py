@@ -68,16 +68,14 @@ class Board:
     @property
     def axis(self) -> str:
         """What stands on the x axis: as chosen, and steps where the runs shown do not tell it."""
-        return self._axis if self._axis in self.axes() else AXES[0]
+        return self._axis if self._has_axis(self._axis) else AXES[0]
 
-    def axes(self) -> list[str]:
-        """The x axes that every run shown has figures for."""
+    def _has_axis(self, axis: str) -> bool:
+        """Has every run shown figures for it?"""
         histories = [watch.history for watch in self.watches if watch.history.names()]
-        untold = {
-            "tokens": any("tokens" not in history.names() for history in histories),
-            "epoch": any(history.last_epoch is None for history in histories),
-        }
-        return [axis for axis in AXES if not untold.get(axis)]
+        if axis == "tokens":
+            return all("tokens" in history.names() for history in histories)
+        return axis != "epoch" or all(history.last_epoch is not None for history in histories)
 
     def names(self) -> list[str]:
         """The metrics of all runs shown, grouped, without the machine's."""
@@ -276,7 +274,7 @@ class Board:
         self.smoothing = (self.smoothing + 1) % len(SMOOTHING)
 
     def _do_axis(self) -> None:
-        axes = self.axes()
+        axes = [axis for axis in AXES if self._has_axis(axis)]
         self._axis = axes[(axes.index(self.axis) + 1) % len(axes)]
         self.zoom = Zoom()
 
