@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -272,6 +273,21 @@ def test_a_run_killed_after_its_last_weights_is_closed_as_completed(said: Said, 
     checkpoints = [event.step for event in run.events().read_events() if event.kind == "checkpoint"]
     assert checkpoints == [4, 8]
     assert said("resume", "a")[0] == 2  # now there is nothing more to do
+
+
+def test_a_run_killed_before_its_last_tidying_is_tidied(corpus: Path, tmp_path: Path) -> None:
+    settings = {"steps": 8, "checkpoint_every": 4}
+    launch(job_of(corpus, **settings, keep=0), run_id="a", runs_root=tmp_path / "all").finish()
+    training = launch(job_of(corpus, **settings, keep=1), run_id="a")
+    training.finish()
+    folder, weights = training.run_dir, training.run_dir / "weights"
+    kept = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "events.jsonl").write_bytes(b"".join(line for line in kept if b"run_end" not in line))
+    shutil.copy(tmp_path / "all/a/weights/step_4.gguf", weights)
+    (weights / ".best.0123456789ab.linnet-partial").symlink_to("step_8.gguf")
+    go_on(Run.load(folder)).finish()
+    assert linnet.open("a").status == "completed"
+    assert sorted(path.name for path in weights.iterdir()) == ["latest", "step_8.gguf"]
 
 
 def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(corpus: Path) -> None:

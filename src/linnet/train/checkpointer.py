@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from linnet import gguf
+from linnet.gguf.staging import sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 from linnet.train.copies import Copies, copies
@@ -102,10 +103,11 @@ class Checkpointer:
         path = self._run.weights_dir / f"step_{step}.gguf"
         self.latest = path
         state.remove_leftovers(self._run.run_dir)
-        state.remove_other_states(self._run.run_dir, keep=step)
+        sweep(path.parent)  # the next checkpoint would; after the last one there is none
         self._point("latest", path)
         if self._best is not None and self._best.step == step:
             self._point("best", path)
+        self._remove_old(step)
         if checkpoint_event(self._run.run_dir, step) is None:
             self._announce(path, step, train_loss, validation_loss)
 
