@@ -36,6 +36,7 @@ def report_writers(home: Path, seed: int, count: int, workers: int) -> Report:
             "before the start": ",d",
             "calls returned": ",d",
             "lost": ",d",
+            "cut off in a call": ",d",
             "torn lines": ",d",
             "unsound": ",d",
             "not crashed": ",d",
@@ -49,6 +50,7 @@ def report_writers(home: Path, seed: int, count: int, workers: int) -> Report:
             tally.before_start,
             tally.logged,
             tally.lost,
+            tally.cut,
             tally.torn,
             tally.unsound,
             tally.not_crashed,
@@ -60,6 +62,10 @@ def report_writers(home: Path, seed: int, count: int, workers: int) -> Report:
     report.at_most("runs whose status is not `crashed`", sum(tally.not_crashed for tally in every), 0, "runs")
     report.note(
         f"`python -m bench.campaign writers={count} --seed {seed}`; a quarter are killed at any moment of their life."
+    )
+    report.note(
+        "Cut off in a call: the kill came while a long line was being written, so the call had not returned; the line"
+        " has no end, and readers pass over it."
     )
     return report
 

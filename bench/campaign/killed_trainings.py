@@ -270,11 +270,14 @@ class Campaign:
         self._log.write_text("")
         signalled = False
         code: int | None = None
-        story = []
+        story: list[str] = []
         for _ in range(dice.choice((1, 2, 2, 3, 4))):
             how, code = self._disturb(kind, dice, alone)
+            while code == 0 and not story:  # it was quicker, and nothing has disturbed it yet: once more
+                shutil.rmtree(self._runs)
+                how, code = self._disturb(kind, dice, alone)
             story.append(f"{how} → {code}")
-            if code == 0:  # it was quicker
+            if code == 0:
                 break
             tally.kills[how.split(" ")[0]] += 1
             signalled |= not how.startswith("SIGKILL")

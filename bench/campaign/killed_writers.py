@@ -49,8 +49,9 @@ class Tally:
     before_start: int = 0  # killed before `linnet.start` had returned
     logged: int = 0
     lost: int = 0
-    torn: int = 0  # lines that do not parse, or streams that end within one
-    unsound: int = 0  # runs that `check` finds fault with
+    cut: int = 0  # calls within which the writer was killed, so that their line has no end: they had not returned
+    torn: int = 0  # all other lines that do not parse
+    unsound: int = 0  # runs that `check` finds another fault with
     not_crashed: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -192,36 +193,46 @@ def run_case(home: Path, seed: int, number: int, tally: Tally, manner: str, most
     tally.logged += len(expected)
     if not started:
         return  # nothing was promised
-    torn, marks = read_stream(root / "run" / "events.jsonl")
+    cut, torn, marks = read_stream(root / "run" / "events.jsonl")
     run = linnet.open(root / "run")
     metrics = run.metrics()
     series = [metrics[name] for name in metrics.names() if name.endswith("mark")]
     misread = {int(value) for column in series for value in column.value.tolist()} - marks
     findings = examine(run)
+    # Lines without an end are counted above, by our own reading.
+    faults = [text for text in findings.faults if "has no end" not in text and "is damaged" not in text]
     lost = len(expected - marks) + len(misread)
     tally.lost += lost
+    tally.cut += cut
     tally.torn += torn
-    tally.unsound += not findings.sound
+    tally.unsound += bool(faults)
     tally.not_crashed += findings.status != "crashed"
-    if lost or torn or not findings.sound or findings.status != "crashed":
-        facts = f"case {number}: {lost} lost, {torn} torn, {findings.status}, {'; '.join(findings.faults[:3])}"
+    if lost or torn or faults or findings.status != "crashed":
+        facts = f"case {number}: {lost} lost, {torn} torn, {findings.status}, {'; '.join(faults[:3])}"
         tally.faults.append(facts)
         print(f"  {facts}", file=sys.stderr)
         shutil.copytree(root, home / f"case-{number}", symlinks=True, dirs_exist_ok=True)
 
 
-def read_stream(path: Path) -> tuple[int, set[int]]:
-    """Lines that do not parse (and one for an unfinished end), and the marks in all others; by a plain reading."""
-    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    torn, marks = int(bool(rest)), set()
-    for line in lines:
+def read_stream(path: Path) -> tuple[int, int, set[int]]:
+    """Lines cut off where a writer was killed, other lines that do not parse, and the marks in all that do.
+
+    By a plain reading. A long line is written page by page, and a kill may come in between: then it has no end, and
+    is the last of its writer. The next thing is the `resume` of another, or nothing.
+    """
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    cut = torn = 0
+    marks: set[int] = set()
+    for line, after in zip(lines, [*lines[1:], b""], strict=True):
         try:
-            json.loads(line)
+            if line or after:
+                json.loads(line)
         except ValueError:
-            torn += 1
-            continue
-        marks |= {int(found) for found in _MARK.findall(line)}
-    return torn, marks
+            is_last = not after or after.startswith(b'{"kind":"resume"')
+            cut, torn = (cut + 1, torn) if is_last and line.startswith(b'{"kind"') else (cut, torn + 1)
+        else:
+            marks |= {int(found) for found in _MARK.findall(line)}
+    return cut, torn, marks
 
 
 def run_campaign(home: Path, seed: int, count: int) -> dict[str, Tally]:

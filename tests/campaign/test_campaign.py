@@ -122,7 +122,10 @@ def test_a_command_that_hangs_is_ended_and_the_next_case_runs(tmp_path: Path) ->
     assert (tmp_path / "offenders" / f"hang-{failures[0][1]}" / "failure.json").exists()
 
 
-def test_a_torn_stream_is_seen(tmp_path: Path) -> None:
+def test_a_torn_stream_is_told_from_a_call_that_was_cut_off(tmp_path: Path) -> None:
     stream = tmp_path / "events.jsonl"
-    stream.write_text('{"mark":3}\n{"text":"mark 4"}\n{"train/mark":5}\n{"mar\n{"mark":6')
-    assert read_stream(stream) == (2, {3, 4, 5})
+    cut, resumed = '{"kind":"step","loss":', '{"kind":"resume","step":1}'
+    stream.write_text(f'{{"mark":3}}\n{{"text":"mark 4"}}\n{{"train/mark":5}}\n{cut}\n{resumed}\n{{"mark":6}}\n{cut}')
+    assert read_stream(stream) == (2, 0, {3, 4, 5, 6})
+    stream.write_text(f'{cut}\n{{"mark":3}}\n\n{{"mark":4}}\n')
+    assert read_stream(stream) == (0, 2, {3, 4})
