@@ -158,4 +158,6 @@ def test_no_memory_is_one_line(
 
     monkeypatch.setattr(app, "wait_asleep_where_shared", full)
     assert main(["runs"]) == 1
-    assert capsys.readouterr().err.startswith("linnet: out of memory")
+    err = capsys.readouterr().err
+    assert err.startswith("linnet: ") and "memory" in err
+    assert err.count("\n") == 1

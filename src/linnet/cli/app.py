@@ -165,7 +165,6 @@ _EXTRAS = {
     "xllamacpp": "serve",
 }
 
-
 _ENDING = """
 A RUN is an id or the unique beginning of one, a run's name, a path, or `latest`. The folder of runs is `--runs DIR`,
 else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
@@ -232,8 +231,9 @@ def _run(arguments: list[str]) -> int:
             raise
         return _fail(shortage, 1)
     except KeyboardInterrupt:
-        if sys.stderr.isatty():
-            print(file=sys.stderr)  # what the terminal showed of Ctrl-C keeps its line
+        with suppress(OSError):
+            if sys.stderr.isatty():
+                print(file=sys.stderr)  # what the terminal showed of Ctrl-C keeps its line
         return 130
     except BrokenPipeError:  # the reader of a pipe has had enough
         discard(sys.stdout)
