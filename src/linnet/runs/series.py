@@ -188,8 +188,12 @@ class Table:
         if not rows:
             return
         self.stored = put(self.stored, Rows(self.names, None, [column[:rows] for column in self._columns]))
-        self._columns = [column[rows : self._rows].copy() for column in self._columns]
-        self._rows -= rows
+        rest = self._rows - rows
+        for index, old in enumerate(self._columns):
+            new = np.empty_like(old)  # as much room again; not in place, since somebody may hold the rows as they stood
+            new[:rest] = old[rows : self._rows]
+            self._columns[index] = new
+        self._rows = rest
 
     def _reserve(self, rows: int) -> None:
         """Room for `rows`, growing by half each time, so that adding stays cheap however long the run."""
