@@ -205,6 +205,9 @@ def test_a_file_cut_to_nothing_has_no_points(tmp_path: Path) -> None:
     assert not metrics.refresh()
 
 
+_NONE = [{"low": None, "high": None, "last": None}]
+
+
 class TestCache:
     """What was kept is used only while the stream is what it was made from."""
 
@@ -287,9 +290,24 @@ class TestCache:
             {"position": "all"},
             {"state": {}},
             {"state": {"step_now": "x"}},
-            {"tables": [{"names": ["loss"], "rows": 10**15, "sums": [0] * 5, "extremes": [{}]}]},
-            {"tables": [{"names": ["loss"], "rows": 500, "sums": [], "extremes": []}]},
-            {"tables": [{"names": ["loss"], "rows": -5, "sums": [0] * 5, "extremes": [{}]}]},
+            {
+                "tables": [
+                    {"names": ["loss"], "pieces": [{"offset": 64, "rows": 10**15, "sums": [0] * 5}], "extremes": _NONE}
+                ]
+            },
+            {"tables": [{"names": ["loss"], "pieces": [{"offset": 64, "rows": 500, "sums": []}], "extremes": _NONE}]},
+            {
+                "tables": [
+                    {"names": ["loss"], "pieces": [{"offset": 64, "rows": -5, "sums": [0] * 5}], "extremes": _NONE}
+                ]
+            },
+            {
+                "tables": [
+                    {"names": ["loss"], "pieces": [{"offset": 65, "rows": 9, "sums": [0] * 5}], "extremes": _NONE}
+                ]
+            },
+            {"tables": [{"names": ["loss", "loss"], "pieces": [], "extremes": _NONE * 2}]},
+            {"tables": [{"names": ["loss"], "pieces": [], "extremes": []}]},
         ],
     )
     def test_a_header_that_does_not_fit_is_no_cache(self, file: Path, lie: dict[str, object]) -> None:

@@ -4,7 +4,8 @@ The file is derived and disposable. It is used only while the stream is provably
 since (size, times, inode), or grown behind bytes whose checksum still agrees. Anything else is read anew. So is what
 turns out, when it is used, not to be what was put there: the header and every column have a checksum of their own.
 
-While a long stream is read, rows that no longer fit into memory wait in a nameless file beside the cache.
+While a long stream is read, rows that memory shall not hold are written already, piece by piece, into what becomes the
+cache at the end.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import time
+import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -33,18 +37,27 @@ _NAME = "metrics"
 _ALIGN = 64
 _TRAILER = 12 + len(_MAGIC)  # length and checksum of the header, which stands at the end
 _CELL = 8  # bytes
-_PIECE = 16 << 20
+_LARGE = 4 << 20
+_UNFINISHED = "metrics."
+_LEFT_SECONDS = 86_400.0
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class StoredTable(msgspec.Struct):
-    """A table in the file: its metrics, how many rows, a checksum for each column, the extremes of each metric."""
+class Piece(msgspec.Struct):
+    """Successive rows of a table: where in the file their columns stand, one behind another; a checksum of each."""
 
-    names: list[str]
+    offset: _Count
     rows: _Count
     sums: list[int]
+
+
+class StoredTable(msgspec.Struct):
+    """A table in the file: its metrics, its rows, the extremes of each metric."""
+
+    names: list[str]
+    pieces: list[Piece]
     extremes: list[Extremes]
 
 
@@ -87,48 +100,17 @@ def _stamp(there: os.stat_result) -> list[int]:
     return [there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, there.st_dev]
 
 
-def save(events: Path, header: Header, tables: list[Table]) -> list[Table] | None:
-    """Keep what was read; the same tables, on disk. None: a folder that cannot be written just has no cache."""
-    temporary = ""
+def save(events: Path, header: Header, tables: list[Table], spill: Spill | None = None) -> list[Table] | None:
+    """Keep what was read; the same tables, on disk. None: a folder that cannot be written just has no cache.
+
+    `spill`: the file that holds some of the rows already.
+    """
     try:
-        folder = events.parent / CACHE
-        folder.mkdir(exist_ok=True)
-        fd, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(fd, "w+b") as file:
-            file.write(_MAGIC)
-            header.tables = [_write_rows(file, table.now()) for table in tables]
-            written = msgspec.msgpack.encode(header)
-            file.write(written)
-            file.write(len(written).to_bytes(8, "little") + zlib.crc32(written).to_bytes(4, "little") + _MAGIC)
-            file.flush()
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        Path(temporary).replace(folder / _NAME)
-        return _tables(content, header.tables)
+        spill = spill or Spill(events)
+        header.tables = [spill.finish(table.now()) for table in tables]
+        return _tables(spill.keep(header), header.tables)
     except (OSError, ValueError, StoredRowsError):
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         return None
-
-
-def _write_rows(file: IO[bytes], rows: Rows) -> StoredTable:
-    sums = []
-    for key in rows.column_names():
-        file.write(b"\0" * (-file.tell() % _ALIGN))
-        total = 0
-        for part in _parts(rows, key):
-            file.write(np.ascontiguousarray(part).data)
-            total += _sum(part)
-        sums.append(total % 2**64)
-    return StoredTable(list(rows.names), rows.rows, sums, [rows.extremes(name) for name in rows.names])
-
-
-def _parts(rows: Rows, key: str) -> Iterator[NDArray[Any]]:
-    """A column, from wherever its rows are, without putting it together."""
-    if isinstance(rows.stored, _SpilledRows):
-        yield from rows.stored.parts(key)
-    elif rows.stored is not None:
-        yield rows.stored.column(key)
-    yield rows.recent(key)
 
 
 def _sum(column: NDArray[Any]) -> int:
@@ -162,53 +144,61 @@ def _header(content: mmap.mmap) -> Header | None:
 
 def _tables(content: mmap.mmap, stored: list[StoredTable]) -> list[Table]:
     """Tables over the file; ValueError when it cannot hold what its header says."""
-    tables, offset = [], len(_MAGIC)
     for table in stored:
-        names = tuple(table.names)
-        keys = Rows.keys(names)
-        if len(table.sums) != len(keys) or len(table.extremes) != len(names) or len(set(names)) != len(names):
+        columns = len(Rows.keys(table.names))
+        if len(table.extremes) != len(table.names) or len(set(table.names)) != len(table.names):
             raise ValueError("a table that is not whole")
-        offsets = {}
-        for key in keys:
-            offset += -offset % _ALIGN
-            offsets[key] = offset
-            offset += table.rows * _CELL
-        if offset > len(content):
-            raise ValueError("a table that reaches beyond the file")
-        tables.append(Table(names, _MappedRows(content, table, offsets)))
-    return tables
+        for piece in table.pieces:
+            if len(piece.sums) != columns or piece.offset + piece.rows * columns * _CELL > len(content):
+                raise ValueError("a table that reaches beyond the file")
+    return [Table(tuple(table.names), _MappedRows(content, table)) for table in stored]
 
 
 class _MappedRows:
     """The rows of one table in a cache. A column's checksum is taken when the column is first asked for."""
 
-    def __init__(self, content: mmap.mmap, table: StoredTable, offsets: dict[str, int]) -> None:
-        self.rows = table.rows
+    def __init__(self, content: mmap.mmap, table: StoredTable) -> None:
+        self.rows = sum(piece.rows for piece in table.pieces)
         self.extremes = dict(zip(table.names, table.extremes, strict=True))
         self._content = content
-        self._offsets = offsets
-        self._sums = dict(zip(offsets, table.sums, strict=True))
+        self._pieces = table.pieces
+        self._places = {key: place for place, key in enumerate(Rows.keys(table.names))}
         self._sound: set[str] = set()
 
     def column(self, key: str) -> NDArray[Any]:
-        """One column, mapped from the file."""
-        offset = self._offsets[key]
-        if key not in self._sound:
-            if self._sum(offset) != self._sums[key]:
-                raise StoredRowsError(f"column {key} of the cache is damaged")
+        """One column: mapped from the file, or, where it is in pieces, put together in memory."""
+        if len(self._pieces) == 1:
+            self._verify(key, self._pieces[0])
             self._sound.add(key)
-        return np.frombuffer(self._content, dtype=column_type(key), count=self.rows, offset=offset)
+            return self._part(key, self._pieces[0])
+        column, at = np.empty(self.rows, dtype=column_type(key)), 0
+        for piece in self._pieces:
+            self._verify(key, piece)
+            column[at : at + piece.rows] = self._part(key, piece)
+            self._let_go(key, piece)
+            at += piece.rows
+        self._sound.add(key)
+        return column
 
-    def _sum(self, offset: int) -> int:
-        """The checksum of a column. Where it is large its pages are let go at once: maybe few rows of it are needed."""
-        total, end = 0, offset + self.rows * _CELL
-        for begin in range(offset, end, _PIECE):
-            count = min(_PIECE, end - begin)
-            total += _sum(np.frombuffer(self._content, dtype=np.uint64, count=count // _CELL, offset=begin))
-            if self.rows * _CELL > _PIECE and hasattr(mmap, "MADV_DONTNEED"):
-                page = begin // mmap.PAGESIZE * mmap.PAGESIZE
-                self._content.madvise(mmap.MADV_DONTNEED, page, begin + count - page)
-        return total % 2**64
+    def _part(self, key: str, piece: Piece) -> NDArray[Any]:
+        return np.frombuffer(self._content, column_type(key), piece.rows, self._offset(key, piece))
+
+    def _verify(self, key: str, piece: Piece) -> None:
+        if key not in self._sound:
+            if _sum(self._part(key, piece)) != piece.sums[self._places[key]]:
+                raise StoredRowsError(f"column {key} of the cache is damaged")
+            self._let_go(key, piece)  # maybe few rows of it are needed
+
+    def _let_go(self, key: str, piece: Piece) -> None:
+        """Have the pages of a large column leave memory; they come back when they are looked at."""
+        size = piece.rows * _CELL
+        if size > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
+            offset = self._offset(key, piece)
+            page = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            self._content.madvise(mmap.MADV_DONTNEED, page, offset + size - page)
+
+    def _offset(self, key: str, piece: Piece) -> int:
+        return piece.offset + self._places[key] * piece.rows * _CELL
 
 
 def _stands(events: Path, header: Header) -> bool:
@@ -219,54 +209,96 @@ def _stands(events: Path, header: Header) -> bool:
         return there.st_size >= header.position and checksum(stream.fileno(), header.position) == header.crc
 
 
-# -- rows that wait to be kept -------------------------------------------------------------------------------------
+# -- a cache that is being written ---------------------------------------------------------------------------------
 
 
 class Spill:
-    """A nameless file for rows that memory shall not hold. OSError when there can be none."""
+    """A file that becomes the cache: rows can be put there before all are read. OSError when there can be none."""
 
     def __init__(self, events: Path) -> None:
-        folder = events.parent / CACHE
-        folder.mkdir(exist_ok=True)
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives as long as rows lie in it
+        self._folder = events.parent / CACHE
+        self._folder.mkdir(exist_ok=True)
+        _remove_leftovers(self._folder)
+        fd, name = tempfile.mkstemp(dir=self._folder, prefix=_UNFINISHED)
+        self._file = os.fdopen(fd, "w+b")
+        self._path = Path(name)
+        self._remove = weakref.finalize(self, self._path.unlink, missing_ok=True)
+        self._file.write(_MAGIC)
 
     def put(self, before: StoredRows | None, rows: Rows) -> StoredRows:
         """Write rows behind those that are on disk already."""
-        offset = self._file.seek(0, os.SEEK_END)
-        for key in rows.column_names():
-            self._file.write(np.ascontiguousarray(rows.recent(key)).data)
+        piece = self._write(rows.recent(key) for key in rows.column_names())
         self._file.flush()
-        return _SpilledRows(self._file, before, rows, offset)
+        return _SpilledRows(self._file, before, rows, piece)
+
+    def finish(self, rows: Rows) -> StoredTable:
+        """Write what of a table is not in the file yet."""
+        keys, stored = rows.column_names(), rows.stored
+        pieces = []
+        if isinstance(stored, _SpilledRows):
+            if (before := stored.before) is not None:
+                pieces.append(self._write(before.column(key) for key in keys))
+            pieces += [*stored.pieces, self._write(rows.recent(key) for key in keys)]
+        else:
+            pieces.append(self._write(rows.column(key) for key in keys))
+        return StoredTable(list(rows.names), pieces, [rows.extremes(name) for name in rows.names])
+
+    def keep(self, header: Header) -> mmap.mmap:
+        """Write the header and put the file in its place; its content."""
+        written = msgspec.msgpack.encode(header)
+        self._file.write(written)
+        self._file.write(len(written).to_bytes(8, "little") + zlib.crc32(written).to_bytes(4, "little") + _MAGIC)
+        self._file.flush()
+        content = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._path.replace(self._folder / _NAME)
+        self._remove.detach()
+        self._file.close()
+        return content
+
+    def _write(self, columns: Iterable[NDArray[Any]]) -> Piece:
+        offset = self._file.seek(0, os.SEEK_END)
+        offset += self._file.write(b"\0" * (-offset % _ALIGN))
+        rows, sums = 0, []
+        for column in columns:
+            rows = len(column)
+            self._file.write(np.ascontiguousarray(column).data)
+            sums.append(_sum(column))
+        return Piece(offset, rows, sums)
 
 
 class _SpilledRows:
-    """Rows of a table in pieces: those that were on disk before, and each piece with its columns one after another."""
+    """Rows of a table whose cache is still being written. `before`: those that an older cache holds."""
 
-    def __init__(self, file: IO[bytes], before: StoredRows | None, rows: Rows, offset: int) -> None:
-        self._file = file
-        self._before: StoredRows | None = before
-        self._pieces: list[tuple[int, int]] = []  # offset, rows
+    def __init__(self, file: IO[bytes], before: StoredRows | None, rows: Rows, piece: Piece) -> None:
+        self.before: StoredRows | None = before
+        self.pieces: list[Piece] = [piece]
         if isinstance(before, _SpilledRows):
-            self._before, self._pieces = before._before, before._pieces
-        self._pieces = [*self._pieces, (offset, rows.rows)]
-        self._places = {key: place for place, key in enumerate(rows.column_names())}
+            self.before, self.pieces = before.before, [*before.pieces, piece]
         self.rows = rows.rows + (before.rows if before is not None else 0)
         fresh = {name: rows.extremes(name) for name in rows.names}
         self.extremes = fresh if before is None else {name: before.extremes[name].join(fresh[name]) for name in fresh}
+        self._file = file
+        self._places = {key: place for place, key in enumerate(rows.column_names())}
 
     def column(self, key: str) -> NDArray[Any]:
-        return np.concatenate(list(self.parts(key)))
+        """One column, put together in memory."""
+        parts = [self.before.column(key)] if self.before is not None else []
+        return np.concatenate([*parts, *(self._read(key, piece) for piece in self.pieces)])
 
-    def parts(self, key: str) -> Iterator[NDArray[Any]]:
-        """A column piece by piece."""
-        if self._before is not None:
-            yield self._before.column(key)
-        for offset, rows in self._pieces:
-            size = rows * _CELL
-            try:
-                content = read_at(self._file.fileno(), size, offset + self._places[key] * size)
-            except OSError as error:
-                raise StoredRowsError("rows that were put aside cannot be read") from error
-            if len(content) < size:
-                raise StoredRowsError("rows that were put aside are gone")
-            yield np.frombuffer(content, dtype=column_type(key))
+    def _read(self, key: str, piece: Piece) -> NDArray[Any]:
+        size = piece.rows * _CELL
+        try:
+            content = read_at(self._file.fileno(), size, piece.offset + self._places[key] * size)
+        except (OSError, ValueError) as error:
+            raise StoredRowsError("rows that were put aside cannot be read") from error
+        if len(content) < size:
+            raise StoredRowsError("rows that were put aside are gone")
+        return np.frombuffer(content, dtype=column_type(key))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what readers that were killed have left behind; nobody writes a cache for a day."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+                path.unlink()

@@ -226,7 +226,7 @@ class Metrics(Mapping[str, Series]):
                 stamp=self._before,
                 state=self._intake.state(),
             )
-            tables = cache.save(self._reader.path, header, self._intake.tables())
+            tables = cache.save(self._reader.path, header, self._intake.tables(), self._spill)
             self._cached = tables is not None
             if tables is not None and self._spill is not None:
                 self._intake.restore(tables, self._intake.state())
