@@ -92,6 +92,18 @@ def test_a_cache_of_an_older_version_is_used(prepared: Prepared, folder: Path) -
     assert prepare(folder, vocab=300, held_out=0.1).remarks == ()
 
 
+def test_damaged_hashes_make_no_other_corpus_of_the_same_files(
+    prepared: Prepared, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.data.cache._UNSETTLED", -(10**12))  # as if all were written long ago
+    prepare(folder, vocab=300, held_out=0.1)
+    for path in (prepared.path.parent / "hashes").iterdir():
+        digit = path.read_bytes().rindex(b'"]') - 1
+        overwritten(path, digit, b"0" if path.read_bytes()[digit:][:1] != b"0" else b"1")
+    again = prepare(folder, vocab=300, held_out=0.1)
+    assert (again.fingerprint, again.remarks) == (prepared.fingerprint, ())
+
+
 def test_tokens_that_did_not_change_are_read_once(
     prepared: Prepared, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

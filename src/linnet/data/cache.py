@@ -4,7 +4,7 @@
 <cache>/.<key>.lock          held while that corpus is prepared; a second process waits for the first
 <cache>/.<key>.<hex>.partial the folder while it is made; renamed when complete
 <cache>/hashes/<key>.json    content hashes of a corpus's files, or of prepared token sets, with the size and times
-                             they had
+                             they had; its first line is a checksum of the rest
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def file_digests(
     path = root / "hashes" / f"{name}.json"
     known: dict[str, _Hashed] = {}
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Hashed])
+        checksum, _, content = path.read_bytes().partition(b"\n")
+        if checksum == _checksum(content):  # a flipped bit here would make another corpus of the same files
+            known = msgspec.json.decode(content, type=dict[str, _Hashed])
     fresh: dict[str, _Hashed] = {}
     digests = []
     for file in files:
@@ -89,7 +91,8 @@ def file_digests(
         with suppress(OSError):  # only time is lost
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f".{name}.{secrets.token_hex(6)}")
-            aside.write_bytes(msgspec.json.encode(fresh))
+            content = msgspec.json.encode(fresh)
+            aside.write_bytes(_checksum(content) + b"\n" + content)
             aside.replace(path)
     return digests
 
@@ -103,6 +106,10 @@ def _hash(path: Path, known: _Hashed | None, digest: Callable[[Path], str]) -> _
             return known
     hashed_at = time.time_ns()
     return _Hashed(*times, hashed_at, digest(path))
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
 
 def _whole(path: Path) -> str:
