@@ -19,6 +19,7 @@ from linnet.models import LlamaConfig
 from linnet.recipes.donor import Donor, DonorError
 from linnet.recipes.warm_start import WarmStart
 from linnet.train import TrainSettings
+from tests.gguf.small_files import llama_file, restated
 from tests.train.conftest import Said
 from tests.warm.conftest import CPU
 
@@ -273,3 +274,11 @@ def test_a_lens_of_another_shape_than_it_states(tmp_path: Path) -> None:
     writer.add("lens.proj.weight", table(16))
     path = writer.write(tmp_path / "lens.gguf")
     refusal(path, lambda: gguf.read_lens(path), "lens.d_model", kind=gguf.GGUFError)
+
+
+def test_a_vocabulary_that_is_no_list_of_texts_is_refused(tmp_path: Path) -> None:
+    for key, value in (("tokens", ("u32", 7)), ("tokens", ("array:i32", [1])), ("token_type", ("string", "x"))):
+        changes = {f"tokenizer__ggml__{key}": value}
+        path = restated(llama_file(tmp_path / "a.gguf"), tmp_path / "b.gguf", **changes)
+        with Donor(path) as donor, pytest.raises(DonorError, match=f"tokenizer.ggml.{key}': the type is wrong"):
+            _ = donor.metadata

@@ -81,13 +81,20 @@ class Donor:
         """The donor's shape."""
         with donor_errors():
             config = config_of(self._file)
-        assert isinstance(config, LlamaConfig), "its width is a llama's"
+        if not isinstance(config, LlamaConfig):  # a file of both kinds of keys
+            place = "metadata 'general.architecture'"
+            raise self._error("the donor is not of the llama family", place, "llama", config.arch)
         return config
 
     @property
     def metadata(self) -> dict[str, object]:
-        """The keys of its tokenizer."""
+        """The keys of its tokenizer; its lists of tokens and of their types are such lists."""
         with donor_errors():
+            for key, kind in (("tokenizer.ggml.tokens", str), ("tokenizer.ggml.token_type", int)):
+                values = self._file.metadata.get(key, ())
+                if not isinstance(values, tuple) or not all(isinstance(value, kind) for value in values):
+                    expected, found = f"an array of {kind.__name__}", self._file.metadata.label(key)
+                    raise self._error("the type is wrong", f"metadata {quoted(key)}", expected, found)
             return {key: self._file.metadata[key] for key in self._file.metadata if key.startswith("tokenizer.")}
 
     @property
