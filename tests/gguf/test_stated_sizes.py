@@ -67,6 +67,16 @@ def test_a_llama_that_states_other_sizes_than_its_tensors_is_refused(
     assert main(["check", str(path)]) == 1
 
 
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (4.0, 1.0), (float("nan"), 4.0), (1.0, float("inf"))])
+def test_rope_factors_that_divide_by_nothing_are_refused(low: float, high: float, tmp_path: Path) -> None:
+    scaling = {"factor": ("f32", 4.0), "original_context_length": ("u32", 16)}
+    scaling |= {"low_freq_factor": ("f32", low), "high_freq_factor": ("f32", high)}
+    changes = {f"linnet__rope__llama3__{key}": value for key, value in scaling.items()}
+    path = restated(llama_file(tmp_path / "a.gguf"), tmp_path / "b.gguf", **changes)
+    with pytest.raises(GGUFError, match="wrong factors; expected low_freq_factor above 0 and below high_freq_factor"):
+        load(path)
+
+
 def test_a_gpt2_of_a_huge_prime_width_is_refused_at_once(tmp_path: Path) -> None:
     changes = {"gpt2__embedding_length": ("u32", HUGE), "gpt2__attention__head_count": ("u32", 2)}
     path = restated(gpt2_file(tmp_path / "a.gguf"), tmp_path / "b.gguf", **changes)

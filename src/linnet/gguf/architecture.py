@@ -197,6 +197,10 @@ def architecture_of(file: GGUFFile) -> Llama | GPT2 | ViT:
         place, problem = "llama.attention.head_count", "there are more heads than values"
         raise keys.error(place, problem, f"at most {width}", str(heads))
     head = keys.count("llama.attention.key_length", width // heads)
+    try:
+        scaling = read_rope_keys(file.metadata, "llama")
+    except GGUFError as error:
+        raise keys.error("llama.rope.scaling", error.problem, error.expected, error.found) from None
     return Llama(
         vocab=vocab,
         d_model=width,
@@ -208,7 +212,7 @@ def architecture_of(file: GGUFFile) -> Llama | GPT2 | ViT:
         rope_base=keys.number("llama.rope.freq_base", 10000.0),
         rms_eps=keys.number("llama.attention.layer_norm_rms_epsilon", 1e-5),
         head_dim=0 if head * heads == width else head,
-        rope_scaling=read_rope_keys(file.metadata, "llama"),
+        rope_scaling=scaling,
     )
 
 

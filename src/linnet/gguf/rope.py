@@ -35,8 +35,12 @@ class RopeScaling:
         if self.kind not in KINDS:
             found = quoted(str(self.kind))
             raise GGUFError("unknown rope scaling", place="rope_scaling", expected=" or ".join(KINDS), found=found)
-        if self.kind != "none" and not self.factor > 0:
+        if self.kind != "none" and not 0 < self.factor < math.inf:
             raise GGUFError("wrong factor", place="rope_scaling", expected="above 0", found=str(self.factor))
+        if self.kind == "llama3" and not 0 < self.low_freq_factor < self.high_freq_factor < math.inf:
+            found = f"{self.low_freq_factor} and {self.high_freq_factor}"
+            expected = "low_freq_factor above 0 and below high_freq_factor"
+            raise GGUFError("wrong factors", place="rope_scaling", expected=expected, found=found)
         if self.kind in ("yarn", "llama3") and self.original_ctx < 1:
             expected = f"the context before scaling, for {self.kind}"
             raise GGUFError("no original_ctx", place="rope_scaling", expected=expected, found=str(self.original_ctx))
