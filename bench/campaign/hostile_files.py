@@ -13,12 +13,14 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
-from bench.campaign.cases import Case, make_case, write_seeds
+from bench.campaign.cases import Case, Command, make_case, write_seeds
 
 HANG_SECONDS = 10.0  # of CPU time that one command may take
 STUCK_SECONDS = 120.0  # without an end, though it takes no CPU time
@@ -68,11 +70,13 @@ class Worker:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            try:
-                os.close(reading)
-                campaign.work(self, first, os.fdopen(writing, "w"))
-            finally:
-                os._exit(0)
+            os.close(reading)
+            with os.fdopen(writing, "w") as tell:
+                try:
+                    campaign.work(self, first, tell)
+                except BaseException:  # of the campaign's own, not of a command
+                    tell.write(json.dumps({"broken": traceback.format_exc()}) + "\n")
+            os._exit(0)
         os.close(writing)
         self._pipe = os.fdopen(reading, "r")
         os.set_blocking(reading, False)
@@ -128,32 +132,43 @@ class Campaign:
         prepare_process()
         write_seeds(self.seeds)
         running = [Worker(self, self.first + n, self.workers, self.last) for n in range(self.workers)]
+        try:
+            self._watch(running)
+        finally:
+            for worker in running:
+                worker.kill()
+        return self.tally
+
+    def _watch(self, running: list[Worker]) -> None:
+        """Until all have ended: take what they tell, end what hangs, replace what ended."""
         told = time.monotonic()
         while running:
             time.sleep(0.05)
             for worker in list(running):
                 ended = worker.ended()
+                if ended is not None:
+                    running.remove(worker)
                 for line in worker.lines():
                     self._take(json.loads(line))
-                if ended is None and not worker.hangs():
-                    continue
-                running.remove(worker)
+                if ended is None:
+                    if not worker.hangs():
+                        continue
+                    running.remove(worker)
+                    worker.kill()
                 if (follower := self._follower(worker, ended)) is not None:
                     running.append(follower)
             if time.monotonic() - told > 10:
                 told = time.monotonic()
                 done = sum(self.tally.cases.values())
                 print(f"  {done:,} cases, {len(self.tally.failures)} failures", file=sys.stderr, flush=True)
-        return self.tally
 
     def _follower(self, worker: Worker, ended: int | None) -> Worker | None:
         """The worker that goes on after one that ended or hangs; None when there is nothing left."""
         case, command = worker.place()
+        shutil.rmtree(self.folder / f"worker-{worker.pid}", ignore_errors=True)
         if ended == 0:
             following = case
         else:
-            if ended is None:
-                worker.kill()
             kind = "hang" if ended is None else "died"
             text = f"more than {HANG_SECONDS:g} s" if ended is None else f"exit {ended}"
             self._blame(kind, text, case, command)
@@ -174,6 +189,8 @@ class Campaign:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _take(self, record: dict[str, object]) -> None:
+        if "broken" in record:
+            raise RuntimeError(f"the campaign itself failed:\n{record['broken']}")
         if "kind" in record:
             self.tally.failures.append(Failure(**record))  # type: ignore[arg-type]
         else:
@@ -183,7 +200,7 @@ class Campaign:
 
     # -- in a worker ---------------------------------------------------------------------------------------------
 
-    def work(self, worker: Worker, first: int, tell: "os._TextIO") -> None:  # type: ignore[name-defined]
+    def work(self, worker: Worker, first: int, tell: TextIO) -> None:
         """Run cases until there are no more, or this process has run enough of them."""
         from bench.campaign.judge import Judge
         from linnet.cli import main
@@ -262,11 +279,8 @@ def repeat(folder: Path, seed: int, number: int) -> int:
     return failures
 
 
-def _run_visibly(command: "object", case: Case) -> int:
+def _run_visibly(command: Command, case: Case) -> int:
     """One command in a process of its own, ended when it hangs."""
-    from bench.campaign.cases import Command
-
-    assert isinstance(command, Command)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -82,10 +82,12 @@ class Judge:
         if "Traceback (most recent call last)" in self.out + self.err:
             last = self.err.strip().splitlines()[-1:] or [""]
             found.append(("traceback", f"printed: {last[0][:80]}"))
-        # A pipe gets what the model said, byte for byte; a terminal does not (docs/infer.md).
-        own_text = command.words[0] == "generate" and not command.terminal and "--json" not in command.words
+        # A pipe gets what the model said (docs/infer.md) and a table for programs as they are; a terminal does not.
+        words = command.words
+        told = words[0] == "generate" and "--json" not in words
+        as_it_is = not command.terminal and (told or "csv" in words)
         for name, text in (("output", self.out), ("error", self.err)):
-            if (hit := _STEERING.search(text)) and not (own_text and name == "output"):
+            if (hit := _STEERING.search(text)) and not (as_it_is and name == "output"):
                 found.append(("control character", f"U+{ord(hit[0]):04X} in the {name}"))
             for_programs = name == "output" and ("--json" in command.words or "--format" in command.words)
             if not for_programs and any(len(line) > LONGEST_LINE for line in text.splitlines()):

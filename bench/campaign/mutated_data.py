@@ -219,7 +219,8 @@ def _png(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
         more += _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(dice.choice((10, 30 << 20))), 1))
     if faults == ["chunk"]:
         more = _chunk(dice.choice((b"PLTE", b"tRNS", b"iCCP", b"acTL", b"fcTL", b"eXIf")), dice.randbytes(40))
-    pixels = bytes(high * (1 + wide) * 2 if high * wide < 10_000_000 else 100)
+    amount = high * (1 + wide) * 2
+    pixels = bytes(amount if amount < 20_000_000 else 100)
     return {"picture.png": png(wide, high, pixels, depth, colour, more)}, faults
 
 

@@ -122,6 +122,12 @@ def test_a_command_that_hangs_is_ended_and_the_next_case_runs(tmp_path: Path) ->
     assert (tmp_path / "offenders" / f"hang-{failures[0][1]}" / "failure.json").exists()
 
 
+def test_a_fault_of_the_campaign_itself_is_told(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", HANGING.replace("tally =", "hostile_files.make_case = None; tally ="), str(tmp_path)]
+    done = subprocess.run([*words, "-"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert "the campaign itself failed" in done.stderr
+
+
 def test_a_torn_stream_is_told_from_a_call_that_was_cut_off(tmp_path: Path) -> None:
     stream = tmp_path / "events.jsonl"
     cut, resumed = '{"kind":"step","loss":', '{"kind":"resume","step":1}'
