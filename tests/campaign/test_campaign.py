@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_few_cases_of_each_campaign_find_nothing(tmp_path: Path) -> None:
-    words = ["writers=8", "trainings=1", "files=36", "--seed", "85", "--workers", "1", "--home", str(tmp_path)]
+    words = ["writers=6", "trainings=1", "files=20", "--seed", "85", "--workers", "1", "--home", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "bench.campaign", *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=300
     )
