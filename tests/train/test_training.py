@@ -189,6 +189,14 @@ def test_the_gate_decides_the_exit_code(said: Said, small: list[str]) -> None:
     assert end["quality_gate"]["passed"] is True
 
 
+def test_a_run_id_may_be_a_template(said: Said, small: list[str]) -> None:
+    flags = [*small, "--steps", "2", "--eval-every", "0", "--sample-every", "0"]
+    assert said(*flags, "--run-id", "{recipe}-{experiment}-{seq}", "--experiment", "lr")[0] == 0
+    assert linnet.open("latest").id == "from-scratch-lr-001"
+    code, _, err = said(*flags, "--run-id", "{recipy}")
+    assert (code, "{recipy} is not a token" in err) == (2, True)
+
+
 def test_accumulation_trains_as_the_whole_batch_does(said: Said, small: list[str], tmp_path: Path) -> None:
     words = [w for w in small if w not in ("--batch", "4")]
     assert said(*words, "--steps", "5", "--batch", "8", "--run-id", "whole")[0] == 0

@@ -10,6 +10,7 @@ from cyclopts import Group, Parameter
 
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, absolute, absolute_source, unless_off
 from linnet.errors import UsageError
+from linnet.runs import ids
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class RunFlags:
     Parameters
     ----------
     run_id
-        The folder's name; made from architecture, date and a number by default.
+        The folder's name, or a template for it such as {recipe}-{date}-{seq}; {arch}-{date}-{seq} by default.
     name
         A label.
     experiment
@@ -177,6 +178,9 @@ def run_job(job: Job, run: RunFlags, json: bool) -> int:
     from linnet.train.watch import Watch
 
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
+    if run.run_id is not None and "{" in run.run_id:
+        ids.check_template(run.run_id)
+        labels |= {"run_id": None, "template": run.run_id}
     with lasting_output():
         training = launch(
             job,

@@ -74,7 +74,7 @@ def launch(
 ) -> Training:
     """Prepare everything and claim a run folder; nothing is made when the job cannot be done.
 
-    `labels`: run_id, name, experiment, tags, group, parent.
+    `labels`: run_id or a template for it, name, experiment, tags, group, parent.
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
