@@ -535,3 +535,22 @@ def test_metal_is_named_only_when_it_is_in_use(monkeypatch: pytest.MonkeyPatch, 
     )
     monkeypatch.setitem(sys.modules, "torch", mac)
     assert provenance.backend() == expected
+
+
+def test_the_background_thread_never_writes_before_run_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true_write = RunBundle._write_manifest
+
+    def write_slowly(self: RunBundle) -> None:
+        """Bring the manifest to a disk so slow that the machine's figures and a heartbeat come due meanwhile."""
+        if hasattr(self, "_keeper"):
+            self._sample_system()
+            self._beat()
+        true_write(self)
+
+    monkeypatch.setattr(RunBundle, "_write_manifest", write_slowly)
+    bundle = RunBundle(tmp_path, "a")
+    bundle._beat()  # the program builds its model for a minute
+    bundle.run_start("llama")
+    bundle.run_end(None, None)
+    kinds = [json.loads(line)["kind"] for line in bundle.events_path.read_text().splitlines()]
+    assert kinds == ["run_start", "run_end"]

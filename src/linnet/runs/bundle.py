@@ -118,7 +118,7 @@ class RunBundle:
             self._begin(_claim(root, run_id, template, labels or {}), manifest)
         self._append: Callable[[dict[str, Any]], None] = self._sink.append
         self._probe: Any = None
-        self._keeper = Keeper(self._tend, self._sink.size, self.heartbeat, self._sample_system, system_every)
+        self._keeper = Keeper(self._tend, self._sink.size, self._beat, self._sample_system, system_every)
         self._keeper.start()
 
     def _begin(self, folder: Path, fields: Mapping[str, Any]) -> None:
@@ -560,13 +560,18 @@ class RunBundle:
         if self._manifest_due and not self._ended:
             self._write_manifest()
 
+    def _beat(self) -> None:
+        """A heartbeat of the background thread, which never comes before `run_start`."""
+        if self._open:
+            self.heartbeat()
+
     def _sample_system(self) -> None:
         if self._probe is None:
             from linnet.runs.system import SystemProbe
 
             self._probe = SystemProbe(self.run_dir)
             time.sleep(0.1)  # the first rates need an interval to be taken over
-        if self._started and not self._ended:
+        if self._open:
             self.system(self._probe.figures())
 
     def _subfolder(self, name: str) -> Path:
