@@ -14,6 +14,7 @@ import signal
 import sys
 import sysconfig
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,9 @@ class Attempt:
         if self.pid == 0:
             code = 70
             try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores some
+                for number in (signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_DFL)
                 with output.open("a") as file:
                     os.dup2(file.fileno(), 1)
                     os.dup2(file.fileno(), 2)
@@ -156,7 +160,12 @@ class Attempt:
                     sys.addaudithook(hook)
                 code = main(words)
                 sys.stdout.flush()
+            except SystemExit as leaving:
+                code = leaving.code if isinstance(leaving.code, int) else 1
+            except BaseException:
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 os._exit(code)
 
     def wait(self, seconds: float) -> int | None:
@@ -285,6 +294,8 @@ class Campaign:
             code = Attempt(self._next_words(kind), self._log).wait(_LONGEST)
             story.append(f"let end → {code}")
         tally.trainings += 1
+        with (self.home / "cases.txt").open("a") as told:
+            told.write(f"case {number}, {kind.name}: {', '.join(story)}\n")
         faults = self._compare(tally, run, alone.outcome, signalled, code)
         if faults:
             text = f"case {number}, {kind.name}: {'; '.join(faults)} ({', '.join(story)})"
