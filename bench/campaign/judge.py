@@ -82,14 +82,14 @@ class Judge:
         if "Traceback (most recent call last)" in self.out + self.err:
             last = self.err.strip().splitlines()[-1:] or [""]
             found.append(("traceback", f"printed: {last[0][:80]}"))
-        # A pipe gets what the model said (docs/infer.md) and a table for programs as they are; a terminal does not.
+        # A pipe gets what the model said as it is (docs/infer.md); a terminal does not.
         words = command.words
         told = words[0] == "generate" and "--json" not in words
-        as_it_is = not command.terminal and (told or "csv" in words)
+        as_it_is = not command.terminal and told
         for name, text in (("output", self.out), ("error", self.err)):
             if (hit := _STEERING.search(text)) and not (as_it_is and name == "output"):
                 found.append(("control character", f"U+{ord(hit[0]):04X} in the {name}"))
-            for_programs = name == "output" and ("--json" in command.words or "--format" in command.words)
+            for_programs = name == "output" and ("--json" in words or words[0] == "metrics")
             if not for_programs and any(len(line) > LONGEST_LINE for line in text.splitlines()):
                 found.append(("long line", f"in the {name}"))
         if code not in (0, 1, 2):

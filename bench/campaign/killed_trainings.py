@@ -286,7 +286,8 @@ class Campaign:
                 shutil.rmtree(self._runs)
                 how, code = self._disturb(kind, dice, alone)
             story.append(f"{how} → {code}")
-            if code == 0:
+            if code == 0 or self._is_complete(run):  # the kill came when everything was done
+                code = 0
                 break
             tally.kills[how.split(" ")[0]] += 1
             signalled |= not how.startswith("SIGKILL")
@@ -305,6 +306,15 @@ class Campaign:
             shutil.rmtree(aside, ignore_errors=True)
             shutil.copytree(self._runs, aside, symlinks=True)
             shutil.copy(self._log, aside / "output.txt")
+
+    @staticmethod
+    def _is_complete(run: Path) -> bool:
+        from linnet.runs import Run, RunError
+
+        try:
+            return Run.load(run).status == "completed"
+        except RunError:  # killed before there was one
+            return False
 
     def _alone(self, kind: Kind) -> Undisturbed:
         if kind.name not in self._undisturbed:

@@ -75,7 +75,7 @@ def _array(dice: random.Random, parts: GGUFParts) -> None:
 
 def _elements(dice: random.Random, parts: GGUFParts) -> None:
     """Elements of an array that is there changed, removed, repeated."""
-    arrays = [key for key in parts.keys if key.kind == ARRAY and key.value]
+    arrays = [key for key in parts.keys if key.kind == ARRAY and isinstance(key.value, list) and key.value]
     if not arrays:
         return
     key = dice.choice(arrays)

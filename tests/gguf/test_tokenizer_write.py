@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from linnet.gguf import tokenizer_write
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import PRES, pre_of
 from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
@@ -154,3 +158,20 @@ def test_special_tokens_get_the_first_ids() -> None:
     tokenizer = train_tokenizer(TEXTS, 300, special=("<s>", "</s>"))
     assert (tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")) == (0, 1)
     assert isinstance(tokenizer.decoder, decoders.ByteLevel)
+
+
+@pytest.mark.parametrize("letter", ["\u2581", "a", "7", " ", "語"])
+def test_a_word_without_end_is_learnt_in_no_time(letter: str) -> None:
+    began = time.process_time()
+    tokenizer = train_tokenizer([letter * 100_000, "some words"], 300)
+    assert time.process_time() - began < 5  # minutes, were it one word to the trainer
+    assert tokenizer.decode(tokenizer.encode(letter * 5000).ids) == letter * 5000
+
+
+def test_texts_of_usual_words_are_learnt_from_whole() -> None:
+    text = "".join(Path(json.__file__).parent.joinpath(name).read_text() for name in ("decoder.py", "encoder.py"))
+    chinese = "春眠不覺曉，處處聞啼鳥。" * 500  # no blank in it, and no long word
+    for sound in (text, chinese, text.replace(" ", "-")):
+        assert list(tokenizer_write._without_long_words(sound)) == [sound]
+    long = text + "x" * 5000
+    assert "".join(tokenizer_write._without_long_words(long)) == long

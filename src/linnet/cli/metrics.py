@@ -78,7 +78,10 @@ def _write(rows: Iterator[Row], form: str) -> None:
 
 
 def _digits(value: object) -> object:
-    """All digits of a float: the shortest text that reads back as the same number. Names are harmless on a screen."""
+    """All digits of a float: the shortest text that reads back as the same number. Names steer no terminal, nor a row.
+
+    A pipe often ends on a screen; whoever needs such a name to the letter takes JSON.
+    """
     if isinstance(value, str):
-        return words.plain(value) if sys.stdout.isatty() else value
+        return words.plain(value)
     return repr(value) if isinstance(value, float) else "" if value is None else value

@@ -7,7 +7,8 @@ The block is given as typed values, `key: (type, value)`, in the format's own ty
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linnet.gguf.errors import GGUFError
@@ -66,6 +67,10 @@ def tokenizer_block(
     return block
 
 
+_LONGEST_WORD = 2048  # letters of a word that the trainer sees whole
+_WORD = re.compile(r"[^\W\d_]++|\d++|\s++|(?:[^\w\s]|_)++")  # as every pre-tokenizer cuts, or longer
+
+
 def train_tokenizer(
     texts: Iterable[str],
     size: int,
@@ -93,8 +98,27 @@ def train_tokenizer(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=progress,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator((piece for text in texts for piece in _without_long_words(text)), trainer)
     return tokenizer
+
+
+def _without_long_words(text: str) -> Iterator[str]:
+    """The text whole, or in pieces if one of its words has more than `_LONGEST_WORD` letters.
+
+    The trainer's time grows with the square of a word's length: 100,000 times the same letter take minutes.
+    """
+    if not _may_have_long_word(text) or max(len(word[0]) for word in _WORD.finditer(text)) <= _LONGEST_WORD:
+        yield text
+        return
+    for start in range(0, len(text), _LONGEST_WORD):
+        yield text[start : start + _LONGEST_WORD]
+
+
+def _may_have_long_word(text: str) -> bool:
+    """A cheap test: a long word, or a long stretch of blanks, fills at least one of these blocks."""
+    half = _LONGEST_WORD // 2
+    blocks = (text[start : start + half] for start in range(0, len(text) - half + 1, half))
+    return any((" " not in block and "\n" not in block) or block.isspace() for block in blocks)
 
 
 def _check_model(tokenizer: Tokenizer, model: dict[str, Any], pre: Pre) -> None:
