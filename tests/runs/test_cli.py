@@ -367,3 +367,12 @@ def test_help_has_examples_and_is_quick_to_load(said: Said) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_tail_cuts_events_that_nobody_could_read(root: Path, said: Said) -> None:
+    with linnet.start(run_id="wide", system_every=0) as run:
+        run.log(1, {f"group/metric{n}": n for n in range(20_000)})
+    _, out, _ = said("tail", "wide")
+    assert max(map(len, out.splitlines())) < 11_000
+    _, out, _ = said("tail", "wide", "--json")
+    assert "metric19999" in out

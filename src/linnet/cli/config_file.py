@@ -23,6 +23,8 @@ class ConfigFile:
             raise UsageError(f"--config {path}: expected a TOML file in UTF-8, found other bytes") from None
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"--config {path}: not TOML: {error}") from None
+        except FileNotFoundError:
+            raise UsageError(f"--config {path}: no such file") from None
         except OSError as error:
             raise UsageError(f"--config {path}: {error.strerror or error}") from None
         for key, value in self._values.items():

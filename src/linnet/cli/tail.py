@@ -15,6 +15,7 @@ from linnet.runs import Event, RunStore
 from linnet.runs.metric_names import counts_as_training, rows
 
 _QUIET = ("heartbeat", "system")
+_LONGEST_TEXT = 10_000  # letters of an event for people; `--json` has all of them
 
 
 def tail(
@@ -82,7 +83,8 @@ def _print(event: Event, json: bool) -> None:
     kind, step = event.kind, "" if event.step is None else f"step {event.step}"
     if not counts_as_training(event):  # a token of a text, or a request
         kind, step = event.data["phase"], step.replace("step", "no.")
-    print(f"{at}  {words.plain(kind):<10} {step:<10} {words.plain(_text(event))}".rstrip(), flush=True)
+    text = words.shorten(words.plain(_text(event)), _LONGEST_TEXT)
+    print(f"{at}  {words.shorten(words.plain(kind), 100):<10} {step:<10} {text}".rstrip(), flush=True)
 
 
 def _text(event: Event) -> str:
