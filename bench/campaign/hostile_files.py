@@ -70,13 +70,15 @@ class Worker:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(reading)
-            with os.fdopen(writing, "w") as tell:
-                try:
-                    campaign.work(self, first, tell)
-                except BaseException:  # of the campaign's own, not of a command
-                    tell.write(json.dumps({"broken": traceback.format_exc()}) + "\n")
-            os._exit(0)
+            try:
+                os.close(reading)
+                with os.fdopen(writing, "w") as tell:
+                    try:
+                        campaign.work(self, first, tell)
+                    except BaseException:  # of the campaign's own, not of a command
+                        tell.write(json.dumps({"broken": traceback.format_exc()}) + "\n")
+            finally:
+                os._exit(0)
         os.close(writing)
         self._pipe = os.fdopen(reading, "r")
         os.set_blocking(reading, False)

@@ -126,16 +126,16 @@ def _token(dice: random.Random, parts: GGUFParts) -> None:
 
 def _tokenizer(dice: random.Random, parts: GGUFParts) -> None:
     key = parts.key(dice.choice((b"tokenizer.ggml.model", b"tokenizer.ggml.pre")))
-    if key is not None:
+    if key is not None and key.kind == STRING:
         key.value = dice.choice((*_TOKENIZERS, b"default", b"smollm", b"llama-bpe", b"qwen2", hostile.encoded(dice)))
 
 
 def _architecture(dice: random.Random, parts: GGUFParts) -> None:
     key = parts.key(b"general.architecture")
-    if key is not None:
+    if key is not None and key.kind == STRING:
         before, after = key.value, dice.choice((*_ARCHITECTURES, hostile.encoded(dice)))
         key.value = after
-        if dice.random() < 0.7 and isinstance(before, bytes) and before:
+        if dice.random() < 0.7 and before:
             for each in parts.keys:
                 each.name = each.name.replace(before + b".", after + b".", 1)
 
