@@ -55,8 +55,9 @@ class PtyTerminal:
 
     def poll(self, seconds: float = 0.02) -> bool:
         """Take what the board sends, for a moment; False when it has ended."""
-        ready, _, _ = select.select([self._fd], [], [], seconds)
-        if ready:
+        waiting = select.poll()  # select() takes no descriptor beyond 1,023, and a whole test run has that many open
+        waiting.register(self._fd, select.POLLIN | select.POLLHUP)
+        if waiting.poll(seconds * 1000):
             try:
                 data = os.read(self._fd, 1 << 16)
             except OSError:

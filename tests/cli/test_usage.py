@@ -70,7 +70,10 @@ def test_a_wrong_config_file_is_named_with_the_key(
 
 
 def test_a_config_file_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, message in (("--config", "--config needs the name"), ("--config=no.toml", "--config no.toml: No such")):
+    for words, message in (
+        ("--config", "--config needs the name"),
+        ("--config=no.toml", "--config no.toml: no such file"),
+    ):
         assert main(["train", "from-scratch", words]) == 2
         assert capsys.readouterr().err.startswith(f"linnet: {message}")
 
