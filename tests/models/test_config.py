@@ -63,3 +63,8 @@ def test_flops_follow_nanogpts_convention() -> None:
 def test_configs_and_presets_need_no_torch() -> None:
     code = "import sys; from linnet.models import PRESETS, LlamaConfig; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_compiler_is_loaded_by_who_compiles() -> None:
+    code = "import sys, linnet.infer.generation, linnet.models.llama; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -106,3 +106,11 @@ def test_a_crashed_run_that_was_noted_can_be_told_from_a_live_one(root: Path, sa
     (run.path / "run.json").write_text(json.dumps({**fields, "provenance": before}))
     said("note", "latest", "why?")
     assert json.loads(said("runs", "--json"))[0]["status"] == "crashed"
+
+
+def test_a_name_of_a_million_letters_is_cut_for_people(said: Said, tmp_path: Path) -> None:
+    events = [{"kind": "run_start", "t": 0.0, "run_id": "a" * 1_000_000}, {"kind": "run_end", "t": 1.0}]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    for command in ("check", "tail", "show"):
+        lines = said(command, str(tmp_path)).splitlines()
+        assert lines and max(map(len, lines)) < 20_000, command

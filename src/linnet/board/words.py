@@ -7,6 +7,9 @@ import time
 import unicodedata
 
 
+_LONGEST = 10_000  # letters
+
+
 def number(value: float | int | None, digits: int = 4) -> str:
     """A number to `digits` significant figures, without needless zeros; a dash for none."""
     if value is None:
@@ -66,6 +69,11 @@ def plain(text: object) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_mark(c) if is_steering(c) else c for c in text)
+
+
+def bounded(text: object) -> str:
+    """The same of a name or a finding, cut to what a person may read; for programs there is `--json`."""
+    return shorten(plain(text), _LONGEST)
 
 
 def is_steering(character: str) -> bool:

@@ -37,7 +37,7 @@ def _check_run(name: str, runs: RunsFolder, json: bool) -> int:
         return int(not found.sound)
     verdict = paint("sound", "green") if found.sound else paint("damaged", "red")
     counts = f"{words.number(found.lines)} lines, {words.number(found.events)} events"
-    print(f"{words.plain(found.run_id)}  {paint_status(found.status)}  {verdict}  ({counts})")
+    print(f"{words.bounded(found.run_id)}  {paint_status(found.status)}  {verdict}  ({counts})")
     _print(found.faults, found.remarks)
     return int(not found.sound)
 
@@ -68,6 +68,6 @@ def _check_file(path: Path, json: bool) -> int:
 
 def _print(faults: list[str], remarks: list[str]) -> None:
     for text in faults:
-        print(f"  {paint('!', 'red')} {words.plain(text)}")
+        print(f"  {paint('!', 'red')} {words.bounded(text)}")
     for text in remarks:
-        print(f"  · {words.plain(text)}")
+        print(f"  · {words.bounded(text)}")

@@ -31,5 +31,5 @@ def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder 
         raise UsageError("the note is empty")
     found = RunStore(runs).find(run)
     add_note(found, text[0], step)
-    print(f"noted on {words.plain(found.id)}")
+    print(f"noted on {words.bounded(found.id)}")
     return 0

@@ -56,7 +56,7 @@ def runs(
     print("\n".join(table(head, [_row(glance) for glance in found], right=(2, 4, 5, 6), status=1)))
     for glance in found:
         if glance.warning is not None:
-            print(paint(f"! {words.plain(glance.run_id)}: {glance.warning}", "yellow"))
+            print(paint(f"! {words.bounded(glance.run_id)}: {glance.warning}", "yellow"))
     return 0
 
 

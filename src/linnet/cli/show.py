@@ -54,7 +54,7 @@ def show(
 
 def _print_head(run: Run, glance: Glance) -> None:
     manifest = run.manifest
-    print(f"{paint(words.plain(run.id), 'bold')}  {paint_status(glance.status)}  {words.duration(glance.t)}")
+    print(f"{paint(words.bounded(run.id), 'bold')}  {paint_status(glance.status)}  {words.duration(glance.t)}")
     steps = words.number(glance.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
     facts = {
         "name": manifest.name,

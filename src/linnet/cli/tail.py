@@ -15,7 +15,6 @@ from linnet.runs import Event, RunStore
 from linnet.runs.metric_names import counts_as_training, rows
 
 _QUIET = ("heartbeat", "system")
-_LONGEST_TEXT = 10_000  # letters of an event for people; `--json` has all of them
 
 
 def tail(
@@ -71,7 +70,7 @@ def tail(
 
 def _close(run_id: str, status: str, json: bool) -> int:
     if not json:
-        print(f"{words.plain(run_id)} is {paint_status(status)}", flush=True)
+        print(f"{words.bounded(run_id)} is {paint_status(status)}", flush=True)
     return 0
 
 
@@ -83,7 +82,7 @@ def _print(event: Event, json: bool) -> None:
     kind, step = event.kind, "" if event.step is None else f"step {event.step}"
     if not counts_as_training(event):  # a token of a text, or a request
         kind, step = event.data["phase"], step.replace("step", "no.")
-    text = words.shorten(words.plain(_text(event)), _LONGEST_TEXT)
+    text = words.bounded(_text(event))
     print(f"{at}  {words.shorten(words.plain(kind), 100):<10} {step:<10} {text}".rstrip(), flush=True)
 
 

@@ -89,9 +89,10 @@ class Llama(LanguageModel):
         A file may state a context of a million tokens; only what is used of it is computed, in steps that double.
         """
         if min(positions, self.config.ctx) > len(self.rotary_CP2):
-            self._make_table(min(1 << (positions - 1).bit_length(), self.config.ctx))
+            # Not by the decorator: to decorate loads the compiler, 2 s before anything is computed.
+            make = torch.compiler.disable(self._make_table) if torch.compiler.is_compiling() else self._make_table
+            make(min(1 << (positions - 1).bit_length(), self.config.ctx))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _make_table(self, positions: int) -> None:
         # A captured step reads the table where it lay at the capture.
         self._outgrown_tables.append(self.rotary_CP2)
