@@ -6,7 +6,6 @@ import math
 import time
 import unicodedata
 
-
 _LONGEST = 10_000  # letters
 
 
