@@ -228,7 +228,9 @@ class TestCache:
             out.writelines(json.dumps(line) + "\n" for line in _steps(5, start=500))
         taken: list[int] = []
         real = Intake.take
-        monkeypatch.setattr(Intake, "take", lambda self, block: (taken.append(len(block)), real(self, block))[1])
+        monkeypatch.setattr(
+            Intake, "take", lambda self, block, parts: (taken.append(len(block)), real(self, block, parts))[1]
+        )
         assert Metrics(file)["loss"].step.tolist() == list(range(505))
         assert sum(taken) < 1000
 

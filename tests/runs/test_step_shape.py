@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linnet.runs import Findings, Metrics, Run, examine, findings, intake
+from linnet.runs import Findings, Metrics, Run, decoders, examine, intake
 from linnet.runs.step_shape import Stretch, shape_of, stretches
 
 START = b'{"kind":"run_start","t":0.0,"run_id":"a"}'
@@ -76,7 +76,7 @@ def test_check_finds_the_same_in_steps_taken_together(mutations: list[tuple[str,
         folder = Path(name)
         (folder / "events.jsonl").write_bytes(_mutated(mutations))
         together = _findings(folder)
-        patch.setattr(findings, "stretches", lambda block: [Stretch(block)])
+        patch.setattr(decoders, "stretches", lambda block: [Stretch(0, len(block))])
         assert together == _findings(folder)
 
 
@@ -87,7 +87,7 @@ def test_metrics_are_the_same_from_steps_taken_together(mutations: list[tuple[st
         file = Path(name) / "events.jsonl"
         file.write_bytes(_mutated(mutations))
         together = Metrics(file, cached=False)
-        patch.setattr(intake, "stretches", lambda block: [Stretch(block)])
+        patch.setattr(intake, "stretches", lambda block: [Stretch(0, len(block))])
         patch.setattr(intake, "shape_of", lambda line: None)
         singly = Metrics(file, cached=False)
         assert together.names() == singly.names()
@@ -100,8 +100,8 @@ def test_metrics_are_the_same_from_steps_taken_together(mutations: list[tuple[st
 def test_stretches_are_the_block_in_order() -> None:
     block = _mutated([("insert", 70, _EXTRA[3]), ("insert", 90, _EXTRA[12])])
     parts = list(stretches(block))
-    assert b"".join(part.lines for part in parts) == block
-    together = sum(len(part.decoded) for part in parts if part.shape is not None)
+    assert b"".join(block[part.begin : part.end] for part in parts) == block
+    together = sum(len(part.columns[0]) for part in parts if part.columns is not None)
     assert together > 100  # two odd lines cost no more than their neighbours
 
 

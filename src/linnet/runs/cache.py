@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import time
 import weakref
 import zlib
@@ -219,6 +218,8 @@ class Spill:
         self._folder = events.parent / CACHE
         self._folder.mkdir(exist_ok=True)
         _remove_leftovers(self._folder)
+        import tempfile
+
         fd, name = tempfile.mkstemp(dir=self._folder, prefix=_UNFINISHED)
         self._file = os.fdopen(fd, "w+b")
         self._path = Path(name)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from linnet.runs.decoders import helpers_for, in_order
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
@@ -17,7 +18,7 @@ from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import counts_as_training
 from linnet.runs.place import is_file, is_folder, open_regular
 from linnet.runs.run import Run
-from linnet.runs.step_shape import Stretch, stretches
+from linnet.runs.step_shape import Stretch
 
 _REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
 _MOST = 20  # of each sort of finding; the rest is counted
@@ -76,10 +77,10 @@ class _Stream:
 
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
-        while block := reader.read_block():
-            for part in stretches(block):
+        for block, parts in in_order(reader.read_block, helpers_for(reader.unread())):
+            for part in parts:
                 if not self._pass_steps(part):
-                    self._judge_lines(part.lines)
+                    self._judge_lines(block[part.begin : part.end])
         if reader.oversized:
             self._found.faults.append(f"{reader.oversized} lines longer than 16 MB were passed over")
         if reader.unfinished:
@@ -96,19 +97,15 @@ class _Stream:
 
     def _pass_steps(self, part: Stretch) -> bool:
         """Count steps of one shape in which nothing goes back; False, with nothing done: judge each line."""
-        if part.shape is None or not self._found.events or self._ends:
+        if part.columns is None or not self._found.events or self._ends:
             return False
-        try:
-            step = part.shape.column(part.decoded, "step")
-        except OverflowError:
-            return False
-        t = part.shape.column(part.decoded, "t")
+        step, t, *_ = part.columns
         if t[0] < self._t or np.any(t[1:] < t[:-1]) or np.any(step[1:] < step[:-1]):
             return False
         if self._step is not None and step[0] < self._step:
             return False
-        self._found.lines += len(part.decoded)
-        self._found.events += len(part.decoded)
+        self._found.lines += len(step)
+        self._found.events += len(step)
         self._t, self._step = float(t[-1]), int(step[-1])
         return True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Mapping
 from itertools import count
@@ -61,7 +60,7 @@ def propose(root: Path, template: str, labels: Mapping[str, str], skip: int = 0)
     now = time.localtime()
     date = time.strftime("%Y%m%d", now)
     words = {token: clean(labels.get(token, ""))[:_LONGEST] for token in TOKENS}
-    words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": secrets.token_hex(2), "seq": ""}
+    words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": os.urandom(2).hex(), "seq": ""}
     if "{seq}" in template:
         words["seq"] = f"{_largest_today(root, date) + 1 + skip:03d}"
     return clean(re.sub(r"{(\w+)}", lambda token: words[token[1]], template)) or "run"

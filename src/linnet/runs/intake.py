@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from linnet.runs.events import Event, as_number, decode
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Rows, StoredRows, Table
-from linnet.runs.step_shape import StepShape, shape_of, stretches
+from linnet.runs.step_shape import Columns, Stretch, shape_of, stretches
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
@@ -57,10 +57,10 @@ class Intake:
         self._stepless: list[tuple[tuple[str, ...], list[float]]] = []
         self._block_start = 0
 
-    def take(self, block: bytes) -> None:
-        """Take in one block of whole lines."""
+    def take(self, block: bytes, parts: Sequence[Stretch] | None = None) -> None:
+        """Take in one block of whole lines; `parts`: its stretches, where they were cut already."""
         self._block_start = self.lines
-        if not self._take_stretches(block):
+        if not self._take_stretches(block, list(stretches(block)) if parts is None else parts):
             self._take_mixed(block)
         self._flush()
 
@@ -98,23 +98,21 @@ class Intake:
 
     # -- lines of one shape ------------------------------------------------------------------------------------
 
-    def _take_stretches(self, block: bytes) -> bool:
+    def _take_stretches(self, block: bytes, parts: Sequence[Stretch]) -> bool:
         """Take a block that is mostly steps of one shape, in order; False, with nothing taken, when it is not."""
-        parts = list(stretches(block))
-        if sum(len(part.lines) for part in parts if part.shape is None) > max(_FEW_BYTES, len(block) // 4):
+        if sum(part.end - part.begin for part in parts if part.columns is None) > max(_FEW_BYTES, len(block) // 4):
             return False
-        columns = [None if part.shape is None else _columns(part.shape, part.decoded) for part in parts]
-        for part, numbers in zip(parts, columns, strict=True):
-            if part.shape is None or numbers is None:
-                self._take_lines(part.lines)
+        for part in parts:
+            if part.columns is None:
+                self._take_lines(block[part.begin : part.end])
                 self._empty_buffers()  # so that metrics are known in the order in which they came
             else:
-                places = np.arange(self.lines, self.lines + len(part.decoded), dtype=np.int64)
-                self.lines += len(part.decoded)
-                self._take_columns(part.shape.names, places, numbers)
+                end = self.lines + len(part.columns[0])
+                self._take_columns(part.names, np.arange(self.lines, end, dtype=np.int64), part.columns)
+                self.lines = end
         return True
 
-    def _take_columns(self, names: tuple[str, ...], places: NDArray[np.int64], columns: list[NDArray[Any]]) -> None:
+    def _take_columns(self, names: tuple[str, ...], places: NDArray[np.int64], columns: Columns) -> None:
         step, _, epoch, *_ = columns
         self._see(int(step.max()), float(epoch.max()))
         self._table(names).extend([places, *columns])
@@ -145,8 +143,8 @@ class Intake:
         if len(lines) >= _FEW:
             examples = map(shape_of, (lines[len(lines) // 2], lines[0], lines[-1]))
             shape = next((shape for shape in examples if shape is not None), None)
-            decoded = None if shape is None else shape.decode(b"\n".join(lines) + b"\n")
-            if shape is not None and decoded is not None and (columns := _columns(shape, decoded)) is not None:
+            columns = None if shape is None else shape.decode(b"\n".join(lines) + b"\n")
+            if shape is not None and columns is not None:
                 self._take_columns(shape.names, np.array(places, dtype=np.int64), columns)
                 return
             half = len(lines) // 2
@@ -257,11 +255,3 @@ class Intake:
 
 def _lines(block: bytes) -> list[bytes]:
     return [line for line in block.split(b"\n") if line and not line.isspace()]
-
-
-def _columns(shape: StepShape, decoded: Sequence[Any]) -> list[NDArray[Any]] | None:
-    """Decoded lines as columns: step, t, epoch, and one a metric; None when a step has more than 64 bits."""
-    try:
-        return [shape.column(decoded, name) for name in ("step", "t", "epoch", *shape.names)]
-    except OverflowError:
-        return None

@@ -48,6 +48,13 @@ class LineReader:
         """False only inside a line too long to be kept."""
         return not self._in_long_line
 
+    def unread(self) -> int:
+        """About how many bytes stand behind those taken; 0 where the file cannot be looked at."""
+        try:
+            return max(0, self.path.stat().st_size - self.position)
+        except OSError:
+            return 0
+
     def read_block(self) -> bytes:
         """The next whole lines, up to about a megabyte; empty when there is nothing new. Never raises."""
         try:
@@ -70,6 +77,9 @@ class LineReader:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
 
     def _next_block(self) -> bytes:
         while chunk := read_at(self._fd, BLOCK, self.position + len(self._pending)):

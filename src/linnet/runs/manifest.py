@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -64,7 +63,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write `content` beside `path`, bring it to the disk, and rename it over `path`."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o644)  # less what the umask takes off
     try:
         with os.fdopen(fd, "wb") as file:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from linnet.runs import cache
@@ -12,6 +12,7 @@ from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.series import Rows, Series, StoredRowsError, Table
+from linnet.runs.step_shape import Stretch
 
 _MOST_MEMORY = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
 
@@ -76,14 +77,11 @@ class Metrics(Mapping[str, Series]):
         `blocks`: stop after so many, of about a megabyte each, and leave it to the caller to `keep` what was read.
         """
         self._before = cache.stamp(self._reader.path) if self._cached else []
-        changed = False
+        changed = self._refresh_with_helpers() if blocks is None else False
         reading, taken = True, 0
         while reading and (blocks is None or taken < blocks):
             block, taken = self._reader.read_block(), taken + 1
-            if self._reader.generation != self._generation:  # also when nothing stands in the file any more
-                self._generation = self._reader.generation
-                self._intake = self._fresh()
-                changed = True
+            changed |= self._begin_anew_if_replaced()
             if block:
                 self._take(block, whole=blocks is None)
                 changed = True
@@ -165,7 +163,7 @@ class Metrics(Mapping[str, Series]):
             parts = self._intake.tables_with(name)
             if not parts:
                 raise UnknownMetricError(name, self.names())
-            self._series[name] = Series(name, parts, goal_of(name, self.goals), partial(self._renew, name))
+            self._series[name] = Series(name, parts, goal_of(name, self.goals), self._renewal(name))
         return self._series[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -182,10 +180,44 @@ class Metrics(Mapping[str, Series]):
         """Let go of the file."""
         self._reader.close()
 
-    def _take(self, block: bytes, whole: bool) -> None:
+    def _refresh_with_helpers(self) -> bool:
+        """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""
+        from linnet.runs import decoders  # most streams are short
+
+        reader = self._reader
+        helpers = decoders.helpers_for(reader.unread())
+        if not helpers:
+            return False
+        replaced, block = False, b""
+
+        def read() -> bytes:
+            nonlocal replaced, block
+            block = reader.read_block()
+            replaced = self._begin_anew_if_replaced()
+            return b"" if replaced else block
+
+        for taken, parts in decoders.in_order(read, helpers):
+            if replaced:  # this was read of a stream that is gone
+                break
+            self._take(taken, whole=True, parts=parts)
+            if self._reader is not reader:  # a damaged cache was met: all is read anew
+                return True
+        if replaced and block:
+            self._take(block, whole=True)
+        return True
+
+    def _begin_anew_if_replaced(self) -> bool:
+        """Forget all rows when the stream is another than the one that was read; also when nothing stands in it."""
+        if self._reader.generation == self._generation:
+            return False
+        self._generation = self._reader.generation
+        self._intake = self._fresh()
+        return True
+
+    def _take(self, block: bytes, whole: bool, parts: Sequence[Stretch] | None = None) -> None:
         """Take in a block; while a stream is read `whole`, no more rows than needed stay in memory."""
         try:
-            self._intake.take(block)
+            self._intake.take(block, parts)
         except StoredRowsError:  # a resume goes back to rows that were kept, and they are damaged
             self._forget()
         try:
@@ -202,6 +234,11 @@ class Metrics(Mapping[str, Series]):
         self._intake, self._spill = self._fresh(), None
         self._generation = self._saved_at = 0
         self._series.clear()
+
+    def _renewal(self, name: str) -> Callable[[], list[Rows]]:
+        """What gives the rows of a metric read anew, also when these metrics are gone; it does not keep them alive."""
+        these, path, origin = weakref.ref(self), self._reader.path, self._origin
+        return lambda: (these() or Metrics(path, origin=origin, read=False))._renew(name)
 
     def _renew(self, name: str) -> list[Rows]:
         """The rows of a metric, read anew."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import tempfile
 import threading
 import time
 import weakref
@@ -226,6 +225,8 @@ class Sink:
         """Last resort at the end of a run: what the folder does not take is put where temporary files go."""
         lines = len(self._held)
         try:
+            import tempfile
+
             fd, name = tempfile.mkstemp(prefix=f"linnet-{self.path.parent.name}-", suffix=".jsonl")
             with os.fdopen(fd, "wb") as file:
                 file.writelines(self._held)

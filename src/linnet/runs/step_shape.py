@@ -22,6 +22,8 @@ _UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may
 _NEWLINE, _BRACE = ord("\n"), ord("{")
 _shapes: dict[tuple[str, ...], StepShape] = {}
 
+Columns = list[NDArray[Any]]  # `step`, `t`, `epoch`, and one a metric
+
 
 class StepShape:
     """Lines of plain `step` events with the same fields: a decoder made for them, and how to get at each column.
@@ -46,16 +48,18 @@ class StepShape:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(row).decode_lines
         self._getters = {name: attrgetter(attribute) for name, attribute in attributes.items()}
 
-    def decode(self, lines: bytes) -> list[Any] | None:
-        """The rows of whole lines; None when one of them is of another shape, damaged or empty."""
+    def decode(self, lines: bytes) -> Columns | None:
+        """The columns of whole lines; None when one of them is of another shape, damaged or empty."""
         try:
             decoded = self._decode(lines)
-        except (ValueError, RecursionError):
+            if not _one_a_line(len(decoded), lines):
+                return None
+            return [self._column(decoded, name) for name in ("step", "t", "epoch", *self.names)]
+        except (ValueError, RecursionError, OverflowError):  # the last: a step of more than 64 bits
             return None
-        return decoded if _one_a_line(len(decoded), lines) else None
 
-    def column(self, decoded: Sequence[Any], name: str) -> NDArray[Any]:
-        """One field of every row; NaN where the shape has none. OverflowError: a step of more than 64 bits."""
+    def _column(self, decoded: Sequence[Any], name: str) -> NDArray[Any]:
+        """One field of every row; NaN where the shape has none."""
         if name not in self._getters:
             return np.full(len(decoded), np.nan)
         kind = np.int64 if name == "step" else np.float64
@@ -76,18 +80,19 @@ def shape_of(line: bytes) -> StepShape | None:
 
 
 class Stretch(NamedTuple):
-    """Successive whole lines of a block: steps of one shape, decoded; or, without a shape, lines to take singly."""
+    """Successive whole lines, `block[begin:end]`: steps of one shape as columns; without columns, to take singly."""
 
-    lines: bytes
-    shape: StepShape | None = None
-    decoded: Sequence[Any] = ()
+    begin: int
+    end: int
+    names: tuple[str, ...] = ()
+    columns: Columns | None = None
 
 
 def stretches(block: bytes) -> Iterator[Stretch]:
     """Cut a block of whole lines, in order, into stretches of steps of one shape and what stands between them."""
     first = shape_of(block[: block.index(b"\n") + 1])
-    if first is not None and (decoded := first.decode(block)) is not None:
-        yield Stretch(block, first, decoded)
+    if first is not None and (columns := first.decode(block)) is not None:
+        yield Stretch(0, len(block), first.names, columns)
         return
     content = np.frombuffer(block, dtype=np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(content == _NEWLINE) + 1])
@@ -101,16 +106,16 @@ def stretches(block: bytes) -> Iterator[Stretch]:
             for begin, end in zip([0, *bounds], [*bounds, len(alike)], strict=True):
                 yield from _cut(block, starts[begin : end + 1], shape if alike[begin] else None)
             return
-    yield Stretch(block)
+    yield Stretch(0, len(block))
 
 
 def _cut(block: bytes, starts: NDArray[np.int64], shape: StepShape | None) -> Iterator[Stretch]:
     """Lines that begin alike, as one stretch where they are of the shape; else in halves, while there are enough."""
-    lines = block[starts[0] : starts[-1]]
+    begin, end = int(starts[0]), int(starts[-1])
     if shape is None or len(starts) <= _LEAST_LINES:
-        yield Stretch(lines)
-    elif (decoded := shape.decode(lines)) is not None:
-        yield Stretch(lines, shape, decoded)
+        yield Stretch(begin, end)
+    elif (columns := shape.decode(block[begin:end])) is not None:
+        yield Stretch(begin, end, shape.names, columns)
     else:
         half = len(starts) // 2
         yield from _cut(block, starts[: half + 1], shape)

@@ -1,0 +1,148 @@
+"""A long stream read with helpers gives what it gives without, whatever becomes of them or of the file."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from linnet.runs import Metrics, Run, decoders, examine, lines
+
+OTHERS = [
+    {"kind": "eval", "name": "validation", "loss": 1.5},
+    {"kind": "resume"},
+    {"kind": "note", "text": "so far"},
+    {"kind": "step", "loss": 2.0, "lr": None},
+    {"kind": "goal", "metric": "lr", "goal": "max"},
+]
+
+
+@pytest.fixture
+def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Streams of any length are read with two helpers, in small blocks."""
+    monkeypatch.setattr(lines, "BLOCK", 4 << 10)
+    monkeypatch.setattr(decoders, "LEAST_BYTES", 1)
+    monkeypatch.setattr(decoders, "helpers_for", lambda size: 2 if size else 0)
+    monkeypatch.setattr("linnet.runs.findings.helpers_for", lambda size: 2 if size else 0)
+    return iter([None])
+
+
+def write_stream(file: Path, steps: int = 3000, seed: int = 0) -> None:
+    """Steps with something else between them now and then, and a damaged line."""
+    pick = random.Random(seed)
+    written = [json.dumps({"kind": "run_start", "t": 0.0, "run_id": file.parent.name})]
+    for step in range(steps):
+        if pick.random() < 0.01:
+            written.append(json.dumps({**pick.choice(OTHERS), "t": step / 8, "step": step}))
+        written.append(json.dumps({"kind": "step", "t": step / 8, "step": step, "loss": pick.random(), "lr": 0.5}))
+    written[steps // 2] = written[steps // 2][:20]
+    file.write_text("\n".join(written) + "\n")
+
+
+def same(one: Metrics, other: Metrics) -> bool:
+    """Do both hold the same rows, and say the same of the stream?"""
+    facts = [(found.names(), found.damaged, found.last_step, found.goals) for found in (one, other)]
+    return facts[0] == facts[1] and all(
+        np.array_equal(getattr(one[name], key), getattr(other[name], key), equal_nan=True)
+        for name in one.names()
+        for key in ("step", "t", "value", "epoch")
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_same_rows_and_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, seed: int
+) -> None:
+    write_stream(tmp_path / "events.jsonl", seed=seed)
+    alone, judged = Metrics(tmp_path / "events.jsonl", cached=False), examine(Run.load(tmp_path))
+    request.getfixturevalue("helped")
+    asked: list[int] = []
+    monkeypatch.setattr(decoders, "stretches", _counting(asked))
+    assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
+    assert examine(Run.load(tmp_path)) == judged
+    blocks = (tmp_path / "events.jsonl").stat().st_size // lines.BLOCK
+    assert len(asked) < 2 * blocks  # the helpers have done some
+
+
+def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
+    real = decoders.stretches
+
+    def stretches(block: bytes) -> Iterator[decoders.Stretch]:
+        asked.append(len(block))
+        return real(block)
+
+    return stretches
+
+
+def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None) -> None:
+    write_stream(tmp_path / "events.jsonl")
+    alone = _alone(tmp_path / "events.jsonl")
+    real, killed = decoders._Helper._answer, []
+
+    def answer(self: decoders._Helper, block: bytes) -> list[decoders.Stretch]:
+        if self._process is not None and not killed:
+            os.kill(self._process.pid, signal.SIGKILL)
+            killed.append(self._process.pid)
+        return real(self, block)
+
+    monkeypatch.setattr(decoders._Helper, "_answer", answer)
+    assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
+    assert killed
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
+def test_no_python_to_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None, python: str) -> None:
+    write_stream(tmp_path / "events.jsonl")
+    monkeypatch.setattr(sys, "executable", python)
+    assert same(Metrics(tmp_path / "events.jsonl", cached=False), _alone(tmp_path / "events.jsonl"))
+
+
+def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None) -> None:
+    file, new = tmp_path / "events.jsonl", tmp_path / "new.jsonl"
+    write_stream(file, seed=1)
+    write_stream(new, steps=2000, seed=2)
+    alone = _alone(new)
+    real, looked = lines.LineReader.read_block, []
+
+    def read_block(self: lines.LineReader) -> bytes:
+        looked.append(self.position)
+        if len(looked) == 20:
+            new.replace(file)
+        return real(self)
+
+    monkeypatch.setattr(lines.LineReader, "read_block", read_block)
+    assert same(Metrics(file, cached=False), alone)
+    assert not new.exists()
+
+
+def _alone(file: Path) -> Metrics:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoders, "helpers_for", lambda size: 0)
+        return Metrics(file, cached=False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
+def test_nothing_stays_open_and_no_process_is_left(tmp_path: Path, helped: None) -> None:
+    write_stream(tmp_path / "events.jsonl", steps=500)
+    gc.disable()
+    try:
+        before, children = len(list(Path("/proc/self/fd").iterdir())), psutil.Process().children()
+        for _ in range(5):
+            assert len(Metrics(tmp_path / "events.jsonl", cached=False)["loss"].value)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert psutil.Process().children() == children
+    finally:
+        gc.enable()
+
+
+def test_a_short_stream_needs_no_help() -> None:
+    assert decoders.helpers_for(1 << 20) == 0
