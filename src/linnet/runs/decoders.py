@@ -8,142 +8,168 @@ it does not answer, the reader makes them. So what is read never depends on help
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import IO
 
 import msgspec
 import numpy as np
 
+from linnet.runs.lines import LineReader
+from linnet.runs.place import read_at
 from linnet.runs.step_shape import Columns, Stretch, stretches
 
 LEAST_BYTES = 128 << 20  # of a stream: a helper takes a quarter of a second to come
 _MOST_HELPERS = 3  # what the reader does alone, reading, checksums and keeping, is a third of it all
 _AHEAD = 2  # blocks that a helper has before it, so that it need not wait
 _MOST_WAITING = 12  # blocks read and not taken yet
-_LENGTH = 8  # bytes before every message
+_PIPE = 1 << 20  # bytes: an answer fits, and nobody waits for the other
 _ENCODED = tuple[int, int, tuple[str, ...], list[bytes] | None]  # a stretch; its columns as they lie in memory
 
 
 def helpers_for(size: int) -> int:
     """How many helpers are worth their start for so many bytes, on the processors that this process may use."""
-    if size < LEAST_BYTES or not sys.executable or getattr(sys, "frozen", False):
+    if size < LEAST_BYTES or os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         return 0
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(_MOST_HELPERS, cpus - 1)
 
 
-def in_order(read: Callable[[], bytes], helpers: int) -> Iterator[tuple[bytes, list[Stretch]]]:
-    """Every block that `read` gives, in order, with its stretches; ends when `read` gives none."""
-    team = [_Helper() for _ in range(helpers)]
-    waiting: deque[tuple[bytes, Future[list[Stretch]]]] = deque()
+def in_order(
+    reader: LineReader, helpers: int, read: Callable[[], bytes] | None = None
+) -> Iterator[tuple[bytes, list[Stretch]]]:
+    """Every block of the reader, in order, with its stretches; `read` gives the next one, and may end it before."""
+    read = read or reader.read_block
+    team: list[_Helper] = []
+    waiting: deque[tuple[bytes, list[Stretch] | _Helper]] = deque()
     try:
         while block := read():
+            team = team or [_Helper(reader.descriptor) for _ in range(helpers)]  # the file is open only now
             free = min(team, key=lambda helper: helper.ahead, default=None)
-            asked = free.ask(block) if free is not None and free.ahead < _AHEAD else _known(list(stretches(block)))
-            waiting.append((block, asked))
-            while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING):
-                block, asked = waiting.popleft()
-                yield block, asked.result()
-        for block, asked in waiting:
-            yield block, asked.result()
+            if free is not None and free.ahead < _AHEAD:
+                free.ask(reader.position - len(block), len(block))
+                waiting.append((block, free))
+            else:
+                waiting.append((block, list(stretches(block))))
+            while waiting and (_is_known(waiting[0][1]) or len(waiting) > _MOST_WAITING):
+                yield _known(*waiting.popleft())
+        while waiting:
+            yield _known(*waiting.popleft())
     finally:
         for helper in team:
             helper.close()
 
 
-class _Helper:
-    """A process that decodes, and the thread that talks to it."""
+def _is_known(found: list[Stretch] | _Helper) -> bool:
+    return found.has_answer() if isinstance(found, _Helper) else True
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
-        self._asked: list[Future[list[Stretch]]] = []
+
+def _known(block: bytes, found: list[Stretch] | _Helper) -> tuple[bytes, list[Stretch]]:
+    if isinstance(found, _Helper):
+        answer = found.answer()
+        return block, list(stretches(block)) if answer is None else answer
+    return block, found
+
+
+class _Helper:
+    """A process that decodes blocks of the file that is open as `fd`. `ahead`: how many it was asked and has still."""
+
+    def __init__(self, fd: int) -> None:
+        self.ahead = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._answers = select.poll()
         with suppress(OSError):
             self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+                [sys.executable, "-c", f"from {__name__} import serve; serve({fd})"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                bufsize=0,
+                pass_fds=[fd],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
+            assert self._process.stdout is not None
+            self._answers.register(self._process.stdout)
+            _widen(self._process.stdout.fileno())
 
-    @property
-    def ahead(self) -> int:
-        """How many blocks it has not answered yet."""
-        self._asked = [asked for asked in self._asked if not asked.done()]
-        return len(self._asked)
+    def ask(self, offset: int, length: int) -> None:
+        """Have it decode the block that stands there."""
+        self.ahead += 1
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # it has died: there will be no answer
+                self._process.stdin.write(_message(offset, length))
 
-    def ask(self, block: bytes) -> Future[list[Stretch]]:
-        """Have it decode a block."""
-        self._asked.append(self._thread.submit(self._answer, block))
-        return self._asked[-1]
+    def has_answer(self) -> bool:
+        """It need not be waited for."""
+        return self._process is None or bool(self._answers.poll(0))
 
-    def close(self) -> None:
-        """End it; what it was asked and has not answered is not awaited."""
-        for asked in self._asked:
-            asked.cancel()
-        if self._process is not None:
-            self._process.kill()
-        self._thread.shutdown()
-        if self._process is not None:
-            with suppress(OSError), self._process:  # what was not sent any more cannot be
-                pass
-            self._process.wait()
-
-    def _answer(self, block: bytes) -> list[Stretch]:
-        process = self._process
+    def answer(self) -> list[Stretch] | None:
+        """What it found in the block that it was asked first; None: it has died, or could not start."""
+        self.ahead -= 1
+        if self._process is None or self._process.stdout is None:
+            return None
         try:
-            if process is None or process.stdin is None or process.stdout is None:
-                raise EOFError
-            _send(process.stdin, block)
-            found = msgspec.msgpack.decode(_receive(process.stdout), type=list[_ENCODED])
-        except (OSError, EOFError, ValueError):  # it could not start, or died
-            return list(stretches(block))
+            (length,) = _numbers(self._process.stdout.fileno(), 1)
+            found = msgspec.msgpack.decode(_exactly(self._process.stdout.fileno(), length), type=list[_ENCODED])
+        except (OSError, EOFError, ValueError):
+            return None
         return [
             Stretch(begin, end, names, None if columns is None else _arrays(columns))
             for begin, end, names, columns in found
         ]
 
+    def close(self) -> None:
+        """End it, whatever it is at."""
+        if self._process is not None:
+            self._process.kill()
+            with self._process:
+                pass
 
-def serve() -> None:
-    """What a helper does: answer block after block, until there are no more."""
+
+def serve(fd: int) -> None:
+    """What a helper does: answer for block after block of the file, until it is asked no more."""
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            found = stretches(_receive(sys.stdin.buffer))
+            offset, length = _numbers(0, 2)
+            block = read_at(fd, length, offset)
             encoded: list[_ENCODED] = [
                 (*part[:-1], None if part.columns is None else [column.tobytes() for column in part.columns])
-                for part in found
+                for part in stretches(block)
             ]
-            _send(sys.stdout.buffer, msgspec.msgpack.encode(encoded))
+            answer = msgspec.msgpack.encode(encoded)
+            sent = memoryview(_message(len(answer)) + answer)
+            while sent:
+                sent = sent[os.write(1, sent) :]
+
+
+def _widen(pipe: int) -> None:
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _arrays(columns: list[bytes]) -> Columns:
     return [np.frombuffer(column, np.int64 if place == 0 else np.float64) for place, column in enumerate(columns)]
 
 
-def _known(answer: list[Stretch]) -> Future[list[Stretch]]:
-    future: Future[list[Stretch]] = Future()
-    future.set_result(answer)
-    return future
+def _message(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(8, "little") for number in numbers)
 
 
-def _send(stream: IO[bytes], message: bytes) -> None:
-    stream.write(len(message).to_bytes(_LENGTH, "little"))
-    stream.write(message)
-    stream.flush()
+def _numbers(fd: int, count: int) -> list[int]:
+    read = _exactly(fd, 8 * count)
+    return [int.from_bytes(read[at : at + 8], "little") for at in range(0, 8 * count, 8)]
 
 
-def _receive(stream: IO[bytes]) -> bytes:
-    return _exactly(stream, int.from_bytes(_exactly(stream, _LENGTH), "little"))
-
-
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    read = stream.read(count)
-    if len(read) < count:
-        raise EOFError
-    return read
+def _exactly(fd: int, count: int) -> bytes:
+    parts, missing = [], count
+    while missing:
+        parts.append(os.read(fd, missing))
+        missing -= len(parts[-1])
+        if not parts[-1]:
+            raise EOFError
+    return b"".join(parts)

@@ -77,7 +77,7 @@ class _Stream:
 
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
-        for block, parts in in_order(reader.read_block, helpers_for(reader.unread())):
+        for block, parts in in_order(reader, helpers_for(reader.unread())):
             for part in parts:
                 if not self._pass_steps(part):
                     self._judge_lines(block[part.begin : part.end])

@@ -48,6 +48,11 @@ class LineReader:
         """False only inside a line too long to be kept."""
         return not self._in_long_line
 
+    @property
+    def descriptor(self) -> int:
+        """That of the file, while it is open."""
+        return self._fd
+
     def unread(self) -> int:
         """About how many bytes stand behind those taken; 0 where the file cannot be looked at."""
         try:

@@ -196,7 +196,7 @@ class Metrics(Mapping[str, Series]):
             replaced = self._begin_anew_if_replaced()
             return b"" if replaced else block
 
-        for taken, parts in decoders.in_order(read, helpers):
+        for taken, parts in decoders.in_order(reader, helpers, read):
             if replaced:  # this was read of a stream that is gone
                 break
             self._take(taken, whole=True, parts=parts)
