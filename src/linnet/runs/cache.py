@@ -31,7 +31,7 @@ from linnet.runs.place import open_regular, read_at
 from linnet.runs.series import Extremes, Rows, StoredRows, StoredRowsError, Table, column_type
 
 SMALLEST = 1 << 20  # streams below this are read faster than they are worth keeping
-_MAGIC = b"linnet-metrics-5\n"
+_MAGIC = b"linnet-metrics-6\n"
 _NAME = "metrics"
 _ALIGN = 64
 _TRAILER = 12 + len(_MAGIC)  # length and checksum of the header, which stands at the end
@@ -44,12 +44,52 @@ _LEFT_SECONDS = 86_400.0
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Ramp(msgspec.Struct):
+    """A column that need not be written: its first number, and how much each one is above the one before."""
+
+    first: _Int64 | float
+    rise: _Int64
+
+    @staticmethod
+    def of(column: NDArray[Any]) -> Ramp | None:
+        """The ramp that a column is: steps and lines mostly are one, and what never changes; None for all others."""
+        if len(column) < 2:
+            return None
+        bits = np.ascontiguousarray(column).view(np.int64)  # so that a NaN is itself
+        rise = int(column[1]) - int(column[0]) if column.dtype == np.int64 else 0
+        if int(bits[1]) - int(bits[0]) != rise or not np.all(bits[1:] - bits[:-1] == rise):
+            return None
+        return Ramp(column[0].item(), rise)
+
+    def rows(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """The numbers at some places."""
+        if isinstance(self.first, float):
+            return np.full(len(places), self.first)
+        return places * self.rise + self.first
+
+
 class Piece(msgspec.Struct):
-    """Successive rows of a table: where in the file their columns stand, one behind another; a checksum of each."""
+    """Successive rows of a table: where in the file their columns stand, one behind another.
+
+    Of each column a checksum, or the ramp that it is: then it does not stand in the file.
+    """
 
     offset: _Count
     rows: _Count
-    sums: list[int]
+    columns: list[int | Ramp]
+
+    def offset_of(self, place: int) -> int:
+        """Where in the file a column stands."""
+        before = sum(not isinstance(column, Ramp) for column in self.columns[:place])
+        return self.offset + before * self.rows * _CELL
+
+    @property
+    def end(self) -> int:
+        """Where in the file the last column ends."""
+        return self.offset_of(len(self.columns))
 
 
 class StoredTable(msgspec.Struct):
@@ -107,7 +147,7 @@ def save(events: Path, header: Header, tables: list[Table], spill: Spill | None 
     try:
         spill = spill or Spill(events)
         header.tables = [spill.finish(table.now()) for table in tables]
-        return _tables(spill.keep(header), header.tables)
+        return _tables(spill.keep(header), header)
     except (OSError, ValueError, StoredRowsError):
         return None
 
@@ -125,7 +165,7 @@ def load(events: Path, origin: float = 0.0) -> Kept | None:
         header = _header(content)
         if header is None or header.origin != origin or not _stands(events, header):
             return None
-        tables = _tables(content, header.tables)
+        tables = _tables(content, header)
     except (OSError, ValueError, RecursionError):
         return None
     return Kept(tables, header.state, header.position, header.crc, header.oversized)
@@ -141,16 +181,21 @@ def _header(content: mmap.mmap) -> Header | None:
     return msgspec.msgpack.decode(written, type=Header) if zlib.crc32(written) == crc else None
 
 
-def _tables(content: mmap.mmap, stored: list[StoredTable]) -> list[Table]:
+def _tables(content: mmap.mmap, header: Header) -> list[Table]:
     """Tables over the file; ValueError when it cannot hold what its header says."""
-    for table in stored:
-        columns = len(Rows.keys(table.names))
+    for table in header.tables:
         if len(table.extremes) != len(table.names) or len(set(table.names)) != len(table.names):
             raise ValueError("a table that is not whole")
+        if sum(piece.rows for piece in table.pieces) > header.position:  # a row takes more than a byte of the stream
+            raise ValueError("more rows than the stream has")
+        kinds = [column_type(key).kind for key in Rows.keys(table.names)]
         for piece in table.pieces:
-            if len(piece.sums) != columns or piece.offset + piece.rows * columns * _CELL > len(content):
+            if len(piece.columns) != len(kinds) or piece.end > len(content):
                 raise ValueError("a table that reaches beyond the file")
-    return [Table(tuple(table.names), _MappedRows(content, table)) for table in stored]
+            for column, kind in zip(piece.columns, kinds, strict=True):
+                if isinstance(column, Ramp) and isinstance(column.first, float) != (kind == "f"):
+                    raise ValueError("a ramp of another kind")
+    return [Table(tuple(table.names), _MappedRows(content, table)) for table in header.tables]
 
 
 class _MappedRows:
@@ -162,42 +207,55 @@ class _MappedRows:
         self._content = content
         self._pieces = table.pieces
         self._places = {key: place for place, key in enumerate(Rows.keys(table.names))}
-        self._sound: set[str] = set()
+        self._sound: set[tuple[int, int]] = set()
 
     def column(self, key: str) -> NDArray[Any]:
         """One column: mapped from the file, or, where it is in pieces, put together in memory."""
-        if len(self._pieces) == 1:
-            self._verify(key, self._pieces[0])
-            self._sound.add(key)
-            return self._part(key, self._pieces[0])
+        place = self._places[key]
+        if len(self._pieces) == 1 and not isinstance(self._pieces[0].columns[place], Ramp):
+            return self._sound_part(key, self._pieces[0])
         column, at = np.empty(self.rows, dtype=column_type(key)), 0
         for piece in self._pieces:
-            self._verify(key, piece)
-            column[at : at + piece.rows] = self._part(key, piece)
-            self._let_go(key, piece)
+            ramp, rows = piece.columns[place], column[at : at + piece.rows]
+            if isinstance(ramp, Ramp):
+                rows[:] = ramp.rows(np.arange(piece.rows))
+            else:
+                rows[:] = self._sound_part(key, piece)
+                self._let_go(key, piece)
             at += piece.rows
-        self._sound.add(key)
         return column
 
-    def _part(self, key: str, piece: Piece) -> NDArray[Any]:
-        return np.frombuffer(self._content, column_type(key), piece.rows, self._offset(key, piece))
+    def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Some rows of a column; those of a ramp are computed, and the others are not touched."""
+        place, begin = self._places[key], 0
+        picked = np.empty(len(rows), dtype=column_type(key))
+        for piece in self._pieces:
+            here = (rows >= begin) & (rows < begin + piece.rows)
+            if here.any():
+                ramp, places = piece.columns[place], rows[here] - begin
+                part = ramp.rows(places) if isinstance(ramp, Ramp) else self._sound_part(key, piece)[places]
+                picked[here] = part
+            begin += piece.rows
+        return picked
 
-    def _verify(self, key: str, piece: Piece) -> None:
-        if key not in self._sound:
-            if _sum(self._part(key, piece)) != piece.sums[self._places[key]]:
+    def _sound_part(self, key: str, piece: Piece) -> NDArray[Any]:
+        """A column of a piece, as it lies in the file, once its checksum was found right."""
+        place = self._places[key]
+        part = np.frombuffer(self._content, column_type(key), piece.rows, piece.offset_of(place))
+        if (place, piece.offset) not in self._sound:
+            if _sum(part) != piece.columns[place]:
                 raise StoredRowsError(f"column {key} of the cache is damaged")
             self._let_go(key, piece)  # maybe few rows of it are needed
+            self._sound.add((place, piece.offset))
+        return part
 
     def _let_go(self, key: str, piece: Piece) -> None:
         """Have the pages of a large column leave memory; they come back when they are looked at."""
         size = piece.rows * _CELL
         if size > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
-            offset = self._offset(key, piece)
+            offset = piece.offset_of(self._places[key])
             page = offset // mmap.PAGESIZE * mmap.PAGESIZE
             self._content.madvise(mmap.MADV_DONTNEED, page, offset + size - page)
-
-    def _offset(self, key: str, piece: Piece) -> int:
-        return piece.offset + self._places[key] * piece.rows * _CELL
 
 
 def _stands(events: Path, header: Header) -> bool:
@@ -259,12 +317,14 @@ class Spill:
     def _write(self, columns: Iterable[NDArray[Any]]) -> Piece:
         offset = self._file.seek(0, os.SEEK_END)
         offset += self._file.write(b"\0" * (-offset % _ALIGN))
-        rows, sums = 0, []
+        rows, written = 0, []
         for column in columns:
             rows = len(column)
-            self._file.write(np.ascontiguousarray(column).data)
-            sums.append(_sum(column))
-        return Piece(offset, rows, sums)
+            ramp = Ramp.of(column)
+            if ramp is None:
+                self._file.write(np.ascontiguousarray(column).data)
+            written.append(_sum(column) if ramp is None else ramp)
+        return Piece(offset, rows, written)
 
 
 class _SpilledRows:
@@ -286,10 +346,17 @@ class _SpilledRows:
         parts = [self.before.column(key)] if self.before is not None else []
         return np.concatenate([*parts, *(self._read(key, piece) for piece in self.pieces)])
 
+    def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Some rows of a column."""
+        return self.column(key)[rows]
+
     def _read(self, key: str, piece: Piece) -> NDArray[Any]:
+        place = self._places[key]
+        if isinstance(ramp := piece.columns[place], Ramp):
+            return ramp.rows(np.arange(piece.rows))
         size = piece.rows * _CELL
         try:
-            content = read_at(self._file.fileno(), size, piece.offset + self._places[key] * size)
+            content = read_at(self._file.fileno(), size, piece.offset_of(place))
         except (OSError, ValueError) as error:
             raise StoredRowsError("rows that were put aside cannot be read") from error
         if len(content) < size:
