@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet -
 INPUTS := pyproject.toml constraints.txt
 DEMO := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
 
-.PHONY: demo test bench campaign clean
+.PHONY: demo test golden bench campaign clean
 
 # Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
 demo: $(VENV)/.train
@@ -23,6 +23,10 @@ test: $(VENV)/.dev
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+# Does this tree compute what another commit computes, to the bit? Both are run here: make golden BASE=HEAD~1
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden $(or $(BASE),HEAD) $(CASES)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench

@@ -15,7 +15,19 @@ from tests.golden.cases import command, write_corpus
 
 Record = dict[str, list[str]]  # of each case: a line for every number and file, in order
 
-_NUMBERS = ("loss", "lr", "grad_norm", "accuracy", "tokens", "images", "name", "prompt", "text", "train_loss")
+_NUMBERS = (
+    "loss",
+    "lr",
+    "grad_norm",
+    "accuracy",
+    "tokens",
+    "images",
+    "name",
+    "prompt",
+    "text",
+    "train_loss",
+    "validation_loss",
+)
 _KINDS = ("step", "eval", "sample", "checkpoint")
 
 
@@ -42,14 +54,17 @@ def _train(tree: Path, name: str, folder: Path) -> list[str]:
 
 
 def _events(run: Path) -> list[str]:
-    """The numbers of every step, evaluation, sample and checkpoint, written exactly; nothing that a clock says."""
-    lines = []
+    """The numbers of every step, evaluation, sample and checkpoint, written exactly; nothing that a clock says.
+
+    Kind by kind: a checkpoint is announced when it is on the disk, between any two steps.
+    """
+    lines: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         if event["kind"] in _KINDS:
             fields = {name: event[name] for name in _NUMBERS if name in event}
-            lines.append(f"{event['kind']} {event.get('step')} {json.dumps(fields, ensure_ascii=False)}")
-    return lines
+            lines[event["kind"]].append(f"{event['kind']} {event.get('step')} {json.dumps(fields, ensure_ascii=False)}")
+    return [line for kind in _KINDS for line in lines[kind]]
 
 
 def _files(run: Path) -> list[str]:

@@ -26,17 +26,16 @@ def canvas(
     column = place(x, x_range, width * 2)
     row = height * 4 - 1 - place(y, y_range, height * 4)
     drawn = np.isfinite(x) & np.isfinite(y)
-    for i in range(len(x)):
-        if not drawn[i]:
-            continue
-        if i and drawn[i - 1]:
-            steps = int(max(abs(column[i] - column[i - 1]), abs(row[i] - row[i - 1]), 1))
-            dots[
-                np.linspace(row[i - 1], row[i], steps + 1).round().astype(int),
-                np.linspace(column[i - 1], column[i], steps + 1).round().astype(int),
-            ] = True
-        else:
-            dots[row[i], column[i]] = True
+    dots[row[drawn], column[drawn]] = True
+    begins = np.flatnonzero(drawn[:-1] & drawn[1:])
+    across, down = np.diff(column)[begins], np.diff(row)[begins]
+    steps = np.maximum(np.maximum(np.abs(across), np.abs(down)), 1)
+    segment = np.repeat(np.arange(len(begins)), steps)
+    along = np.arange(len(segment)) - np.repeat(np.cumsum(steps) - steps, steps)
+    dots[
+        (row[begins][segment] + along * (down / steps)[segment]).round().astype(int),
+        (column[begins][segment] + along * (across / steps)[segment]).round().astype(int),
+    ] = True
     cells = dots.reshape(height, 4, width, 2).transpose(0, 2, 1, 3)
     codes = (cells * DOTS).sum(axis=(2, 3))
     return ["".join(chr(0x2800 + int(code)) for code in line) for line in codes]

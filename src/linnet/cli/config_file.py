@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ class ConfigFile:
     """The keys of a TOML file, which are flags without their dashes, as cyclopts asks for them."""
 
     def __init__(self, path: str) -> None:
+        import tomllib  # most commands have no such file
+
         self.path = path
         try:
             self._values: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ import os
 import time
 import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -211,19 +211,21 @@ class _MappedRows:
 
     def column(self, key: str) -> NDArray[Any]:
         """One column: mapped from the file, or, where it is in pieces, put together in memory."""
-        place = self._places[key]
-        if len(self._pieces) == 1 and not isinstance(self._pieces[0].columns[place], Ramp):
-            return self._sound_part(key, self._pieces[0])
+        if len(self._pieces) == 1:
+            (column,) = self.arrays(key)
+            return column
         column, at = np.empty(self.rows, dtype=column_type(key)), 0
-        for piece in self._pieces:
-            ramp, rows = piece.columns[place], column[at : at + piece.rows]
-            if isinstance(ramp, Ramp):
-                rows[:] = ramp.rows(np.arange(piece.rows))
-            else:
-                rows[:] = self._sound_part(key, piece)
-                self._let_go(key, piece)
+        for piece, part in zip(self._pieces, self.arrays(key), strict=True):
+            column[at : at + piece.rows] = part
             at += piece.rows
         return column
+
+    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
+        """The same, piece by piece as they lie in the file; a ramp is computed."""
+        for piece in self._pieces:
+            ramp = piece.columns[self._places[key]]
+            yield ramp.rows(np.arange(piece.rows)) if isinstance(ramp, Ramp) else self._sound_part(key, piece)
+            self._let_go(key, piece)
 
     def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Some rows of a column; those of a ramp are computed, and the others are not touched."""
@@ -245,13 +247,12 @@ class _MappedRows:
         if (place, piece.offset) not in self._sound:
             if _sum(part) != piece.columns[place]:
                 raise StoredRowsError(f"column {key} of the cache is damaged")
-            self._let_go(key, piece)  # maybe few rows of it are needed
             self._sound.add((place, piece.offset))
         return part
 
     def _let_go(self, key: str, piece: Piece) -> None:
         """Have the pages of a large column leave memory; they come back when they are looked at."""
-        size = piece.rows * _CELL
+        size = 0 if isinstance(piece.columns[self._places[key]], Ramp) else piece.rows * _CELL
         if size > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
             offset = piece.offset_of(self._places[key])
             page = offset // mmap.PAGESIZE * mmap.PAGESIZE
@@ -343,8 +344,13 @@ class _SpilledRows:
 
     def column(self, key: str) -> NDArray[Any]:
         """One column, put together in memory."""
-        parts = [self.before.column(key)] if self.before is not None else []
-        return np.concatenate([*parts, *(self._read(key, piece) for piece in self.pieces)])
+        return np.concatenate(list(self.arrays(key)))
+
+    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
+        """The same, piece by piece."""
+        if self.before is not None:
+            yield from self.before.arrays(key)
+        yield from (self._read(key, piece) for piece in self.pieces)
 
     def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Some rows of a column."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from linnet.runs.metric_names import Goal
 
+_T = TypeVar("_T")
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Point = tuple[float, int, int]  # value, step, line
@@ -75,6 +75,10 @@ class StoredRows(Protocol):
         """Some rows of a column; the same."""
         ...
 
+    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
+        """One column as the arrays it lies in; the same."""
+        ...
+
 
 class Rows:
     """Rows that carry the same metrics, as they stand: those on disk, if any, and behind them those in memory.
@@ -118,6 +122,13 @@ class Rows:
         if self.stored is None or len(self.recent(key)):
             return self.column(key)[rows]
         return self.stored.pick(key, rows)
+
+    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
+        """One column as the arrays it lies in, without a copy where that can be."""
+        if self.stored is not None:
+            yield from self.stored.arrays(key)
+        if self.stored is None or len(self.recent(key)):
+            yield self.recent(key)
 
     def extremes(self, name: str) -> Extremes:
         """The least, greatest and last row of a metric."""
@@ -309,44 +320,61 @@ class Series:
         return np.argsort(np.concatenate([part.column("line") for part in self._parts]), kind="stable")
 
     def _load(self, key: str) -> NDArray[Any]:
+        return self._sound(lambda: self._column(key))
+
+    def _column(self, key: str) -> NDArray[Any]:
+        if len(self._parts) == 1:
+            return self._parts[0].column(key)
+        if not self._parts:  # read anew, and gone
+            return np.empty(0, dtype=column_type(key))
+        return np.concatenate([part.column(key) for part in self._parts])[self._order]
+
+    def _sound(self, read: Callable[[], _T]) -> _T:
+        """What `read` gives; when rows on disk turn out to be damaged, that of the rows read anew."""
         try:
-            if len(self._parts) == 1:
-                return self._parts[0].column(key)
-            if not self._parts:  # read anew, and gone
-                return np.empty(0, dtype=column_type(key))
-            return np.concatenate([part.column(key) for part in self._parts])[self._order]
+            return read()
         except StoredRowsError:
             if self._renew is None:
                 raise
             self._parts, self._renew = self._renew(), None
             for name in ("step", "t", "value", "epoch", "_order", "_extremes"):
                 self.__dict__.pop(name, None)  # all columns from the same rows
-            return self._load(key)
+            return read()
 
     def downsample(self, points: int) -> tuple[Integers, Floats]:
         """At most about `points` finite rows that show the same curve: the least and the greatest of each stretch.
 
-        A spike of a single step is therefore never smoothed away.
+        A spike of a single step is therefore never smoothed away. Of a long run no column is put together for it.
         """
-        at = self.downsample_rows(points)
-        with suppress(StoredRowsError):
-            if len(self._parts) == 1:
-                return self._parts[0].pick("step", at), self.value[at]
-        return self.step[at], self.value[at]
+        return self._sound(lambda: self._downsample(points))
 
-    def downsample_rows(self, points: int) -> Integers:
-        """Row numbers of the same choice."""
-        finite = np.isfinite(self.value)
-        whole = bool(finite.all())
-        values = self.value if whole else self.value[finite]
-        points = max(4, points // 2 * 2)
-        if len(values) <= points:
-            chosen = np.arange(len(values), dtype=np.int64)
-        else:
-            from tsdownsample import MinMaxDownsampler
+    def _downsample(self, points: int) -> tuple[Integers, Floats]:
+        key = f"={self.name}"
+        if len(self._parts) != 1:
+            at = _least_and_greatest(self.value, points)
+            return self.step[at], self.value[at]
+        (rows,) = self._parts
+        chosen, begin = [np.empty(0, np.int64)], 0
+        for values in rows.arrays(key):
+            chosen.append(_least_and_greatest(values, points * len(values) // rows.rows) + begin)
+            begin += len(values)
+        at = np.concatenate(chosen)
+        return rows.pick("step", at), rows.pick(key, at)
 
-            found = MinMaxDownsampler().downsample(np.ascontiguousarray(values), n_out=points - 2)
-            ends = np.array([0, len(values) - 1], dtype=np.int64)
-            chosen = np.sort(np.concatenate([found.astype(np.int64), ends]))
-            chosen = chosen[np.diff(chosen, prepend=-1) > 0]  # each once; np.unique would load 15 ms of numpy.ma
-        return chosen if whole else np.flatnonzero(finite)[chosen]
+
+def _least_and_greatest(values: Floats, points: int) -> Integers:
+    """At most `points` places, or four, of finite values: the first, the last, the least and greatest of stretches."""
+    finite = np.isfinite(values)
+    whole = bool(finite.all())
+    values = values if whole else values[finite]
+    points = max(4, points // 2 * 2)
+    if len(values) <= points:
+        chosen = np.arange(len(values), dtype=np.int64)
+    else:
+        from tsdownsample import MinMaxDownsampler
+
+        found = MinMaxDownsampler().downsample(np.ascontiguousarray(values), n_out=points - 2)
+        ends = np.array([0, len(values) - 1], dtype=np.int64)
+        chosen = np.sort(np.concatenate([found.astype(np.int64), ends]))
+        chosen = chosen[np.diff(chosen, prepend=-1) > 0]  # each once; np.unique would load 15 ms of numpy.ma
+    return chosen if whole else np.flatnonzero(finite)[chosen]
