@@ -22,7 +22,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 # Does this tree compute what another commit computes, to the bit? Both are run here: make golden BASE=HEAD~1
 golden: $(VENV)/.dev
