@@ -25,8 +25,8 @@ from pathlib import Path
 import torch
 
 import gguf
+from linnet.files import sync_folder
 from linnet.gguf import GGMLType, GGUFFile, GGUFWriter, MetadataBlock, architecture_of, layout
-from linnet.gguf.staging import sync_folder
 
 
 @dataclass

@@ -63,7 +63,7 @@ def test_damage_is_found_said_and_made_good(prepared: Prepared, folder: Path, na
     assert "prepare" not in said.rpartition(str(prepared.path))[2].replace("prepared", "")  # that is done
     third = prepare(folder, vocab=300, held_out=0.1)
     assert (third.fingerprint, third.remarks) == (prepared.fingerprint, ())
-    assert not list(prepared.path.parent.glob(".*.partial"))
+    assert not list(prepared.path.parent.glob(".*partial"))
 
 
 def test_the_command_says_so_and_json_too(prepared: Prepared, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

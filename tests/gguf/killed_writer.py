@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from linnet.files import STAGED_SUFFIX
 from linnet.gguf import GGUFFile, Llama, layout, resolve_link, write_step
-from linnet.gguf.staging import SUFFIX
 
 CFG = Llama(vocab=4096, d_model=256, n_heads=4, n_kv=4, d_ff=256, n_layers=1, ctx=64)
 
@@ -44,7 +44,7 @@ def observe(weights: Path) -> dict[str, object]:
     return {
         "step": step,
         "whole": bool(whole) and latest.name == f"step_{step}.gguf",
-        "partial": sum(name.endswith(SUFFIX) for name in names),
+        "partial": sum(name.endswith(STAGED_SUFFIX) for name in names),
     }
 
 

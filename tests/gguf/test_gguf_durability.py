@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tiny
 
+from linnet.files import STAGED_SUFFIX, StagedFile, sweep
 from linnet.gguf import GGUFError, GGUFFile, point_link, resolve_link, write_step
-from linnet.gguf.staging import SUFFIX, StagedFile, sweep
 
 
 def params(step: int) -> dict[str, np.ndarray]:
@@ -88,7 +88,7 @@ def test_error_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_leftovers_are_cleared_but_not_a_living_writers_file(tmp_path: Path) -> None:
-    left = tmp_path / f".step_3.gguf.0123{SUFFIX}"
+    left = tmp_path / f".step_3.gguf.0123{STAGED_SUFFIX}"
     left.write_bytes(b"half")
     with StagedFile(tmp_path / "step_4.gguf") as out:
         out.write(b"new")

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from linnet.gguf.staging import staged_name
+from linnet.files import staged_name
 from linnet.runs import Findings, Run, examine, provenance
 
 START = {"kind": "run_start", "t": 0.0, "run_id": "a"}

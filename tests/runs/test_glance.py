@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import linnet
+from linnet import files
 from linnet.runs import Glance, Run, glance
 from linnet.runs.clock import iso_now
 
@@ -105,7 +106,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(run: Path, name: str) -> 
     opened.metrics()
     opened.events().read_events()
     linnet.runs.examine(opened)
-    assert glance.lock.is_held(run / "events.jsonl") in (False, None)
+    assert files.is_locked(run / "events.jsonl") in (False, None)
     if name == "events.jsonl":
         with pytest.raises(linnet.LinnetError, match="not a regular file"):
             linnet.runs.add_note(opened, "good")

@@ -19,6 +19,7 @@ import linnet
 from linnet import gguf
 from linnet.cli.train import finish
 from linnet.errors import LinnetError
+from linnet.files import STAGED_SUFFIX
 from linnet.models import preset
 from linnet.recipes import Job, TextData, go_on, launch, training
 from linnet.runs import Run
@@ -427,10 +428,10 @@ def test_a_checkpoint_is_announced_when_it_is_on_the_disk(corpus: Path, monkeypa
 
 def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(corpus: Path) -> None:
     run = crashed(job_of(corpus), 10)
-    for name in (".tmpA1b2C3", ".step_9.safetensors.tmp", f".step_9.safetensors.0a0b0c{gguf.staging.SUFFIX}"):
+    for name in (".tmpA1b2C3", ".step_9.safetensors.tmp", f".step_9.safetensors.0a0b0c{STAGED_SUFFIX}"):
         (run.path / "state" / name).write_bytes(b"half")
     (run.path / "state/step_11.safetensors").write_bytes(b"a state without weights")
-    (run.path / f"weights/.step_9.gguf.0a0b0c{gguf.staging.SUFFIX}").write_bytes(b"half")
+    (run.path / f"weights/.step_9.gguf.0a0b0c{STAGED_SUFFIX}").write_bytes(b"half")
     go_on(run).finish()
     assert [path.name for path in (run.path / "state").iterdir()] == ["step_12.safetensors"]
     assert not list((run.path / "weights").glob(".*"))

@@ -12,8 +12,8 @@ from cyclopts import Parameter
 
 from linnet.cli.options import RunsFolder, require_metrics
 from linnet.errors import UsageError
+from linnet.files import is_folder
 from linnet.runs import RunError, RunStore
-from linnet.runs.place import is_folder
 
 View = Literal["metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log"]
 

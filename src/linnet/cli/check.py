@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, paint_status, print_json
+from linnet.files import is_file, is_folder
 from linnet.runs import RunStore, examine
-from linnet.runs.place import is_file, is_folder
 
 
 def check(

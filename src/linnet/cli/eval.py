@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.board import words
-from linnet.cli.model_name import ModelName, find_model, step_of
+from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json, table
 from linnet.data.left_out import left_out_sentence
 from linnet.errors import UsageError
+from linnet.files import step_of
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
 from linnet.runs import Run

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.board import words
-from linnet.cli.model_name import step_of
 from linnet.cli.terminal import paint, print_json, table
 from linnet.data.left_out import left_out_sentence
 from linnet.errors import UsageError
+from linnet.files import step_of
 from linnet.runs.note import add_evaluation
 
 if TYPE_CHECKING:

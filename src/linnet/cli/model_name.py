@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.errors import UsageError
+from linnet.files import step_of, step_path
 from linnet.gguf.link import resolve_link
 from linnet.runs import Run, RunStore
 
@@ -33,17 +34,11 @@ def find_model(name: str, runs: Path | None = None) -> Path:
     return _checkpoint(run, which)
 
 
-def step_of(path: Path) -> int | None:
-    """The step of a run's checkpoint, by its name `step_<N>.gguf`; None for any other file."""
-    number = path.stem.removeprefix("step_")
-    return int(number) if path.stem.startswith("step_") and number.isascii() and number.isdigit() else None
-
-
 def _checkpoint(run: Run, which: str) -> Path:
     weights = run.path / "weights"
     there = run.checkpoints()
     if which.isdigit():
-        found = weights / f"step_{int(which)}.gguf"
+        found = step_path(weights, int(which))
         if found.is_file():
             return found
     else:
@@ -54,5 +49,5 @@ def _checkpoint(run: Run, which: str) -> Path:
             return there[-1]
     if not there:
         raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
-    steps = ", ".join(file.stem.removeprefix("step_") for file in there[-8:])
+    steps = ", ".join(str(step_of(file)) for file in there[-8:])
     raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")

@@ -11,9 +11,9 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json, table
+from linnet.files import is_folder
 from linnet.runs import Glance, Run, RunError, RunStore
 from linnet.runs.metric_names import goal_of
-from linnet.runs.place import is_folder
 
 
 def runs(

@@ -2,7 +2,8 @@
 
 <cache>/<name>-<key>/        train.tokens, held_out.tokens, tokenizer.gguf, prepared.json
 <cache>/.<key>.lock          held while that corpus is prepared; a second process waits for the first
-<cache>/.<key>.<hex>.partial the folder while it is made; renamed when complete
+<cache>/.<key>.<hex>.linnet-partial
+                             the folder while it is made; renamed when complete
 <cache>/hashes/<key>.json    content hashes of a corpus's files, or of prepared token sets, with the size and times
                              they had; its first line is a checksum of the rest
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import shutil
 import sys
 import time
@@ -22,11 +22,9 @@ from pathlib import Path
 
 import msgspec
 
+from linnet import files
 from linnet.data.corpus import Corpus, expanded
 from linnet.data.errors import DataError, reason
-
-if sys.platform != "win32":
-    import fcntl
 
 _UNSETTLED = 2_000_000_000  # ns: a file changed so shortly before it was hashed may change again within one tick
 
@@ -68,7 +66,7 @@ def content_hash(corpus: Corpus, root: Path) -> str:
 
 
 def file_digests(
-    files: Sequence[Path], root: Path, name: str, digest: Callable[[Path], str] | None = None
+    paths: Sequence[Path], root: Path, name: str, digest: Callable[[Path], str] | None = None
 ) -> list[str]:
     """Each file's digest. What was hashed before and did not change since is not read again: `hashes/<name>.json`."""
     path = root / "hashes" / f"{name}.json"
@@ -79,7 +77,7 @@ def file_digests(
             known = msgspec.json.decode(content, type=dict[str, _Hashed])
     fresh: dict[str, _Hashed] = {}
     digests = []
-    for file in files:
+    for file in paths:
         where = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         try:
             fresh[where] = _hash(file, known.get(where), digest or _whole)
@@ -90,10 +88,8 @@ def file_digests(
     if fresh != known:
         with suppress(OSError):  # only time is lost
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_name(f".{name}.{secrets.token_hex(6)}")
             content = msgspec.json.encode(fresh)
-            aside.write_bytes(_checksum(content) + b"\n" + content)
-            aside.replace(path)
+            files.write_file(path, _checksum(content) + b"\n" + content, sync=False)
     return digests
 
 
@@ -130,14 +126,14 @@ def folder_in_making(root: Path, target: Path, key: str, usable: Callable[[], bo
     except OSError as error:
         raise DataError(f"cache {root}: it cannot be written: {reason(error)}; choose another with --cache") from None
     try:
-        alone = _wait_for(lock)
+        alone = files.lock(lock, wait=None)  # None: there are no locks here, and others may prepare the same
         if usable():
             yield None
             return
         _remove(root, target, key)
-        for left in root.glob(f".{key}.*.partial") if alone else ():
+        for left in root.glob(f".{key}.*partial") if alone else ():
             shutil.rmtree(left, ignore_errors=True)
-        folder = root / f".{key}.{secrets.token_hex(6)}.partial"
+        folder = files.staged_name(root / key)
         try:
             folder.mkdir()
             yield folder
@@ -152,7 +148,7 @@ def folder_in_making(root: Path, target: Path, key: str, usable: Callable[[], bo
 
 def _remove(root: Path, target: Path, key: str) -> None:
     """Take a folder out of use at one stroke: a process that has its files mapped keeps them."""
-    aside = root / f".{key}.{secrets.token_hex(6)}.partial"
+    aside = files.staged_name(root / key)
     try:
         target.rename(aside)
     except FileNotFoundError:
@@ -166,33 +162,13 @@ def _remove(root: Path, target: Path, key: str) -> None:
 
 
 def _publish(folder: Path, target: Path) -> None:
-    _sync(folder)
+    files.sync_folder(folder)
     try:
         folder.rename(target)
     except OSError:
         if not target.exists():  # where there are no locks, another process may have been first with the same
             raise
-    _sync(target.parent)
-
-
-def _sync(folder: Path) -> None:
-    if sys.platform != "win32":
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def _wait_for(lock: int) -> bool:
-    """Wait until nobody else prepares the same. False: there are no locks here, so others may."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
+    files.sync_folder(target.parent)
 
 
 def _failure(root: Path, error: OSError) -> str:

@@ -25,6 +25,7 @@ from linnet.data.packs import pack_vocab
 from linnet.data.shard import TokenSet, TokenSetWriter, content_digest
 from linnet.data.vocabulary import Vocabulary, train_vocabulary
 from linnet.errors import LinnetError
+from linnet.files import write_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -234,10 +235,7 @@ class _Making:
             encoding=remark,
             text_bytes=(sets[0].bytes, sets[1].bytes),
         )
-        with (self.folder / _RECORD).open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        write_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
 
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""

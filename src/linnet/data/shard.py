@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.data.errors import DataError, reason
+from linnet.files import sync_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,8 +134,7 @@ class TokenSetWriter:
         self._file.write(
             _HEADER.pack(MAGIC, VERSION, self.kind.itemsize, *counts, self.vocab, end, self._hash.digest())
         )
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        sync_file(self._file)
         self._file.close()
 
     def discard(self) -> None:

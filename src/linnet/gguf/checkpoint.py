@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from linnet.files import step_path
 from linnet.gguf.architecture import arch_of, architecture_of, head_size, hyper_parameters
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
@@ -118,7 +119,7 @@ def write_step(
         reason = error.strerror or str(error)
         expected = "a folder, or a place to make one"
         raise GGUFError("cannot be written to", path=folder, place="folder", expected=expected, found=reason) from None
-    path = write(cfg, params, folder / f"step_{step}.gguf", run_id, step, **options)
+    path = write(cfg, params, step_path(folder, step), run_id, step, **options)
     point_link(folder / "latest", path.name)
     return path
 

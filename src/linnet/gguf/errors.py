@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from linnet.errors import LinnetError
+from linnet.files import FileError
 
 
 class GGUFError(LinnetError):
@@ -44,6 +47,16 @@ class GGUFError(LinnetError):
 
 def _again(problem: str, path: str | None, place: str, expected: str, found: str) -> GGUFError:
     return GGUFError(problem, path=path, place=place, expected=expected, found=found)
+
+
+@contextmanager
+def file_errors_as_gguf() -> Iterator[None]:
+    """Raise what the floor says of a file as a GGUFError, with the same words."""
+    try:
+        yield
+    except FileError as error:
+        found, path = error.strerror or "", error.filename
+        raise GGUFError(error.problem, path=path, place=error.place, expected=error.expected, found=found) from None
 
 
 def quoted(name: str | bytes) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from linnet.files import step_of
+
 _DEPTH = 6  # how far below a place a file may lie
 _MANIFEST_BYTES = 1 << 20
 
@@ -46,7 +48,8 @@ def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str]
 def _runs(root: Path) -> Iterator[Found]:
     for weights in sorted(_folders(root)):
         for path in sorted(_files(weights / "weights", depth=0)):
-            yield from _found(path, "run", f"{weights.name}@{path.stem.removeprefix('step_')}")
+            step = step_of(path)
+            yield from _found(path, "run", f"{weights.name}@{path.stem if step is None else step}")
 
 
 def _hugging_face() -> Iterator[Found]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from linnet import files
 from linnet.gguf.errors import GGUFError
 
 if TYPE_CHECKING:
@@ -31,24 +30,13 @@ class Source:
         self.path = Path(path)
         try:
             self._refuse_what_is_no_file(self.path.stat().st_mode)
-            # Unbuffered; and non-blocking, should a pipe have taken the file's place since the stat.
-            flags = (
-                os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-            )
-            self._fd = os.open(self.path, flags)
+            self._fd = files.open_regular(self.path)  # asks again: a pipe may have taken its place since
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise self.error("cannot be opened", "file", "a readable file", reason) from None
-        self._lock = threading.Lock()
         self._map: mmap.mmap | None = None
         self._closed = False
-        try:
-            status = os.fstat(self._fd)
-            self._refuse_what_is_no_file(status.st_mode)
-        except BaseException:
-            os.close(self._fd)
-            raise
-        self.size: int = status.st_size
+        self.size: int = os.fstat(self._fd).st_size
 
     def error(self, problem: str, place: str, expected: str, found: str) -> GGUFError:
         """A GGUFError about this file."""
@@ -66,7 +54,7 @@ class Source:
         done = 0
         while done < len(buffer):
             try:
-                got = self._read_at(offset + done, buffer[done:])
+                got = files.read_into(self._fd, buffer[done:], offset + done)
             except OSError as error:
                 raise self.error("cannot be read", place, f"{len(buffer)} bytes at {offset}", str(error)) from None
             if got == 0:
@@ -111,13 +99,3 @@ class Source:
     def _refuse_closed(self, place: str) -> None:
         if self._closed:
             raise self.error("has been closed", place, "an open file", "a closed one")
-
-    def _read_at(self, offset: int, buffer: memoryview) -> int:
-        if sys.platform == "win32":  # no positioned read there: the shared position is guarded instead
-            with self._lock:
-                os.lseek(self._fd, offset, os.SEEK_SET)
-                piece = os.read(self._fd, len(buffer))
-            buffer[: len(piece)] = piece
-            return len(piece)
-        else:  # noqa: RET505 (mypy skips a platform's code only in a branch)
-            return os.preadv(self._fd, [buffer], offset)

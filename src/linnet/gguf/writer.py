@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from linnet.gguf.errors import GGUFError, quoted
+from linnet.files import StagedFile
+from linnet.gguf.errors import GGUFError, file_errors_as_gguf, quoted
 from linnet.gguf.header import DEFAULT_ALIGNMENT, MAX_DIMS, MAX_NAME_BYTES
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.staging import StagedFile
 from linnet.gguf.tensor import TensorInfo
 from linnet.gguf.types import GGMLType
 from linnet.gguf.values import encode_text
@@ -112,7 +112,7 @@ class GGUFWriter:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the file; it has its name only when it is whole and on the disk."""
-        with StagedFile(path) as out:
+        with file_errors_as_gguf(), StagedFile(path) as out:
             out.write(self.head())
             for tensor in self._planned.values():
                 for piece in _pieces(tensor):

@@ -11,11 +11,13 @@ from typing import Any
 
 from linnet import gguf
 from linnet.errors import LinnetError, UsageError
+from linnet.files import step_path
 from linnet.recipes import from_scratch, vit_tiny, warm_start
 from linnet.recipes.job import Job
 from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
 from linnet.recipes.options import WarmOptions
 from linnet.runs import Run, Session, start
+from linnet.runs.folder import WEIGHTS
 from linnet.runs.ids import require_writable
 from linnet.train.checkpointer import BestCheckpoint, checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
@@ -118,7 +120,7 @@ def go_on(
     """
     at = _newest_step(run)
     state = load(state_path(run.path, at), verify=not force)
-    weights = run.path / "weights" / f"step_{at}.gguf"
+    weights = step_path(run.path / WEIGHTS, at)
     if not force:
         _check_pair(run, at, state, weights)
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)

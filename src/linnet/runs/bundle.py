@@ -9,11 +9,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from linnet.errors import LinnetError
+from linnet.files import is_file, sync_folder
 from linnet.runs import ids, provenance
 from linnet.runs.clock import iso_now
 from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
@@ -21,8 +22,7 @@ from linnet.runs.events import decode
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.glance import last_seconds, load_manifest
 from linnet.runs.keeper import Keeper
-from linnet.runs.manifest import Manifest, sync_folder
-from linnet.runs.place import is_file
+from linnet.runs.manifest import Manifest
 from linnet.runs.run_start import has_events, run_start
 from linnet.runs.sink import Sink
 from linnet.runs.tail import lines_backwards
@@ -127,7 +127,8 @@ class RunBundle:
         self.manifest.mask(self._exact)
         self.manifest.provenance = provenance.gather()
         self._write_manifest()
-        sync_folder(folder.parent)
+        with suppress(OSError):  # the sink meets the same disk and warns
+            sync_folder(folder.parent)
         self._sink = Sink(self.events_path, remade=self._move_to)
 
     def _reopen(self, root: Path, run_id: str, fields: dict[str, Any], strict: bool) -> bool:

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import mmap
 import os
-import time
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -24,10 +22,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.files import StagedFile, open_regular, read_at
 from linnet.runs.folder import CACHE
 from linnet.runs.intake import State
 from linnet.runs.lines import checksum
-from linnet.runs.place import open_regular, read_at
 from linnet.runs.series import Extremes, Rows, StoredRows, StoredRowsError, Table, column_type
 
 SMALLEST = 1 << 20  # streams below this are read faster than they are worth keeping
@@ -37,8 +35,6 @@ _ALIGN = 64
 _TRAILER = 12 + len(_MAGIC)  # length and checksum of the header, which stands at the end
 _CELL = 8  # bytes
 _LARGE = 4 << 20
-_UNFINISHED = "metrics."
-_LEFT_SECONDS = 86_400.0
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -274,15 +270,12 @@ class Spill:
     """A file that becomes the cache: rows can be put there before all are read. OSError when there can be none."""
 
     def __init__(self, events: Path) -> None:
-        self._folder = events.parent / CACHE
-        self._folder.mkdir(exist_ok=True)
-        _remove_leftovers(self._folder)
-        import tempfile
-
-        fd, name = tempfile.mkstemp(dir=self._folder, prefix=_UNFINISHED)
-        self._file = os.fdopen(fd, "w+b")
-        self._path = Path(name)
-        self._remove = weakref.finalize(self, self._path.unlink, missing_ok=True)
+        folder = events.parent / CACHE
+        folder.mkdir(exist_ok=True)
+        self._staged = StagedFile(folder / _NAME, mode=0o600, sync=False)
+        # A descriptor of its own: rows that were put there can be read for as long as somebody holds them.
+        self._file = os.fdopen(os.dup(self._staged.fileno()), "w+b")
+        self._remove = weakref.finalize(self, self._staged.discard)
         self._file.write(_MAGIC)
 
     def put(self, before: StoredRows | None, rows: Rows) -> StoredRows:
@@ -310,7 +303,7 @@ class Spill:
         self._file.write(len(written).to_bytes(8, "little") + zlib.crc32(written).to_bytes(4, "little") + _MAGIC)
         self._file.flush()
         content = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._path.replace(self._folder / _NAME)
+        self._staged.publish()
         self._remove.detach()
         self._file.close()
         return content
@@ -368,11 +361,3 @@ class _SpilledRows:
         if len(content) < size:
             raise StoredRowsError("rows that were put aside are gone")
         return np.frombuffer(content, dtype=column_type(key))
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what readers that were killed have left behind; nobody writes a cache for a day."""
-    for path in folder.glob(f"{_UNFINISHED}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
-                path.unlink()

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
+from linnet.files import is_file, open_regular
 from linnet.runs.events import parse
 from linnet.runs.folder import EVENTS, MANIFEST, SUBFOLDERS, belongs
+from linnet.runs.lines import BOM
 from linnet.runs.manifest import read_json
-from linnet.runs.place import BOM, is_file, open_regular
 
 _FIRST_LINES = 20  # of a stream that are looked at; those of a run say at once what it is
 _LONGEST_LINE = 1 << 20

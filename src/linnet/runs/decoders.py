@@ -18,8 +18,8 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
+from linnet.files import read_at
 from linnet.runs.lines import LineReader
-from linnet.runs.place import read_at
 from linnet.runs.step_shape import Columns, Stretch, stretches
 
 LEAST_BYTES = 128 << 20  # of a stream: a helper takes a quarter of a second to come

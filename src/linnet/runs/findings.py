@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from linnet.files import is_file, is_folder, open_regular
 from linnet.runs.decoders import helpers_for, in_order
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import counts_as_training
-from linnet.runs.place import is_file, is_folder, open_regular
 from linnet.runs.run import Run
 from linnet.runs.step_shape import Stretch
 

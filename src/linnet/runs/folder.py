@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from linnet.files import is_staged
+
 EVENTS = "events.jsonl"
 MANIFEST = "run.json"
 FLOW = "flow.json"
@@ -16,12 +18,12 @@ MEDIA = "media"  # munin's
 ENTRIES = (MANIFEST, EVENTS, FLOW, WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
 SUBFOLDERS = (WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
 
-# What a writer that was killed leaves behind, by folder ("" is the run's own). Staged files (`gguf/staging.py`) end in
-# `.linnet-partial`; `.tmpXXXXXX` is how safetensors names a file that it has not finished.
+# What a writer of an older version that was killed leaves behind besides staged files, by folder ("" is the run's own);
+# `.tmpXXXXXX` is how safetensors names a file that it has not finished.
 LEFTOVERS = {
-    "": (".run.json.*", ".flow.json.*", ".*.linnet-partial"),
-    WEIGHTS: (".*.linnet-partial", ".*.tmp"),
-    STATE: (".*.linnet-partial", ".*.tmp", ".tmp??????"),
+    "": (".run.json.*", ".flow.json.*"),
+    WEIGHTS: (".*.tmp",),
+    STATE: (".*.tmp", ".tmp??????"),
 }
 # What file managers and network file systems put into any folder.
 _LITTER = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*", "._*")
@@ -29,7 +31,9 @@ _LITTER = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*", "._*")
 
 def is_leftover(subfolder: str, name: str) -> bool:
     """Is a file of this name what a killed writer leaves in `weights`, `state` or (`""`) the run folder itself?"""
-    return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS.get(subfolder, ()))
+    if subfolder not in LEFTOVERS:
+        return False
+    return is_staged(name) or any(fnmatchcase(name, pattern) for pattern in LEFTOVERS[subfolder])
 
 
 def belongs(name: str) -> bool:

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from linnet.runs import lock, provenance
+from linnet.files import is_file, is_locked
+from linnet.runs import provenance
 from linnet.runs.clock import unix_seconds
 from linnet.runs.events import Event, as_number, decode, parse
 from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
-from linnet.runs.place import is_file
 from linnet.runs.tail import first_line, lines_backwards
 
 STATUSES = ("live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled")
@@ -203,7 +203,7 @@ def _status(glance: Glance, past: _Past, now: float) -> str:
     origin = glance.manifest.provenance
     boot = origin.get("boot_id")
     if boot and boot == provenance.boot_id() and origin.get("lock") == "flock":
-        held = lock.is_held(events)
+        held = is_locked(events)
         if held is False:
             return "crashed"
         if held:

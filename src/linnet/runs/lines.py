@@ -6,10 +6,11 @@ import os
 import zlib
 from pathlib import Path
 
-from linnet.runs.place import BOM, open_regular, read_at
+from linnet.files import open_regular, read_at
 
 LONGEST_LINE = 16 << 20  # a longer line is passed over and counted; it is never held whole
 BLOCK = 1 << 20
+BOM = b"\xef\xbb\xbf"  # some editors put it before the first line
 _GUARD = 64  # bytes before the position that must still be the same when the file has grown
 
 
@@ -151,3 +152,9 @@ def checksum(fd: int, length: int) -> int | None:
         crc = zlib.crc32(chunk, crc)
         offset += len(chunk)
     return crc
+
+
+def ends_inside_a_line(fd: int) -> bool:
+    """The file's last line has no end: its writer was killed inside it."""
+    size = os.fstat(fd).st_size
+    return size > 0 and read_at(fd, 1, size - 1) != b"\n"

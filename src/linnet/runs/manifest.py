@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
+from linnet import files
 from linnet.runs import provenance
 from linnet.runs.clock import unix_seconds
 from linnet.runs.encode import encode_pretty
 from linnet.runs.events import decode, respell
 from linnet.runs.folder import MANIFEST
-from linnet.runs.lines import LineReader
-from linnet.runs.place import BINARY, BOM, open_regular, read_at
+from linnet.runs.lines import BOM, LineReader
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
@@ -58,37 +58,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
         """Put the manifest in its place in one step: a reader sees the old one or the new one, whole."""
         fields = msgspec.structs.asdict(self)
         kept = {k: v for k, v in fields.items() if k in _ALWAYS or (k != "dialect" and v not in (None, [], {}))}
-        replace_file(folder / MANIFEST, encode_pretty(kept))
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, bring it to the disk, and rename it over `path`."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o644)  # less what the umask takes off
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(fd)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to the disk, where the system can."""
-    try:
-        fd = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders
-        return
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+        files.write_file(folder / MANIFEST, encode_pretty(kept), mode=0o644)
 
 
 def read(folder: Path) -> Manifest | None:
@@ -100,12 +70,12 @@ def read(folder: Path) -> Manifest | None:
 def read_json(folder: Path) -> dict[str, Any] | None:
     """The object in a folder's `run.json`, whoever wrote it; None when there is none."""
     try:
-        fd = open_regular(f"{folder}/{MANIFEST}")
+        fd = files.open_regular(f"{folder}/{MANIFEST}")
         try:
             size = os.fstat(fd).st_size
             if size > _LARGEST:
                 return None
-            content = read_at(fd, size + 1, 0)
+            content = files.read_at(fd, size + 1, 0)
         finally:
             os.close(fd)
         found = msgspec.json.decode(content.removeprefix(BOM))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from linnet.runs import lock
+from linnet import files
 from linnet.runs.encode import safe_text
 
 _PACKAGES = (
@@ -155,7 +155,7 @@ def gather() -> dict[str, object]:
         "cpus": os.cpu_count() or 0,
         "pid": os.getpid(),
         "boot_id": boot_id(),
-        "lock": "flock" if lock.AVAILABLE else "none",
+        "lock": "flock" if files.LOCKS else "none",
         "git": git(),
     }
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linnet import files
 from linnet.errors import LinnetError
-from linnet.runs import ids, lock, provenance
+from linnet.files import is_file, is_folder
+from linnet.runs import ids, provenance
 from linnet.runs.encode import encode_lines, spell_record
 from linnet.runs.events import to_event
 from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.glance import Glance, last_seconds, load_manifest, look, origin_of
+from linnet.runs.lines import ends_inside_a_line
 from linnet.runs.manifest import Manifest, take_munin_events
-from linnet.runs.place import ends_inside_a_line, is_file, is_folder, open_regular
 from linnet.runs.run_start import has_events, run_start
 from linnet.runs.stream import EventStream
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
     from linnet.runs.metrics import Metrics
-
-_STEP = re.compile(r"step_([0-9]{1,19})\.gguf")
 
 
 class RunError(LinnetError):
@@ -159,7 +158,7 @@ class Run:
             )
         record = dict(event) if foreign else self._in_own_words(event)
         try:
-            fd = open_regular(self.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            fd = files.open_regular(self.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
                 lines = encode_lines([spell_record(record)])
                 if ends_inside_a_line(fd):
@@ -187,7 +186,9 @@ class Run:
 
     def _lacks_run_start(self, fd: int) -> bool:
         """Nothing was logged yet, and no writer lives who would begin the stream; two who ask never both hear yes."""
-        return not has_events(self.events_path) and lock.take(fd) is not False and not has_events(self.events_path)
+        if has_events(self.events_path) or files.lock(fd, wait=files.READER_SECONDS) is False:
+            return False
+        return not has_events(self.events_path)
 
     def events(self) -> EventStream:
         """The events, from the beginning, and on as they come."""
@@ -202,9 +203,7 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, by step."""
-        found = {file: _STEP.fullmatch(file.name) for file in (self.path / WEIGHTS).glob("step_*.gguf")}
-        steps = {file: int(step[1]) for file, step in found.items() if step}
-        return sorted(steps, key=lambda file: steps[file])
+        return [path for _, path in files.step_files(self.path / WEIGHTS)]
 
     @property
     def origin(self) -> float:

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linnet.runs import ids, lock
+from linnet import files
+from linnet.runs import ids
 from linnet.runs.encode import encode_lines, spell_record
-from linnet.runs.place import BINARY, ends_inside_a_line, read_at
+from linnet.runs.lines import ends_inside_a_line
 
 HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
 RETRY_SECONDS = 1.0
@@ -147,10 +148,10 @@ class Sink:
 
     def _open(self, path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | BINARY
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | files.BINARY
         fd = os.open(path, flags, 0o644)
         if self._owner == os.getpid():
-            self.locked = lock.take(fd)
+            self.locked = files.lock(fd, wait=files.READER_SECONDS)
         if self.locked is not False and ends_inside_a_line(fd):
             os.write(fd, b"\n")  # end it, so that ours is whole
         return fd
@@ -261,7 +262,7 @@ class Sink:
             path = ids.claim_id(path.parent.parent, path.parent.name) / path.name
             new = self._open(path)
         try:
-            already = read_at(new, os.fstat(new).st_size, 0)  # what a forked worker has logged since
+            already = files.read_at(new, os.fstat(new).st_size, 0)  # what a forked worker has logged since
             os.ftruncate(new, 0)
             _copy(self._fd, new)
             os.write(new, already)
@@ -293,7 +294,7 @@ class Sink:
 
 def _copy(source: int, target: int) -> None:
     offset = 0
-    while chunk := read_at(source, 1 << 20, offset):
+    while chunk := files.read_at(source, 1 << 20, offset):
         offset += len(chunk)
         while chunk:
             chunk = chunk[os.write(target, chunk) :]

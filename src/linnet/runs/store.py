@@ -11,11 +11,11 @@ from itertools import dropwhile
 from pathlib import Path
 
 from linnet.errors import UsageError
-from linnet.runs import ids, lock
+from linnet.files import is_file, is_folder, is_locked
+from linnet.runs import ids
 from linnet.runs.contents import contents_of, is_proven
 from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.glance import STATUSES, Glance, load_manifest, look
-from linnet.runs.place import is_file, is_folder
 from linnet.runs.run import Run, RunError
 
 _DATED = re.compile(r"[-_]?\d{4}-?\d{2}-?\d{2}")
@@ -143,7 +143,7 @@ class RunStore:
         if contents.foreign and not force:
             few = _few(contents.foreign)
             return f"{run.path} was not deleted: no run writes {few}; move that away, or delete all of it with --force"
-        if not force and (run.status == "live" or lock.is_held(run.events_path)):
+        if not force and (run.status == "live" or is_locked(run.events_path)):
             return f"run {run.id} is being written; stop it first, or delete it with --force"
         return None
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from linnet.runs.lines import LONGEST_LINE
-from linnet.runs.place import BOM, open_regular, read_at
+from linnet.files import open_regular, read_at
+from linnet.runs.lines import BOM, LONGEST_LINE
 
 _FIRST_BLOCK = 8 << 10
 _LARGEST_BLOCK = 2 << 20

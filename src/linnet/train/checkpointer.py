@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from linnet import gguf
-from linnet.gguf.staging import sweep
+from linnet.files import step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 from linnet.train.copies import Copies, copies
@@ -100,7 +100,7 @@ class Checkpointer:
 
         Called before training goes on from it, while nothing is being written.
         """
-        path = self._run.weights_dir / f"step_{step}.gguf"
+        path = step_path(self._run.weights_dir, step)
         self.latest = path
         state.remove_leftovers(self._run.run_dir)
         sweep(path.parent)  # the next checkpoint would; after the last one there is none
@@ -132,7 +132,7 @@ class Checkpointer:
         facts = {**snapshot.facts, "best": None if best is None else asdict(best)}
         kept = state.state_path(self._run.run_dir, step)
         state.save(kept, state.State(facts, snapshot.moments.on_host(), beside))
-        path = self._run.weights_dir / f"step_{step}.gguf"
+        path = step_path(self._run.weights_dir, step)
         try:
             gguf.write(
                 self._config,
@@ -173,12 +173,8 @@ class Checkpointer:
             return
         weights = self._run.weights_dir
         best = _best(weights)
-        own = sorted(
-            (step, path)
-            for path in weights.glob("step_*.gguf")
-            if (step := state.step_of(path)) is not None and self._is_own(path, step)
-        )
-        for _, path in own[: -self._keep]:
+        own = [path for step, path in step_files(weights) if self._is_own(path, step)]
+        for path in own[: -self._keep]:
             if best is None or path.name != best.name:
                 path.unlink(missing_ok=True)
                 self._own_files.discard(path)

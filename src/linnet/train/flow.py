@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from linnet.files import write_file
 from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
+from linnet.runs.folder import FLOW
 
-FLOW = "flow.json"
 _LINE_START = b'{"format":"toy/v1","nodes":[\n'
 
 log = logging.getLogger("linnet")
@@ -33,9 +34,8 @@ def write_flow(run_dir: Path, model: LanguageModel | ViT, batch: int, ctx: int |
     try:
         flow = describe(model, batch, ctx)
         lines = b",\n".join(encode(node) for node in flow["nodes"])
-        path, temporary = run_dir / FLOW, run_dir / f".{FLOW}.tmp"
-        temporary.write_bytes(_LINE_START + lines + b'\n],"summary":' + encode(flow["summary"]) + b"}\n")
-        temporary.replace(path)
+        path = run_dir / FLOW
+        write_file(path, _LINE_START + lines + b'\n],"summary":' + encode(flow["summary"]) + b"}\n")
     except Exception as error:  # a description is not worth a run
         log.warning("%s of %s was not written: %s", FLOW, run_dir.name, error)
         return None

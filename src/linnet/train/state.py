@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +15,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from linnet.errors import LinnetError
-from linnet.gguf.staging import StagedFile
+from linnet.files import STATE_SUFFIX, StagedFile, step_files, step_path
+from linnet.runs.folder import STATE, WEIGHTS
 
-FOLDER = "state"
 _PARAMETER = "param/"
 _MOMENT = "optimizer/"
-_STEP_FILE = re.compile(r"step_([0-9]{1,18})\.(?:safetensors|gguf)")
 _DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -53,13 +51,7 @@ class State:
 
 def state_path(run_dir: Path, step: int) -> Path:
     """Where the state of a step lies."""
-    return run_dir / FOLDER / f"step_{step}.safetensors"
-
-
-def step_of(path: Path) -> int | None:
-    """The step in the name of a checkpoint or a state; None for any other file."""
-    match = _STEP_FILE.fullmatch(path.name)
-    return int(match[1]) if match else None
+    return step_path(run_dir / STATE, step, STATE_SUFFIX)
 
 
 def save(path: Path, state: State) -> None:
@@ -107,21 +99,21 @@ def load(path: Path, *, verify: bool = True) -> State:
 
 def steps_with_state(run_dir: Path) -> list[int]:
     """The steps that can be resumed from, the newest last: those with a state and weights."""
-    steps = [step for path in (run_dir / FOLDER).glob("step_*.safetensors") if (step := step_of(path)) is not None]
-    return sorted(step for step in steps if (run_dir / "weights" / f"step_{step}.gguf").is_file())
+    steps = [step for step, _ in step_files(run_dir / STATE, STATE_SUFFIX)]
+    return [step for step in steps if step_path(run_dir / WEIGHTS, step).is_file()]
 
 
 def remove_other_states(run_dir: Path, keep: int) -> None:
     """Remove the states of all steps but one, also of those whose weights were never written."""
-    for path in (run_dir / FOLDER).glob("step_*.safetensors"):
-        if step_of(path) not in (None, keep):
+    for step, path in step_files(run_dir / STATE, STATE_SUFFIX):
+        if step != keep:
             path.unlink(missing_ok=True)
 
 
 def remove_leftovers(run_dir: Path) -> None:
     """Remove what a killed writer of an older version left; what this one leaves is swept by the next writer."""
     for pattern in (".step_*.safetensors.tmp", ".tmp??????"):
-        for path in (run_dir / FOLDER).glob(pattern):
+        for path in (run_dir / STATE).glob(pattern):
             path.unlink(missing_ok=True)
 
 

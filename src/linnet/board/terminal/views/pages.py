@@ -15,9 +15,9 @@ from linnet.board.terminal.spans import Line, cells, cut, fit, foreign, put, wra
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.watch import Watch
 from linnet.board.words import duration, moment, number, size
+from linnet.files import open_regular
 from linnet.runs import Manifest
 from linnet.runs.folder import WEIGHTS
-from linnet.runs.place import open_regular
 
 _SAMPLE_LINES = 24  # of one sample
 _VALUE_LINES = 6  # of one setting
