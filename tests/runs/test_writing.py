@@ -17,6 +17,7 @@ import torch
 
 import linnet
 from linnet.runs import Run, RunBundle, provenance
+from linnet.runs.owned_folder import OwnedFolder
 from tests.runs.conftest import lines_of
 
 
@@ -538,17 +539,19 @@ def test_metal_is_named_only_when_it_is_in_use(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_background_thread_never_writes_before_run_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_write = RunBundle._write_manifest
+    true_write = OwnedFolder.write_manifest
+    bundles: list[RunBundle] = []
 
-    def write_slowly(self: RunBundle) -> None:
+    def write_slowly(self: OwnedFolder) -> None:
         """Bring the manifest to a disk so slow that the machine's figures and a heartbeat come due meanwhile."""
-        if hasattr(self, "_keeper"):
-            self._sample_system()
-            self._beat()
+        for each in bundles:
+            each._sample_system()
+            each._beat()
         true_write(self)
 
-    monkeypatch.setattr(RunBundle, "_write_manifest", write_slowly)
+    monkeypatch.setattr(OwnedFolder, "write_manifest", write_slowly)
     bundle = RunBundle(tmp_path, "a")
+    bundles.append(bundle)
     bundle._beat()  # the program builds its model for a minute
     bundle.run_start("llama")
     bundle.run_end(None, None)

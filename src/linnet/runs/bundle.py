@@ -1,31 +1,24 @@
-"""`RunBundle`: the writing side of a run folder, one method for each kind of event."""
+"""`RunBundle`: the writer of a run's events, one method for each kind."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from linnet.errors import LinnetError
-from linnet.files import is_file, sync_folder
 from linnet.runs import ids, provenance
 from linnet.runs.clock import iso_now
 from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
-from linnet.runs.events import decode
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, WEIGHTS
-from linnet.runs.glance import last_seconds, load_manifest
 from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest
-from linnet.runs.run_start import has_events, run_start
-from linnet.runs.sink import Sink
-from linnet.runs.tail import lines_backwards
+from linnet.runs.owned_folder import OwnedFolder
+from linnet.runs.run_start import LlamaShape, VitShape, run_start, vit_shape
 
 log = logging.getLogger("linnet")
 
@@ -53,25 +46,6 @@ def kept_from_the_loop(method: _Method, instead: Callable[[], Any] | None = None
             return instead() if instead else None
 
     return guarded  # type: ignore[return-value]
-
-
-class LlamaShape(Protocol):
-    """What `run_start_llama` reads off a config."""
-
-    vocab: int
-    d_model: int
-    n_layers: int
-    ctx: int
-
-
-class VitShape(Protocol):
-    """What `run_start_vit` reads off a config."""
-
-    image_size: int
-    patch_size: int
-    d_model: int
-    n_layers: int
-    num_classes: int
 
 
 class RunBundle:
@@ -108,65 +82,23 @@ class RunBundle:
         **manifest: Any,
     ) -> None:
         root = ids.absolute(runs_root)
-        self._exact = frozenset(exact)
         self._pid = os.getpid()
-        self._started = self._ended = self._manifest_due = False
-        self._open = False  # started and not ended: events may go straight into the stream
+        self._ended = False
         self._start_implied = False  # run_start was written because another event came first
         self._complaints: set[str] = set()
-        if not (resume and run_id is not None and self._reopen(root, str(run_id), manifest, strict)):
-            self._begin(_claim(root, run_id, template, labels or {}), manifest)
+        names = frozenset(exact)
+        wanted = str(run_id) if resume and run_id is not None else None
+        reopened = None if wanted is None else OwnedFolder.reopen(root, wanted, manifest, names, strict)
+        self._folder = reopened or OwnedFolder.claim(root, run_id, template, labels or {}, manifest, names)
+        self._sink = self._folder.sink
+        self._started = self._folder.has_events
+        self._open = self._started  # started and not ended: events may go straight into the stream
+        if self._started:
+            self._last = self._folder.last_logged()
         self._append: Callable[[dict[str, Any]], None] = self._sink.append
         self._probe: Any = None
         self._keeper = Keeper(self._tend, self._sink.size, self._beat, self._sample_system, system_every)
         self._keeper.start()
-
-    def _begin(self, folder: Path, fields: Mapping[str, Any]) -> None:
-        self.run_dir, self.run_id = folder, folder.name
-        self.manifest = Manifest(run_id=self.run_id, created_at=time.time(), **fields)
-        self.manifest.mask(self._exact)
-        self.manifest.provenance = provenance.gather()
-        self._write_manifest()
-        with suppress(OSError):  # the sink meets the same disk and warns
-            sync_folder(folder.parent)
-        self._sink = Sink(self.events_path, remade=self._move_to)
-
-    def _reopen(self, root: Path, run_id: str, fields: dict[str, Any], strict: bool) -> bool:
-        """Go on in a folder that is there. False, with a word why: there is none, or it is not ours to write."""
-        folder = root / run_id
-        manifest = load_manifest(folder) if folder.parent == root else None
-        if manifest is None:
-            log.warning("there is no run %s in %s to resume; this is a new one", run_id, root)
-            return False
-        problem, sink = "", None
-        if manifest.dialect != "linnet":
-            broken = manifest.dialect == "toy" and is_file(folder / MANIFEST)
-            problem = f"{MANIFEST} cannot be read" if broken else f"was written by {manifest.dialect}"
-        else:
-            sink = Sink(folder / EVENTS, start_t=last_seconds(folder / EVENTS), remade=self._move_to)
-            if sink.locked is False:
-                sink.close()
-                problem = "is being written by another process"
-        if problem or sink is None:
-            if strict:
-                raise LinnetError(f"run {run_id} cannot be resumed: {folder} {problem}")
-            log.warning("%s: %s; this run goes on beside it", folder, problem)
-            fields["parent"] = run_id
-            return False
-        self.run_dir, self.run_id = folder, run_id
-        self._sink = sink
-        self._started = self._open = has_events(self.events_path)
-        self.manifest = manifest
-        if self._started:
-            self._last = _last_logged(self.events_path)
-        else:  # made by `Run.create`, or killed before its first event: it is still to be said what the run is
-            for name, value in fields.items():
-                if value:
-                    setattr(manifest, name, value)
-            self.manifest.mask(self._exact)
-        self.manifest.provenance = provenance.gather()
-        self._write_manifest()
-        return True
 
     # -- where things are --------------------------------------------------------------------------------------
 
@@ -174,6 +106,21 @@ class RunBundle:
     def active(self) -> bool:
         """Events are reaching the disk."""
         return self._sink.active
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's folder; another one when it was deleted and its name was taken meanwhile."""
+        return self._folder.path
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._folder.run_id
+
+    @property
+    def manifest(self) -> Manifest:
+        """What `run.json` says."""
+        return self._folder.manifest
 
     @property
     def root(self) -> Path:
@@ -188,27 +135,22 @@ class RunBundle:
     @property
     def git_sha(self) -> str:
         """The commit this run is of; empty when there is none."""
-        return str(self._git.get("sha", ""))
+        return str(self._folder.commit.get("sha", ""))
 
     @property
     def git_branch(self) -> str:
         """The branch of that commit; empty when there is none."""
-        return str(self._git.get("branch", ""))
-
-    @property
-    def _git(self) -> Mapping[str, object]:
-        commit = self.manifest.provenance.get("git")
-        return commit if isinstance(commit, dict) else {}
+        return str(self._folder.commit.get("branch", ""))
 
     @property
     def weights_dir(self) -> Path:
         """The folder of checkpoints, made on first asking."""
-        return self._subfolder(WEIGHTS)
+        return self._folder.subfolder(WEIGHTS)
 
     @property
     def artifacts_dir(self) -> Path:
         """The folder for files of the user's own, made on first asking."""
-        return self._subfolder(ARTIFACTS)
+        return self._folder.subfolder(ARTIFACTS)
 
     def __repr__(self) -> str:
         facts = [f"step {self._last['step']}"] if "step" in self._last else []
@@ -226,8 +168,9 @@ class RunBundle:
         if not sha and not branch:
             return
         commit: dict[str, object] = {"sha": str(sha), "branch": str(branch)}
-        if "dirty" in self._git and self._git.get("sha") == commit["sha"]:
-            commit["dirty"] = self._git["dirty"]  # of the same commit; of another nothing is known
+        known = self._folder.commit
+        if "dirty" in known and known.get("sha") == commit["sha"]:
+            commit["dirty"] = known["dirty"]  # of the same commit; of another nothing is known
         self.manifest.provenance["git"] = commit
         if self._started:
             self._add_late(f"this run is of commit {commit['sha']} {commit['branch']}", git=commit)
@@ -259,7 +202,7 @@ class RunBundle:
             return
         shape = _given({"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers})
         settings = _given({"context": context, "steps": steps, "lr": lr, "seed": seed})
-        config = provenance.mask_config(config or {}, self._exact)
+        config = provenance.mask_config(config or {}, self._folder.exact)
         if self._start_implied:
             self._run_start_late({**shape, **(model or {})}, {**settings, **config}, steps, more)
             return
@@ -269,7 +212,7 @@ class RunBundle:
             self.manifest.total_steps = steps
         record = spell_record(run_start(self.manifest, phase=phase, device=device, **more))
         self._started = True
-        self._write_manifest()
+        self._folder.write_manifest()
         self._append(record)
         self._open = True
         self._sink.sync()
@@ -292,7 +235,7 @@ class RunBundle:
 
     def _add_late(self, text: str, **fields: Any) -> None:
         """What the first event did not know yet."""
-        self._write_manifest()
+        self._folder.write_manifest()
         self._event("note", None, {"text": text, **fields})
 
     @kept_from_the_loop
@@ -303,15 +246,7 @@ class RunBundle:
     @kept_from_the_loop
     def run_start_vit(self, cfg: VitShape, steps: int, lr: float, seed: int, **more: Any) -> None:
         """`run_start` of a vision transformer: the image's shape in `model`, no context in `config`."""
-        model = {
-            "arch": "vit",
-            "image_size": cfg.image_size,
-            "patch_size": cfg.patch_size,
-            "d_model": cfg.d_model,
-            "n_layers": cfg.n_layers,
-            "num_classes": cfg.num_classes,
-        }
-        model |= more.pop("model", {})
+        model = vit_shape(cfg) | more.pop("model", {})
         self.run_start("vit", steps=steps, lr=lr, seed=seed, model=model, **more)
 
     @kept_from_the_loop
@@ -352,8 +287,8 @@ class RunBundle:
         self._ended, self._open = True, False
         self._append = self._too_late
         self._keeper.stop()
-        if self._manifest_due:
-            self._write_manifest()
+        if self._folder.manifest_due:
+            self._folder.write_manifest()
 
     # -- training ----------------------------------------------------------------------------------------------
 
@@ -393,7 +328,7 @@ class RunBundle:
     def checkpoint(self, path: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
         """A checkpoint that is complete on the disk; `path` is kept relative to the run folder."""
         file = Path(path)
-        self._event("checkpoint", step, {"path": self._relative(file), "bytes": _size(file), "loss": loss, **more})
+        self._event("checkpoint", step, {**self._folder.file_fields(file), "loss": loss, **more})
         self._sink.sync()
         return file
 
@@ -462,20 +397,12 @@ class RunBundle:
     def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:
         """Keep a file with the run: copied into `artifacts/`, with its size and SHA-256 in the stream."""
         file = Path(source)
-        target = self.artifacts_dir / (name or file.name)
         try:
-            if not target.resolve().is_relative_to(self.artifacts_dir.resolve()):
-                raise OSError(f"{name!r} leads out of the run's artifacts folder")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if file.resolve() != target.resolve():
-                shutil.copyfile(file, target)
-            with target.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            kept = self._folder.keep_artifact(file, name)
         except OSError as error:
             log.warning("run %s: artifact %s was not kept (%s)", self.run_id, safe_text(file), safe_text(error))
             return
-        kept: dict[str, Any] = {"name": name or file.name, "path": self._relative(target), "bytes": _size(target)}
-        self._event("artifact", step, {**kept, "sha256": digest})
+        self._event("artifact", step, kept)
 
     @kept_from_the_loop
     def resume(self, from_step: int | None = None, **more: Any) -> None:
@@ -541,25 +468,10 @@ class RunBundle:
             kind, text = type(error).__name__, safe_text(error)
             log.warning("run %s: a call of %s() was left out (%s: %s)", self.run_id, method, kind, text)
 
-    def _write_manifest(self) -> None:
-        try:
-            self.manifest.write(self.run_dir)
-            self._manifest_due = False
-        except Exception as error:  # the sink meets the same disk and warns; this is tried again with it
-            self._manifest_due = True
-            log.debug("run.json was not written: %s", error)
-
-    def _move_to(self, folder: Path) -> None:
-        """The folder was made again, perhaps under another name."""
-        self.run_dir = folder
-        if folder.name != self.run_id:
-            self.run_id = self.manifest.run_id = folder.name
-        self._write_manifest()
-
     def _tend(self) -> None:
         self._sink.tend()
-        if self._manifest_due and not self._ended:
-            self._write_manifest()
+        if self._folder.manifest_due and not self._ended:
+            self._folder.write_manifest()
 
     def _beat(self) -> None:
         """A heartbeat of the background thread, which never comes before `run_start`."""
@@ -575,50 +487,6 @@ class RunBundle:
         if self._open:
             self.system(self._probe.figures())
 
-    def _subfolder(self, name: str) -> Path:
-        folder = self.run_dir / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            log.warning("cannot make %s (%s)", folder, error.strerror or error)
-        return folder
-
-    def _relative(self, file: Path) -> str:
-        try:
-            return file.resolve().relative_to(self.run_dir.resolve()).as_posix()
-        except ValueError:
-            return str(file)
-
-
-def _claim(root: Path, run_id: str | None, template: str, labels: Mapping[str, str]) -> Path:
-    """A folder of our own; when the root cannot be written, the name it would have had."""
-    ids.check_template(template)
-    try:
-        if run_id is None:
-            return ids.claim(root, template, labels)
-        folder = ids.claim_id(root, run_id)
-        if folder.name != ids.clean(run_id):
-            log.warning("run id %s is taken in %s; this run is %s", run_id, root, folder.name)
-        return folder
-    except OSError:
-        return root / (ids.propose(root, template, labels) if run_id is None else ids.clean(run_id) or "run")
-
-
-def _last_logged(events: Path) -> dict[str, Any]:
-    """The step that the stream stands at."""
-    for line in lines_backwards(events):
-        event = decode(line)
-        if event is not None and event.step is not None and event.kind in ("step", "scalars", "resume"):
-            return {"step": event.step}
-    return {}
-
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _size(file: Path) -> int | None:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return None

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from linnet.runs import provenance
 from linnet.runs.clock import iso_now
 from linnet.runs.events import decode
 from linnet.runs.manifest import Manifest
 from linnet.runs.tail import lines_backwards
+
+
+class LlamaShape(Protocol):
+    """What `run_start_llama` reads off a config."""
+
+    vocab: int
+    d_model: int
+    n_layers: int
+    ctx: int
+
+
+class VitShape(Protocol):
+    """What `run_start_vit` reads off a config."""
+
+    image_size: int
+    patch_size: int
+    d_model: int
+    n_layers: int
+    num_classes: int
 
 
 def run_start(manifest: Manifest, *, phase: str = "train", device: str | None = None, **more: Any) -> dict[str, Any]:
@@ -28,6 +47,18 @@ def run_start(manifest: Manifest, *, phase: str = "train", device: str | None = 
         "config": manifest.config,
     }
     return {name: value for name, value in (fields | more).items() if value is not None}
+
+
+def vit_shape(cfg: VitShape) -> dict[str, Any]:
+    """A vision transformer's shape, as `model` of its `run_start` has it."""
+    return {
+        "arch": "vit",
+        "image_size": cfg.image_size,
+        "patch_size": cfg.patch_size,
+        "d_model": cfg.d_model,
+        "n_layers": cfg.n_layers,
+        "num_classes": cfg.num_classes,
+    }
 
 
 def has_events(events: Path) -> bool:
