@@ -11,3 +11,20 @@ class UsageError(LinnetError):
     """The words of a command or a call do not fit together."""
 
     exit_code = 2
+
+
+# What the RuntimeErrors of torch's allocators say, by device.
+_ALLOCATOR_WORDS = (
+    "DefaultCPUAllocator",
+    "Storage size calculation overflowed",
+    "out of memory",
+    "std::bad_alloc",
+    "Invalid buffer size",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Does an error mean that there was too little memory? numpy's and torch's are known without loading either."""
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    return type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _ALLOCATOR_WORDS)

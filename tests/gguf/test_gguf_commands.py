@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.conftest import Said
 
-from linnet.cli import main
 from linnet.gguf import GGUFFile, GGUFWriter, MetadataBlock, read_card
-
-Said = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")

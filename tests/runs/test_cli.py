@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.cli import main
+from tests.conftest import Said
 from tests.runs.conftest import DATA
 
 
@@ -27,19 +27,6 @@ def two_runs(root: Path) -> Path:
             for step in range(1, 51):
                 run.log(step, loss=1 / step + lr, acc=step * lr)
     return root
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-Said = Callable[..., tuple[int, str, str]]
 
 
 def test_runs_lists_each_with_status_and_last_loss(two_runs: Path, said: Said) -> None:

@@ -7,27 +7,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import linnet
-from linnet.cli import main
 from linnet.runs import Run, RunError, RunStore
+from tests.conftest import Said
 from tests.runs.test_dialects import KAUN, MUNIN, TOY
-
-Said = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import linnet
 from linnet import files
 from linnet.runs import Glance, Run, glance
-from linnet.runs.clock import iso_now
+from linnet.runs.events import iso_now
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from linnet.cli import main
-
-Said = Callable[..., tuple[int, str, str]]
+from tests.conftest import Said as Said
 
 
 @pytest.fixture(scope="session")
@@ -53,15 +51,3 @@ SMALL = ("--preset", "tiny", "--vocab", "384", "--batch", "4", "--eval-tokens", 
 def small(corpus: Path) -> list[str]:
     """The flags of a run that takes a second or two."""
     return ["train", "from-scratch", "--corpus", str(corpus), *SMALL]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    """Run a command: its exit code, what it printed, what it complained of."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run

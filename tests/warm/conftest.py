@@ -19,7 +19,6 @@ from tests.gguf.conftest import smollm2 as smollm2
 from tests.train.conftest import _away_from_home as _away_from_home
 from tests.train.conftest import cache as cache
 from tests.train.conftest import corpus as corpus
-from tests.train.conftest import said as said
 
 CPU = choose(TrainSettings(device="cpu"), tokens=64)
 

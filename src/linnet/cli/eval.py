@@ -17,8 +17,7 @@ from linnet.files import step_of
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
 from linnet.runs import Run
-from linnet.runs.note import add_evaluation
-from linnet.runs.run import RunError
+from linnet.runs.run import RunError, add_evaluation
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -14,7 +14,7 @@ from linnet.cli.terminal import paint, print_json, table
 from linnet.data.left_out import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
-from linnet.runs.note import add_evaluation
+from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
     import torch

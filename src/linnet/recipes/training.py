@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet import gguf
-from linnet.errors import LinnetError, UsageError
+from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes import from_scratch, vit_tiny, warm_start
 from linnet.recipes.job import Job
@@ -23,7 +23,7 @@ from linnet.train.checkpointer import BestCheckpoint, checkpoint_event, sha256_o
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
-from linnet.train.loop import Loop, Outcome, Progress, is_of_memory
+from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.stop_signals import StopSignals
 from linnet.train.task import KeptEvaluation, Task
@@ -204,7 +204,7 @@ def _realized(material: Material, hardware: Hardware, *, resumed: bool) -> tuple
     try:
         return RECIPES[job.recipe](job, hardware, material.prepared, resumed)
     except RuntimeError as problem:
-        if not is_of_memory(problem):
+        if not is_out_of_memory(problem):
             raise
         raise LinnetError(
             f"the model does not fit into the memory of {hardware.device}: choose a smaller one"

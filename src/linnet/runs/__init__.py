@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from linnet.runs.glance import Glance as Glance
     from linnet.runs.manifest import Manifest as Manifest
     from linnet.runs.metrics import Metrics as Metrics
-    from linnet.runs.note import add_note as add_note
     from linnet.runs.run import Run as Run
     from linnet.runs.run import RunError as RunError
+    from linnet.runs.run import add_note as add_note
     from linnet.runs.series import Series as Series
     from linnet.runs.session import Session as Session
     from linnet.runs.session import start as start
@@ -36,7 +36,7 @@ _HOMES = {
     "STATUSES": "linnet.runs.glance",
     "Series": "linnet.runs.series",
     "Session": "linnet.runs.session",
-    "add_note": "linnet.runs.note",
+    "add_note": "linnet.runs.run",
     "examine": "linnet.runs.findings",
     "start": "linnet.runs.session",
 }

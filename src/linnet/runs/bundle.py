@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from linnet.runs import ids, provenance
-from linnet.runs.clock import iso_now
 from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
+from linnet.runs.events import iso_now
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, WEIGHTS
 from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest

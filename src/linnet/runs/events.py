@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -87,6 +89,22 @@ def as_number(value: object, otherwise: float = math.nan) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def iso_now() -> str:
+    """This moment as the files spell it: ISO-8601, UTC, whole seconds, `Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def unix_seconds(text: object) -> float | None:
+    """Unix seconds of an ISO-8601 date; None if it is not one. Without a zone it is taken as UTC."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 _MOST_WORDS = 64  # of a dotted place; trying every cut of a longer one takes too long

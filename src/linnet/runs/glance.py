@@ -14,8 +14,7 @@ import msgspec
 
 from linnet.files import is_file, is_locked
 from linnet.runs import provenance
-from linnet.runs.clock import unix_seconds
-from linnet.runs.events import Event, as_number, decode, parse
+from linnet.runs.events import Event, as_number, decode, parse, unix_seconds
 from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest

@@ -12,9 +12,8 @@ import msgspec
 
 from linnet import files
 from linnet.runs import provenance
-from linnet.runs.clock import unix_seconds
 from linnet.runs.encode import encode_pretty
-from linnet.runs.events import decode, respell
+from linnet.runs.events import decode, respell, unix_seconds
 from linnet.runs.folder import MANIFEST
 from linnet.runs.lines import BOM, LineReader
 

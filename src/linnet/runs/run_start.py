@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linnet.runs import provenance
-from linnet.runs.clock import iso_now
-from linnet.runs.events import decode
+from linnet.runs.events import decode, iso_now
 from linnet.runs.manifest import Manifest
 from linnet.runs.tail import lines_backwards
 

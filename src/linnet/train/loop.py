@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from linnet import gguf
+from linnet.errors import is_out_of_memory
 from linnet.runs import Session
 from linnet.train.checkpointer import BestCheckpoint, Checkpointer
 from linnet.train.gate import Gate
@@ -151,7 +151,7 @@ class Loop:
                 if self._profile is not None:
                     self._profile.finish(self.progress.step)
         except RuntimeError as problem:
-            if not is_of_memory(problem):
+            if not is_out_of_memory(problem):
                 raise
             error = _out_of_memory(problem, self._task.to_lower)
         finally:
@@ -359,11 +359,6 @@ def _without_pauses() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def is_of_memory(problem: RuntimeError) -> bool:
-    """Torch has an error of its own for it, but not on the CPU."""
-    return isinstance(problem, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(problem)
 
 
 def _out_of_memory(problem: RuntimeError, to_lower: str) -> str:
