@@ -201,6 +201,8 @@ def test_a_step_is_made_and_read_by_one_rule(tmp_path: Path) -> None:
 def test_a_short_file_that_begins_as_expected_is_no_pointer(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF")
-    assert files.resolve_link(path, magic=b"GGUF") == path
+    assert files.resolve_link(path) == path
     (tmp_path / "latest").write_text("broken.gguf\r\n")
-    assert files.resolve_link(tmp_path / "latest", magic=b"GGUF") == path
+    assert files.resolve_link(tmp_path / "latest") == path
+    assert files.link_target(tmp_path / "latest") == "broken.gguf"
+    assert files.link_target(path) == files.link_target(tmp_path / "best") == files.link_target(tmp_path) == ""

@@ -29,6 +29,7 @@ BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise translate line en
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe would otherwise hold its reader until somebody writes
 _AT_ONCE = 16 << 20
 _ABANDONED_SECONDS = 86_400.0  # where there are no locks: nobody writes one file for a day
+_GGUF = b"GGUF"  # what begins so is a checkpoint and no pointer, however short
 _LONGEST_NAME = 4096  # a pointer that is a text file holds one file name; anything longer is a file in its own right
 _NO_FOLDER_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOTSUP, errno.EPERM)
 
@@ -352,24 +353,26 @@ def point_link(link: Path, target: str) -> None:
     raise _not_replaced(link, errno.EBUSY, "a quiet folder", "other writers")
 
 
-def resolve_link(path: Path, magic: bytes) -> Path:
-    """The file that `path` means: itself, or where a symlink or a text pointer leads.
+def resolve_link(path: Path) -> Path:
+    """The file that `path` means: itself, or where a symlink or a text pointer leads."""
+    if path.is_symlink():
+        return _existing(path.resolve(), path)
+    name = link_target(path)
+    return _existing(path.with_name(name) if name else path, path)
 
-    - `magic`: how the files that are pointed at begin; what begins so is no pointer, however short.
-    """
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LONGEST_NAME:
-        return _existing(path.resolve() if path.is_symlink() else path, path)
-    with path.open("rb") as file:
-        content = file.read(_LONGEST_NAME)
-    if content.startswith(magic):
-        return path
+
+def link_target(path: Path) -> str:
+    """The name that a symlink or a text pointer holds; empty for a file in its own right, and where there is none."""
     try:
+        if path.is_symlink():
+            return path.readlink().name
+        with os.fdopen(open_regular(path), "rb") as file:
+            content = file.read(_LONGEST_NAME + 1)
         name = content.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        return path
-    if not name or name != Path(name).name or any(ord(letter) < 32 for letter in name):
-        return path
-    return _existing(path.with_name(name), path)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    is_name = name == Path(name).name and not any(ord(letter) < 32 for letter in name)
+    return name if is_name and len(content) <= _LONGEST_NAME and not content.startswith(_GGUF) else ""
 
 
 def _existing(target: Path, link: Path) -> Path:

@@ -42,8 +42,8 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
 
-    text = (folder / "events.jsonl").read_text()
-    return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+    lines = (folder / "events.jsonl").read_bytes().splitlines()  # of a text more than \n ends a line
+    return [json.loads(line, parse_constant=refuse) for line in lines]
 
 
 def _heed_interrupts() -> None:

@@ -18,4 +18,4 @@ def point_link(link: str | os.PathLike[str], target: str) -> None:
 def resolve_link(path: str | os.PathLike[str]) -> Path:
     """The GGUF file that `path` means: itself, or where a symlink or a text pointer leads."""
     with file_errors_as_gguf():
-        return files.resolve_link(Path(path), magic=b"GGUF")
+        return files.resolve_link(Path(path))

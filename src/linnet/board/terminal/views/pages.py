@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from linnet.board.terminal.spans import Line, cells, cut, fit, foreign, put, wra
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.watch import Watch
 from linnet.board.words import duration, moment, number, size
-from linnet.files import open_regular
+from linnet.files import link_target, step_of
 from linnet.runs import Manifest
 from linnet.runs.folder import WEIGHTS
 
@@ -68,12 +67,12 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     files = watch.run.checkpoints() if watch is not None and not watch.gone else []
     if watch is None or not files:
         return page(board, "checkpoints", _nothing("no checkpoints (yet)"), width, height)
-    named = {_link(watch.run.path / WEIGHTS / name): name for name in ("latest", "best")}
+    named = {link_target(watch.run.path / WEIGHTS / name): name for name in ("latest", "best")}
     head = [("step", 8), ("size", 9), ("loss", 9), ("validation", 10)]
     lines: list[Line] = [[(put(name, wide, right=True) + "  ", "head") for name, wide in head] + [("file", "head")]]
     for file in reversed(files):
         told = watch.journal.checkpoint(f"{WEIGHTS}/{file.name}")
-        step = int(file.stem.removeprefix("step_"))
+        step = step_of(file) or 0
         loss = _loss(watch, "loss", step, told.get("train_loss"))
         held_out = _loss(watch, "validation/loss", step, told.get("validation_loss"))
         line: Line = [(put(number(step), 8, True), ""), ("  ", ""), (put(_bytes(file), 9, True), "")]
@@ -84,7 +83,7 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
         if name := named.get(file.name):
             line += [("  ", ""), (name, "notice")]
         lines.append(line)
-    newest = int(files[-1].stem.removeprefix("step_"))
+    newest = step_of(files[-1]) or 0
     lines += [[], [(" to run one", "group")]]
     kind = _model_kind(files[-1])
     if kind == "images":
@@ -120,17 +119,6 @@ def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
             return "token ids" if tokenizer in ("none", "no_vocab") else "text"
     except GGUFError:  # what is wrong with it is said by the command that runs it
         return "text"
-
-
-def _link(path: Path) -> str:
-    """The file that `latest` or `best` stands for: by a link, or, where there are none, by a small text."""
-    try:
-        if path.is_symlink():
-            return path.readlink().name
-        with os.fdopen(open_regular(path), "rb") as file:
-            return file.read(255).decode().strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def _bytes(file: Path) -> str:
