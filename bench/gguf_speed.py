@@ -26,7 +26,7 @@ import torch
 
 import gguf
 from linnet.files import sync_folder
-from linnet.gguf import GGMLType, GGUFFile, GGUFWriter, MetadataBlock, architecture_of, layout
+from linnet.gguf import GGMLType, GGUFFile, GGUFWriter, MetadataBlock, config_of, layout
 
 
 @dataclass
@@ -85,7 +85,7 @@ def opening(path: Path) -> Figure:
 def random_model(path: Path) -> tuple[MetadataBlock, dict[str, torch.Tensor]]:
     """Weights of SmolLM2's shape under its tensors' names, and its metadata as a block made beforehand."""
     with GGUFFile.open(path) as file:
-        shapes = {name: piece.shape for name, (_, piece) in layout(architecture_of(file)).tensors.items()}
+        shapes = {name: piece.shape for name, (_, piece) in layout(config_of(file)).tensors.items()}
         tensors = {name: torch.randn(shapes[name]) for name in file.tensors}
         return MetadataBlock().copy(file.metadata, file.metadata), tensors
 

@@ -55,7 +55,7 @@ def train(data: Path, runs: Path, recipe: dict[str, Any], changes: dict[str, Any
     """Train, and the curve: seconds since the start of the command, step, accuracy on all test images."""
     import torch
 
-    from linnet.models import vit_preset
+    from linnet.models import preset
     from linnet.recipes import ImageData, Job, VitOptions, VitSettings, launch
     from linnet.train import Watch
 
@@ -72,7 +72,7 @@ def train(data: Path, runs: Path, recipe: dict[str, Any], changes: dict[str, Any
 
     settings = VitSettings(**{**recipe["settings"], **changes})
     job = Job(
-        vit_preset(recipe["preset"], **recipe.get("model", {})),
+        preset(recipe["preset"], **recipe.get("model", {})),
         ImageData(str(data)),
         settings,
         recipe="vit-tiny",

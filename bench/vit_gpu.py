@@ -21,12 +21,12 @@ _WARM, _STEPS, _ROUNDS = 12, 30, 3
 
 def ours(shape: str, **changes: Any) -> float:
     """Images a second of `VitTiny.step` on bytes; `changes` are fields of the config, such as pooling="cls"."""
-    from linnet.models import vit_preset
+    from linnet.models import preset
     from linnet.recipes import VitOptions, VitSettings, VitTiny
     from linnet.train.hardware import choose
 
-    preset, batch = SHAPES[shape]
-    config = vit_preset(preset, **{"num_classes": 1000 if preset == "vit-tiny" else 10, **changes})
+    name, batch = SHAPES[shape]
+    config = preset(name, **{"num_classes": 1000 if name == "vit-tiny" else 10, **changes})
     settings = VitSettings(batch=batch, optimizer="adamw", lr=1e-3, device=_device())
     weights = config.n_layers * (4 * config.d_model + 2 * config.d_ff) * config.d_model
     hardware = choose(settings, tokens=batch * config.tokens, weights=weights)
@@ -42,10 +42,10 @@ def theirs(shape: str, compile: bool = True) -> float:
     import torch
     from transformers import ViTConfig, ViTForImageClassification
 
-    from linnet.models import vit_preset
+    from linnet.models import preset
 
-    preset, batch = SHAPES[shape]
-    like = vit_preset(preset, num_classes=1000 if preset == "vit-tiny" else 10)
+    name, batch = SHAPES[shape]
+    like = preset(name, num_classes=1000 if name == "vit-tiny" else 10)
     model = ViTForImageClassification(
         ViTConfig(
             hidden_size=like.d_model,

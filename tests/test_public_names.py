@@ -11,7 +11,10 @@ import pytest
 
 import linnet
 
-ROOMS = ["linnet", *(f"linnet.{name}" for name in ["data", "gguf", "infer", "models", "recipes", "runs", "train"])]
+ROOMS = [
+    "linnet",
+    *(f"linnet.{name}" for name in ["architectures", "data", "gguf", "infer", "models", "recipes", "runs", "train"]),
+]
 
 
 def _names_for_type_checkers(room: ModuleType) -> set[str]:

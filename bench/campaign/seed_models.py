@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from linnet.gguf import GPT2, Llama, MetadataBlock, ViT, layout, write
+from linnet.architectures import GPT2Config, LlamaConfig, ViTConfig
+from linnet.gguf import MetadataBlock, layout, write
 from linnet.gguf.types import GGMLType
 from linnet.gguf.values import ValueType
 
@@ -19,11 +20,15 @@ _READ_ONLY = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q
 
 def seed_models() -> dict[str, Callable[[Path], None]]:
     """What writes each file, by name. `vit…` tell images apart, `lens` is a donor's axes, the others write text."""
-    llama = Llama(vocab=VOCAB, d_model=32, n_heads=4, n_kv=2, d_ff=64, n_layers=2, ctx=64)
-    wide = Llama(vocab=VOCAB, d_model=256, n_heads=4, n_kv=2, d_ff=256, n_layers=1, ctx=64)
-    gpt2 = GPT2(vocab=VOCAB, d_model=32, n_heads=4, d_ff=64, n_layers=2, ctx=64)
-    vit = ViT(image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=2, num_classes=3, num_channels=1)
-    cls = ViT(image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=1, num_classes=3, pooling="cls")
+    llama = LlamaConfig(vocab=VOCAB, d_model=32, n_heads=4, n_kv=2, d_ff=64, n_layers=2, ctx=64)
+    wide = LlamaConfig(vocab=VOCAB, d_model=256, n_heads=4, n_kv=2, d_ff=256, n_layers=1, ctx=64)
+    gpt2 = GPT2Config(vocab=VOCAB, d_model=32, n_heads=4, d_ff=64, n_layers=2, ctx=64)
+    vit = ViTConfig(
+        image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=2, num_classes=3, num_channels=1
+    )
+    cls = ViTConfig(
+        image_size=8, patch_size=4, d_model=32, n_heads=4, d_ff=64, n_layers=1, num_classes=3, pooling="cls"
+    )
     found: dict[str, Callable[[Path], None]] = {
         "llama": lambda path: _write(llama, path, tokenizer=byte_pairs()),
         "llama-spm": lambda path: _write(llama, path, tokenizer=pieces()),
@@ -82,7 +87,7 @@ def _write_lens(path: Path) -> None:
     write_lens(Lens(np.random.default_rng(0).normal(size=(16, 32)).astype(np.float32), "donor.gguf"), path)
 
 
-def _write_blocks(cfg: Llama, path: Path, kind: GGMLType) -> None:
+def _write_blocks(cfg: LlamaConfig, path: Path, kind: GGMLType) -> None:
     from bench.campaign.gguf_parts import GGUFParts
 
     _write(cfg, path, tokenizer=byte_pairs())

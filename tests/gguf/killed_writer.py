@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from linnet.architectures import LlamaConfig
 from linnet.files import STAGED_SUFFIX
-from linnet.gguf import GGUFFile, Llama, layout, resolve_link, write_step
+from linnet.gguf import GGUFFile, layout, resolve_link, write_step
 
-CFG = Llama(vocab=4096, d_model=256, n_heads=4, n_kv=4, d_ff=256, n_layers=1, ctx=64)
+CFG = LlamaConfig(vocab=4096, d_model=256, n_heads=4, n_kv=4, d_ff=256, n_layers=1, ctx=64)
 
 
 def params(step: int) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from tests.gguf.tiny import VOCAB, byte_level_tokenizer
 
 from linnet.gguf import GGUFFile, GGUFWriter, Lens, MetadataBlock, write, write_lens
 from linnet.gguf.values import ValueType
-from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
 
 SPM_VOCAB = 288
 _WORDS = [*"helo", "he", "ll", "hel", "hell", "hello", "▁", "▁h", "▁hello", "é", "▁▁"]
@@ -52,7 +52,7 @@ def vit_file(path: Path, labels: tuple[str, ...] = ("cat", "dog", "owl")) -> Pat
     """A vision transformer for images of 8 × 8."""
     sizes = {"image_size": 8, "patch_size": 4, "d_model": 32, "n_heads": 4, "d_ff": 48, "n_layers": 1}
     config = ViTConfig(**sizes, num_classes=len(labels), num_channels=1, labels=labels)
-    return write(config, build_vit(config).params(), path, "tiny", 1)
+    return write(config, build(config).params(), path, "tiny", 1)
 
 
 def lens_file(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import tiny
 import torch
 from llama_client import ask
 
+from linnet.architectures import ViTConfig
 from linnet.gguf import (
     GGMLType,
     GGUFError,
@@ -17,16 +19,15 @@ from linnet.gguf import (
     GGUFWriter,
     MetadataBlock,
     RopeScaling,
-    ViT,
     adapter_layout,
-    architecture_of,
+    config_of,
     layout,
     read_lens,
     read_params,
     write,
 )
-from linnet.gguf.architecture import hyper_parameters
 from linnet.gguf.check import check
+from linnet.gguf.config import hyper_parameters
 from linnet.gguf.convert import convert
 
 
@@ -50,7 +51,7 @@ def test_fused_parameters_are_row_ranges_of_the_files_tensors() -> None:
 
 def test_table_is_that_of_the_real_model(smollm2: Path) -> None:
     with GGUFFile.open(smollm2) as file:
-        cfg = architecture_of(file)
+        cfg = config_of(file)
         assert (cfg.arch, cfg.vocab, cfg.d_model, cfg.n_layers) == ("llama", 49152, 576, 30)
         plan = layout(cfg)
         needed = {name for name, (param, _) in plan.tensors.items() if not param.optional}
@@ -63,9 +64,9 @@ def test_llama_comes_back_from_its_file(tmp_path: Path, options: dict[str, bool]
     cfg = tiny.llama_config(head_dim=32, rope_scaling=RopeScaling("llama3", 8.0, 16))
     _, params = tiny.llama(cfg, **options)
     with GGUFFile.open(write(cfg, params, tmp_path / "m.gguf", "run", 3)) as file:
-        assert architecture_of(file) == cfg.__class__(
-            **{**vars(cfg), "rms_eps": file.metadata["llama.attention.layer_norm_rms_epsilon"]}
-        )
+        has_bias = options.get("bias", False)
+        biases = {"qkv_bias": has_bias, "output_bias": has_bias, "ffn_bias": has_bias}
+        assert config_of(file) == replace(cfg, tied=options.get("tied", False), **biases)
         back = dict(read_params(file))
     assert back.pop("rope_freqs.weight").shape == (16,)
     assert set(back) == set(params)
@@ -82,7 +83,7 @@ def test_gpt2_comes_back_from_its_file(tmp_path: Path) -> None:
     assert all(np.array_equal(back[name], params[name]) for name in params)
 
 
-def random_vit(cfg: ViT) -> dict[str, np.ndarray]:
+def random_vit(cfg: ViTConfig) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     skipped = {"pre_ln.weight", "pre_ln.bias"} | ({"class_embd"} if cfg.pooling == "mean" else set())
     return {
@@ -94,7 +95,7 @@ def random_vit(cfg: ViT) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vit_comes_back_from_its_file(tmp_path: Path, pooling: str) -> None:
-    cfg = ViT(
+    cfg = ViTConfig(
         image_size=8,
         patch_size=2,
         d_model=32,
@@ -111,7 +112,7 @@ def test_vit_comes_back_from_its_file(tmp_path: Path, pooling: str) -> None:
     )
     params = random_vit(cfg)
     with GGUFFile.open(write(cfg, params, tmp_path / "vit.gguf", "run", 3, type="bf16")) as file:
-        assert architecture_of(file) == cfg
+        assert config_of(file) == cfg
         assert file.tensors["v.position_embd.weight"].shape == (16 + (pooling == "cls"), 32)
         assert file.tensors["v.patch_embd.weight"].type is GGMLType.F32
         assert file.tensors["v.blk.1.attn_k.weight"].type is GGMLType.BF16

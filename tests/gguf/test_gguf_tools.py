@@ -33,7 +33,7 @@ from linnet.gguf import (
 from linnet.gguf.check import check
 from linnet.gguf.convert import convert
 from linnet.gguf.toy import Tensors
-from linnet.models import ViTConfig, build_vit
+from linnet.models import ViTConfig, build
 
 
 def checkpoint(path: Path, **options: object) -> Path:
@@ -98,7 +98,7 @@ def test_toys_label_is_on_whole_llamas_alone(tmp_path: Path) -> None:
     files = {
         "llama": checkpoint(tmp_path / "llama.gguf"),
         "gpt2": write(gpt2, tiny.gpt2(gpt2)[1], tmp_path / "gpt2.gguf", "run", 1),
-        "vit": write(vit, build_vit(vit).params(), tmp_path / "vit.gguf", "run", 1),
+        "vit": write(vit, build(vit).params(), tmp_path / "vit.gguf", "run", 1),
         "adapter": write_adapter(llama, pair, tmp_path / "adapter.gguf", "run", 1, alpha=4, base="m.gguf"),
     }
     labels = {}

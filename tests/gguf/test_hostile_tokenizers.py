@@ -11,7 +11,7 @@ import pytest
 from tests.gguf.small_files import lens_file, llama_file, restated, sentence_piece_file, sentence_piece_tokenizer
 
 from linnet.cli import main
-from linnet.gguf import GGUFError, GGUFFile, architecture_of, read_lens
+from linnet.gguf import GGUFError, GGUFFile, config_of, read_lens
 from linnet.gguf.tokenizer import rebuild_tokenizer
 from linnet.recipes.donor import Donor
 
@@ -100,7 +100,7 @@ def test_an_error_line_is_short_and_clean_whatever_the_file_holds(
         for line in (said.out + said.err).splitlines():
             assert "\x1b" not in line and len(line) <= 10_000 + len(str(path)), command
     with GGUFFile.open(path) as file:
-        for reads in (lambda: rebuild_tokenizer(file.metadata), lambda: architecture_of(file)):
+        for reads in (lambda: rebuild_tokenizer(file.metadata), lambda: config_of(file)):
             try:
                 reads()
             except GGUFError as error:

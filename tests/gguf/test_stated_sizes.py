@@ -18,7 +18,7 @@ from linnet.cli import main
 from linnet.cli.memory import out_of_memory
 from linnet.gguf import GGUFError, GGUFFile, GGUFWriter, MetadataBlock
 from linnet.gguf.check import check
-from linnet.models import load, load_vit
+from linnet.models import load
 
 HUGE = (1 << 31) - 1
 
@@ -109,7 +109,7 @@ def test_a_vit_that_states_other_sizes_than_its_tensors_is_refused(
 ) -> None:
     path = restated(vit_file(tmp_path / "a.gguf"), tmp_path / "b.gguf", **{f"vit__{key}": ("u32", value)})
     with pytest.raises(GGUFError, match=words):
-        load_vit(path)
+        load(path, task="images")
 
 
 def test_a_context_costs_only_what_is_used_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_a_lens_of_another_width_is_refused(tmp_path: Path) -> None:
             writer.add("lens.proj.weight", np.zeros((31, 32), np.float32))
             path = writer.write(tmp_path / f"lens-{source.name}")
         with pytest.raises(GGUFError, match=r"lens\.proj\.weight.*found \[31, 32\]"):
-            (load_vit if source.name == "v.gguf" else load)(path)
+            load(path)
 
 
 def test_memory_that_is_not_there_ends_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

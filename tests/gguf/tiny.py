@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from linnet.gguf import GPT2, Llama, MetadataBlock, RopeScaling
+from linnet.gguf import MetadataBlock, RopeScaling
 from linnet.gguf.values import ValueType
+from linnet.models import GPT2Config as OurGPT2Config
+from linnet.models import LlamaConfig as OurLlamaConfig
 
 VOCAB = 288
 
@@ -35,7 +37,7 @@ def prompts() -> list[list[int]]:
     return [[72, 101, 108, 108, 111], list(range(65, 90)), [116, 104, 101, 256, 257, 270]]
 
 
-def llama_config(**changes: Any) -> Llama:
+def llama_config(**changes: Any) -> OurLlamaConfig:
     sizes: dict[str, Any] = {
         "vocab": VOCAB,
         "d_model": 64,
@@ -45,10 +47,10 @@ def llama_config(**changes: Any) -> Llama:
         "n_layers": 2,
         "ctx": 256,
     }
-    return Llama(**(sizes | changes))
+    return OurLlamaConfig(**(sizes | changes))
 
 
-def llama(cfg: Llama, *, tied: bool = False, bias: bool = False, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+def llama(cfg: OurLlamaConfig, *, tied: bool = False, bias: bool = False, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """A random llama in transformers, and its parameters under our names."""
     torch.manual_seed(seed)
     head = cfg.head_dim or cfg.d_model // cfg.n_heads
@@ -112,7 +114,7 @@ def _hf_scaling(scaling: RopeScaling) -> dict[str, Any]:
     return words
 
 
-def gpt2_config(**changes: Any) -> GPT2:
+def gpt2_config(**changes: Any) -> OurGPT2Config:
     sizes: dict[str, Any] = {
         "vocab": VOCAB,
         "d_model": 64,
@@ -121,10 +123,10 @@ def gpt2_config(**changes: Any) -> GPT2:
         "n_layers": 2,
         "ctx": 64,
     }
-    return GPT2(**(sizes | changes))
+    return OurGPT2Config(**(sizes | changes))
 
 
-def gpt2(cfg: GPT2, *, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+def gpt2(cfg: OurGPT2Config, *, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """A random GPT-2 in transformers (tied, as GPT-2 is), and its parameters under our names."""
     torch.manual_seed(seed)
     config = GPT2Config(

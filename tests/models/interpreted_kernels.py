@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit, cuda
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, cuda
 from linnet.models.loss import slope
 from linnet.models.rotary import rotary_table, split_heads
 
@@ -232,7 +232,7 @@ def test_a_vision_transformer_by_kernels_has_the_plain_ones_gradients(
     kernels: dict[str, ModuleType], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = {"image_size": 8, "patch_size": 4, "d_model": 24, "n_heads": 2, "d_ff": 40, "n_layers": 2, "num_classes": 5}
-    model = build_vit(ViTConfig(**shape, **changes), seed=1)
+    model = build(ViTConfig(**shape, **changes), seed=1)
     images = torch.arange(2 * 3 * 64).reshape(2, 3, 8, 8) * 37 % 256
     _agree(model, lambda: model.loss(images, torch.tensor([1, 4]))[0], monkeypatch)
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit, cuda
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, cuda
 from linnet.models.compute import Compiled, Compute, plain
 
 pytest.importorskip("triton", reason="Triton has no wheel for this machine")
@@ -136,5 +136,5 @@ def test_every_parameter_of_a_language_model_gets_its_gradient(config: Config, f
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("changes", [{}, {"pooling": "cls"}, {"act": "silu"}, {"norm": "rms", "bias": False}])
 def test_every_parameter_of_a_vision_transformer_gets_its_gradient(changes: dict[str, Any], dtype: torch.dtype) -> None:
-    model = build_vit(dataclasses.replace(VIT, **changes), seed=1)
+    model = build(dataclasses.replace(VIT, **changes), seed=1)
     agree(model, lambda compute: model.loss(IMAGES, torch.tensor([1, 4]), compute=compute)[0], dtype)

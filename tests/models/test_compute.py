@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit, compute
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, compute
 from linnet.models.compute import Compiled
 from linnet.models.norms import RMSNorm
 from linnet.models.working import WorkingCopies
@@ -101,7 +101,7 @@ def test_so_can_many_that_have_layers_of_two_kinds(monkeypatch: pytest.MonkeyPat
         config = ViTConfig(
             image_size=8, patch_size=4, d_model=width, n_heads=2, d_ff=8, n_layers=2, num_classes=5, pooling="cls"
         )
-        model = build_vit(config)
+        model = build(config)
         loss, _ = model.loss(torch.zeros(2, 3, 8, 8), torch.tensor([1, 4]), compute=Compiled())
         loss.backward()
 

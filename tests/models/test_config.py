@@ -25,13 +25,20 @@ SHAPE = {"vocab": 100, "d_model": 64, "n_heads": 4, "n_kv": 2, "d_ff": 96, "n_la
         ({"vocab": 0}, "vocab is 0: give a whole number from 1"),
         ({"ctx": 1.5}, "ctx is 1.5: give a whole number from 1"),
         ({"rms_eps": 0.0}, "rms_eps is 0.0: give a number above 0"),
-        ({"rope_scaling": RopeScaling("yarn", 2.0, 16)}, "rope_scaling 'yarn' is not supported: use linear, llama3"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused_with_what_to_change(changes: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         LlamaConfig(**SHAPE | changes)  # type: ignore[arg-type]
     assert words in str(caught.value)
+
+
+def test_a_file_may_state_positions_that_no_model_here_computes() -> None:
+    config = LlamaConfig(**SHAPE, rope_scaling=RopeScaling("yarn", 2.0, 16))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="rope_scaling 'yarn' is not supported: use linear, llama3"):
+        build(config)
+    with pytest.raises(UsageError, match="rope_scaling: wrong factor; expected above 0, found 0"):
+        RopeScaling("linear", 0.0)
 
 
 def test_gpt2_heads_must_divide_but_may_be_odd() -> None:
@@ -61,7 +68,10 @@ def test_flops_follow_nanogpts_convention() -> None:
 
 
 def test_configs_and_presets_need_no_torch() -> None:
-    code = "import sys; from linnet.models import PRESETS, LlamaConfig; assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from linnet.models import PRESETS, LlamaConfig; import linnet.architectures.parameters;"
+        " sys.exit(' '.join({'torch', 'numpy'} & set(sys.modules)) or 0)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

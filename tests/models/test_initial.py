@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from linnet.architectures import layout
 from linnet.models import GPT2Config, LlamaConfig, build, preset
 from linnet.models.draws import fill_normal
-from linnet.models.initial import initial_std
 
 LLAMA = LlamaConfig(vocab=300, d_model=128, n_heads=4, n_kv=2, d_ff=256, n_layers=2, ctx=16, tied=False, qkv_bias=True)
 GPT2 = GPT2Config(vocab=300, d_model=128, n_heads=4, d_ff=256, n_layers=2, ctx=64)
@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others() -> None:
     first, again, other = (build(LLAMA, seed=seed).params() for seed in (7, 7, 8))
     for name in first:
         assert torch.equal(first[name], again[name])
-        if initial_std(name, LLAMA) is not None:
+        if layout(LLAMA).params[name].start.spread() is not None:
             assert not torch.equal(first[name], other[name])
 
 

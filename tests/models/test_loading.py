@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import gguf
+from linnet.architectures import layout
 from linnet.gguf import GGUFError, GGUFFile, RopeScaling, read_params, write
-from linnet.gguf.names import layout
 from linnet.models import Config, GPT2Config, LlamaConfig, build, load
 from linnet.models.draws import fill_normal
 from linnet.models.llama import Llama
@@ -123,7 +123,7 @@ def test_toys_lens_is_folded_into_the_embedding(tmp_path: Path) -> None:
 
 
 def test_an_architecture_of_others_is_refused_with_ours_named(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "qwen2")
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "gemma3")
     writer.add_tensor("token_embd.weight", np.zeros((4, 32), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -131,7 +131,7 @@ def test_an_architecture_of_others_is_refused_with_ours_named(tmp_path: Path) ->
     writer.close()
     with pytest.raises(GGUFError) as caught:
         load(tmp_path / "m.gguf")
-    assert "expected llama or gpt2, found 'qwen2'" in str(caught.value) and "\n" not in str(caught.value)
+    assert "expected llama or gpt2 or vit, found 'gemma3'" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_smollm2_knows_the_capital_of_france(smollm2: Path) -> None:

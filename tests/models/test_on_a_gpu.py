@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.infer import generate
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.models.compute import Compiled, Compute, plain
 from linnet.train.copies import copies
 from linnet.train.hardware import choose
@@ -88,7 +88,7 @@ def test_compiled_gradients_of_a_vision_transformer_are_the_plain_ones(name: str
     config = VITS[name]
     dice = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (8, 3, config.image_size, config.image_size), generator=dice, dtype=torch.uint8)
-    agree(build_vit(config, seed=1, device=DEVICE), (images.to(DEVICE), torch.arange(8, device=DEVICE)))
+    agree(build(config, seed=1, device=DEVICE), (images.to(DEVICE), torch.arange(8, device=DEVICE)))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])

@@ -12,17 +12,14 @@ import transformers
 from linnet.errors import UsageError
 from linnet.gguf import GGUFError, write
 from linnet.models import (
-    VIT_PRESETS,
+    PRESETS,
     ViT,
     ViTConfig,
     build,
-    build_vit,
+    from_transformers,
     load,
-    load_vit,
     preset,
     select_weights,
-    vit_from_transformers,
-    vit_preset,
 )
 
 SMALL = ViTConfig(
@@ -54,7 +51,7 @@ def test_it_equals_transformers_on_the_same_weights() -> None:
             initializer_range=0.3,
         )
     )
-    config, params = vit_from_transformers(theirs)
+    config, params = from_transformers(theirs)
     ours = ViT(config)
     ours.load_state_dict(params)
     images, labels = pixels(config), torch.tensor([0, 4, 2, 2])
@@ -66,7 +63,7 @@ def test_it_equals_transformers_on_the_same_weights() -> None:
     assert accuracy.item() == (expected.logits.argmax(1) == labels).float().mean().item()
     expected.loss.backward()
     loss.backward()
-    _, gradients = vit_from_transformers(_with_gradients(theirs))
+    _, gradients = from_transformers(_with_gradients(theirs))
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None
         assert torch.allclose(parameter.grad, gradients[name], atol=1e-5), name
@@ -80,7 +77,7 @@ def _with_gradients(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def test_shares_of_classes_are_targets_too() -> None:
-    model = build_vit(SMALL)
+    model = build(SMALL)
     images, labels = pixels(SMALL), torch.tensor([0, 4, 2, 2])
     hard, _ = model.loss(images, labels)
     soft, accuracy = model.loss(images, torch.nn.functional.one_hot(labels, 5).float())
@@ -103,9 +100,9 @@ def test_shares_of_classes_are_targets_too() -> None:
 )
 def test_every_kind_comes_back_from_its_file(tmp_path: Path, fields: dict[str, object]) -> None:
     config = change(SMALL, **fields)
-    model = build_vit(config, seed=3, mimetic=True)
+    model = build(config, seed=3, mimetic=True)
     path = write(config, model.params(), tmp_path / "model.gguf", "run", 1)
-    again = load_vit(path)
+    again = load(path, task="images")
     assert again.config == config
     assert torch.equal(again(pixels(config)), model(pixels(config)))
     names = {name for name, _ in model.named_parameters()}
@@ -115,7 +112,7 @@ def test_every_kind_comes_back_from_its_file(tmp_path: Path, fields: dict[str, o
 
 
 def test_only_the_class_token_is_followed_through_the_last_layer() -> None:
-    model = build_vit(change(SMALL, pooling="cls"), seed=1)
+    model = build(change(SMALL, pooling="cls"), seed=1)
     images = pixels(SMALL)
     short = model(images)
     last = model.blocks[-1]
@@ -125,7 +122,7 @@ def test_only_the_class_token_is_followed_through_the_last_layer() -> None:
 
 
 def test_the_presets_have_the_shapes_they_promise() -> None:
-    tiny = VIT_PRESETS["vit-tiny"]
+    tiny = PRESETS["vit-tiny"]
     assert (tiny.image_size, tiny.patch_size, tiny.d_model, tiny.n_heads, tiny.d_ff, tiny.n_layers) == (
         224,
         16,
@@ -134,25 +131,25 @@ def test_the_presets_have_the_shapes_they_promise() -> None:
         768,
         12,
     )
-    assert [VIT_PRESETS[f"vit-tiny-{size}"].grid for size in (8, 28, 32)] == [4, 7, 8]
-    assert build_vit(vit_preset("vit-tiny", num_classes=1000, pooling="cls"), device="meta").n_params() == 5_717_416
+    assert [PRESETS[f"vit-tiny-{size}"].grid for size in (8, 28, 32)] == [4, 7, 8]
+    assert build(preset("vit-tiny", num_classes=1000, pooling="cls"), device="meta").n_params() == 5_717_416
 
 
 def test_a_new_model_guesses_evenly_and_differs_by_seed() -> None:
     images = pixels(SMALL, 64)
     for mimetic in (False, True):
-        model = build_vit(SMALL, seed=0, mimetic=mimetic)
+        model = build(SMALL, seed=0, mimetic=mimetic)
         probabilities = model(images).softmax(1)
         assert probabilities.max() < 0.5
-        assert not torch.equal(model.head.weight, build_vit(SMALL, seed=1, mimetic=mimetic).head.weight)
-        again = build_vit(SMALL, seed=0, mimetic=mimetic).params()
+        assert not torch.equal(model.head.weight, build(SMALL, seed=1, mimetic=mimetic).head.weight)
+        again = build(SMALL, seed=0, mimetic=mimetic).params()
         assert all(torch.equal(tensor, again[name]) for name, tensor in model.params().items())
 
 
 def test_a_new_model_begins_by_toys_table() -> None:
     """Patch projection, positions and head 0.02; class token 0; the rest by what it reads; norms 1."""
     config = change(SMALL, d_model=96, n_heads=3, d_ff=192, pooling="cls", norm="rms", act="silu", bias=False)
-    params = build_vit(config, init_scale=2.0).params()
+    params = build(config, init_scale=2.0).params()
     spreads = {
         "patch_embd.weight": 0.02,
         "position_embd.weight": 0.02,
@@ -169,7 +166,7 @@ def test_a_new_model_begins_by_toys_table() -> None:
 
 
 def test_mimetic_attention_looks_as_trained_attention_does() -> None:
-    model = build_vit(change(SMALL, d_model=96, n_heads=3), mimetic=True)
+    model = build(change(SMALL, d_model=96, n_heads=3), mimetic=True)
     q, k, v = model.blocks[0].attn_qkv.weight.detach().chunk(3)
     product = v.T @ model.blocks[0].attn_out.weight.detach().T  # x → x · product
     assert torch.diagonal(product).mean().item() == pytest.approx(-0.4, abs=0.1)
@@ -179,8 +176,8 @@ def test_mimetic_attention_looks_as_trained_attention_does() -> None:
 
 
 def test_a_part_of_a_larger_model_is_taken_over(tmp_path: Path) -> None:
-    large = build_vit(change(SMALL, d_model=96, n_heads=6, d_ff=192, n_layers=3, image_size=24), seed=5)
-    model = build_vit(SMALL, seed=1)
+    large = build(change(SMALL, d_model=96, n_heads=6, d_ff=192, n_layers=3, image_size=24), seed=5)
+    model = build(SMALL, seed=1)
     select_weights(model, large)
     wide = torch.linspace(0, 95, 48).round().long()
     assert torch.equal(model.post_ln.weight, large.post_ln.weight[wide])
@@ -195,11 +192,11 @@ def test_a_part_of_a_larger_model_is_taken_over(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_the_whole_is_the_same_model() -> None:
-    donor = build_vit(change(SMALL, pooling="cls"), seed=5)
-    model = build_vit(change(SMALL, pooling="cls"), seed=1)
+    donor = build(change(SMALL, pooling="cls"), seed=5)
+    model = build(change(SMALL, pooling="cls"), seed=1)
     select_weights(model, donor)
     assert torch.equal(model(pixels(SMALL)), donor(pixels(SMALL)))
-    other = build_vit(change(SMALL, labels=tuple("vwxyz")), seed=1)
+    other = build(change(SMALL, labels=tuple("vwxyz")), seed=1)
     before = other.head.weight.clone()
     select_weights(other, donor)
     assert torch.equal(other.head.weight, before)  # other classes: its head stays new
@@ -224,19 +221,19 @@ def test_a_shape_that_cannot_be_is_refused(fields: dict[str, object], message: s
 
 
 def test_wrong_donors_images_and_files_are_refused_by_name(tmp_path: Path) -> None:
-    model = build_vit(SMALL)
+    model = build(SMALL)
     with pytest.raises(UsageError, match="the donor's d_model is 24, and 48 was asked for"):
-        select_weights(model, build_vit(change(SMALL, d_model=24)))
+        select_weights(model, build(change(SMALL, d_model=24)))
     with pytest.raises(UsageError, match="the donor's act is silu, and gelu was asked for; they must be equal"):
-        select_weights(model, build_vit(change(SMALL, act="silu")))
+        select_weights(model, build(change(SMALL, act="silu")))
     with pytest.raises(UsageError, match="an image is 1 × 12 × 12: the model takes 3 × 12 × 12"):
         model(torch.zeros(2, 1, 12, 12))
     with pytest.raises(UsageError, match="did you mean vit-tiny-28"):
-        vit_preset("vit-tiny28")
+        preset("vit-tiny28")
     path = write(SMALL, model.params(), tmp_path / "model.gguf", "run", 1)
     with pytest.raises(GGUFError, match="expected llama or gpt2, found 'vit'"):
-        load(path)
+        load(path, task="text")
     tiny = preset("tiny")
     llama = write(tiny, build(tiny).params(), tmp_path / "llama.gguf", "run", 1)
     with pytest.raises(GGUFError, match="this is no classifier of images"):
-        load_vit(llama)
+        load(llama, task="images")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import linnet
-from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build, build_vit
+from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train import hardware, state
 from linnet.train.abreast import Abreast
 from linnet.train.hardware import choose
@@ -57,7 +57,7 @@ def steps(model: nn.Module, rows: int, *, halves: bool, threads: int, graph: boo
 @pytest.mark.parametrize("model", ["llama", "gpt2", "vit"])
 def test_halves_side_by_side_are_halves_in_turn_to_the_bit(model: str, rows: int) -> None:
     def made() -> nn.Module:
-        return build_vit(VIT) if model == "vit" else build(LLAMA if model == "llama" else GPT2)
+        return build(VIT) if model == "vit" else build(LLAMA if model == "llama" else GPT2)
 
     whole = steps(made(), rows, halves=False, threads=1)
     in_turn = steps(made(), rows, halves=True, threads=1)

@@ -21,7 +21,7 @@ SCALE = 2  # tokens along a side of what is joined
 def write_mmproj(path: Path, model: Any) -> Path:
     """The file, from a `linnet.models.ViT` with mean pooling and three channels."""
     from linnet import gguf
-    from linnet.gguf.names import layout
+    from linnet.architectures import layout
     from linnet.gguf.types import GGMLType
     from linnet.gguf.values import ValueType
     from linnet.gguf.writer import GGUFWriter

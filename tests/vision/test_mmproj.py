@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from linnet import gguf
 from linnet.gguf.tokenizer_write import tokenizer_block
-from linnet.models import LlamaConfig, ViTConfig, build, build_vit
+from linnet.models import LlamaConfig, ViTConfig, build
 from tests.vision.mmproj import ask, write_mmproj
 
 CLASSES = 8
@@ -33,7 +33,7 @@ def tiny_text_model(path: Path) -> Path:
 @pytest.mark.skipif(find_spec("cyllama") is None, reason="cyllama has no wheel for this Python")
 def test_llama_cpp_sees_what_we_see(tmp_path: Path) -> None:
     config = ViTConfig(image_size=32, patch_size=4, d_model=48, n_heads=3, d_ff=96, n_layers=3, num_classes=CLASSES)
-    model = build_vit(config, seed=2, mimetic=True)
+    model = build(config, seed=2, mimetic=True)
     with torch.no_grad():
         model.head.weight.mul_(40)  # a new head says next to nothing
     made = np.random.default_rng(0)

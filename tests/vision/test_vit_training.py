@@ -20,7 +20,7 @@ import linnet
 from linnet import gguf
 from linnet.data.images import load_images
 from linnet.errors import LinnetError
-from linnet.models import build_vit, load_vit, vit_preset
+from linnet.models import build, load, preset
 from linnet.recipes import VitOptions, VitSettings, VitTiny
 from linnet.recipes.donor import DonorError
 from linnet.train.hardware import choose
@@ -43,7 +43,7 @@ def test_with_hardly_a_flag_it_learns_the_digits(said: Said) -> None:
     assert metrics["validation/accuracy"].value[-1] > 0.9
     assert metrics["validation/top5"].value[-1] > 0.99
     assert "% right" in out
-    model = load_vit(run.checkpoints()[-1])
+    model = load(run.checkpoints()[-1])
     held = load_images("digits").held_out
     with torch.no_grad():
         right = model(torch.from_numpy(held.images_NCHW)).argmax(1).numpy() == held.labels_N
@@ -118,7 +118,7 @@ def test_the_same_run_twice_gives_the_same_bytes(said: Said, tmp_path: Path) -> 
 
 def test_the_checkpoint_holds_the_average_of_the_weights() -> None:
     settings = VitSettings(batch=8, optimizer="adamw", device="cpu")
-    config = vit_preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1)
+    config = preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1)
     recipe = VitTiny(settings, choose(settings, tokens=128), VitOptions(ema=0.5))
     recipe.realize(config)
     recipe.build()
@@ -140,7 +140,7 @@ def test_the_checkpoint_holds_the_average_of_the_weights() -> None:
 
 def test_the_first_step_forgets_what_the_optimiser_knew() -> None:
     settings = VitSettings(batch=8, optimizer="adamw", device="cpu")
-    config = vit_preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1)
+    config = preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1)
     images, labels = torch.randint(0, 256, (8, 1, 8, 8), dtype=torch.uint8), torch.arange(8)
     ends = []
     for forgets in (True, False):
@@ -169,7 +169,7 @@ def test_the_first_step_forgets_what_the_optimiser_knew() -> None:
 def test_labels_that_the_model_has_no_class_for_are_named(labels: torch.Tensor, words: str) -> None:
     settings = VitSettings(batch=8, optimizer="adamw", device="cpu")
     recipe = VitTiny(settings, choose(settings, tokens=128), VitOptions(ema=0.0))
-    recipe.realize(vit_preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1))
+    recipe.realize(preset("vit-tiny-8", d_model=32, n_heads=2, d_ff=64, n_layers=1, num_channels=1))
     recipe.build()
     with pytest.raises(LinnetError, match=words):
         recipe.step(torch.zeros(3, 1, 8, 8), labels, 1e-3)
@@ -208,12 +208,12 @@ def test_a_donor_that_is_no_model_is_a_donor_error(tmp_path: Path) -> None:
     settings = VitSettings(batch=8, device="cpu")
     options = VitOptions(init="select", donor=str(tmp_path / "notes.gguf"))
     with pytest.raises(DonorError, match=r"notes\.gguf: magic: this is not a GGUF file"):
-        VitTiny(settings, choose(settings, tokens=128), options).realize(vit_preset("vit-tiny-8"))
+        VitTiny(settings, choose(settings, tokens=128), options).realize(preset("vit-tiny-8"))
 
 
 def test_classify_prints_labels_with_probabilities(said: Said, tmp_path: Path) -> None:
-    config = replace(vit_preset("vit-tiny-8", num_channels=1, num_classes=3), labels=("cat", "dog", "bird"))
-    model = build_vit(config, seed=1, mimetic=True)
+    config = replace(preset("vit-tiny-8", num_channels=1, num_classes=3), labels=("cat", "dog", "bird"))
+    model = build(config, seed=1, mimetic=True)
     gguf.write(config, model.params(), tmp_path / "model.gguf", "run", 1)
     picture = np.random.default_rng(0).integers(0, 256, (1, 8, 8), dtype=np.uint8)
     (tmp_path / "a.png").write_bytes(png_bytes(picture))

@@ -41,14 +41,14 @@ def classify(
     """
     from linnet.data.picture import read_picture
     from linnet.infer import classify as look
-    from linnet.models import load_vit, pick_device
+    from linnet.models import load, pick_device
 
     if not files:
         raise UsageError("classify needs an image: linnet classify MODEL IMAGE…")
     if top < 1:
         raise UsageError(f"--top must be 1 or more, found {top}")
     path = find_model(model, runs)
-    loaded = load_vit(path, pick_device(device))
+    loaded = load(path, pick_device(device), task="images")
     failed = False
     told: list[dict[str, Any]] = []
     for file in files:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linnet.architectures import task_of
 from linnet.board import words
 from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
@@ -93,7 +94,7 @@ def eval(
     if record is not None:
         _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
     with GGUFFile.open(path) as file:
-        seeing = file.architecture == "vit"
+        seeing = task_of(file.architecture) == "images"
     if seeing:
         from linnet.cli.eval_images import eval_images
 
@@ -110,7 +111,7 @@ def eval(
     named = field or (own.get("field") if corpus is None else None) or "text"
     scores_text = wanted is not None and (corpus is not None or prompt is None) and not _is_pack(str(wanted), named)
     with GGUFFile.open(path) as file:
-        loaded = load(file, chosen)
+        loaded = load(file, chosen, task="text")
     words_of = _tokenizer_file(path, tokenizer, loaded.config.vocab)
     if words_of is None and (prompt is not None or scores_text):
         raise UsageError(

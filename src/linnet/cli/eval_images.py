@@ -38,14 +38,14 @@ def eval_images(
     """Score a model on a RUN's own held-out images, or on those of `source`."""
     from linnet.cli.progress import preparing
     from linnet.data.images import load_images
-    from linnet.models import load_vit
+    from linnet.models import load
     from linnet.train.image_evaluation import evaluate_images
 
     own = run.manifest.config if run is not None else {}
     wanted = source or own.get("images")
     if wanted is None:
         raise UsageError(f"{path} belongs to no run that names its images: say what to score, --images")
-    model = load_vit(path, device)
+    model = load(path, device, task="images")
     images = load_images(
         str(wanted),
         size=model.config.image_size,

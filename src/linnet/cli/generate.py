@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from linnet.architectures import task_of
 from linnet.board import words
 from linnet.board.commands import runs_flag
 from linnet.cli.model_name import ModelName, find_model
@@ -71,12 +72,12 @@ def generate(
     chosen = pick_device(device)
     path = find_model(model, runs)
     with GGUFFile.open(path) as file:
-        if file.architecture == "vit":
+        if task_of(file.architecture) == "images":
             example = f"linnet classify {model} IMAGE… {runs_flag(runs)}".rstrip()
             raise UsageError(f"{path} classifies images and writes no text; look at images with: {example}")
         tokenizer = rebuild_tokenizer(file.metadata)
         ids = _prompt_ids(tokenizer, file, prompt)
-        loaded = load(file, chosen)
+        loaded = load(file, chosen, task="text")
     if chosen.type == "cuda":
         loaded.set_compute_dtype(torch.bfloat16)
     ends = {id_ for text in END_TEXTS if (id_ := tokenizer.token_to_id(text)) is not None}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from linnet.architectures import names_for
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, absolute, absolute_source, unless_off
 from linnet.errors import UsageError
 from linnet.runs import ids
@@ -15,6 +16,10 @@ from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
+
+    TextArchitecture = str
+else:
+    TextArchitecture = Literal[names_for("text")]
 
 # ruff: noqa: B008 (the defaults are frozen)
 
@@ -30,7 +35,7 @@ class ModelFlags:
     preset
         tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m or smollm2-360m.
     arch
-        llama or gpt2, with the preset's sizes.
+        Another architecture, with the preset's sizes.
     vocab
         Tokens; a tokenizer of so many is trained, unless one is given.
     d_model
@@ -60,7 +65,7 @@ class ModelFlags:
     """
 
     preset: str = "demo"
-    arch: Literal["llama", "gpt2"] | None = None
+    arch: TextArchitecture | None = None
     vocab: int | None = None
     d_model: int | None = None
     n_layers: int | None = None
@@ -216,35 +221,31 @@ def _check_vocab(vocab: int, tokenizer: Path) -> None:
 
 def _config(flags: ModelFlags) -> Any:
     """The preset with the given fields changed; flags of another architecture are refused by name."""
-    from linnet.models import PRESETS, preset
+    from linnet.architectures import preset, presets_for
 
+    presets = presets_for("text")
     given = {f.name: getattr(flags, f.name) for f in fields(flags) if f.name not in ("preset", "arch", "init_scale")}
     changes = {name: value for name, value in given.items() if value is not None and value is not False}
     if changes.pop("untied", False):
         changes["tied"] = False
-    if flags.preset not in PRESETS:
-        return preset(flags.preset)  # raises, with a suggestion
-    base = PRESETS[flags.preset]
+    base = preset(flags.preset, presets)
     if flags.arch is not None and flags.arch != base.arch:
-        return _other_architecture(flags, changes)
+        return _other_architecture(flags.arch, base, changes)
     known = {f.name for f in fields(base)}
     for name in changes:
         if name not in known:
             raise UsageError(f"--{name.replace('_', '-')} does not belong to a {base.arch}")
-    return preset(flags.preset, **changes)
+    return preset(flags.preset, presets, **changes)
 
 
-def _other_architecture(flags: ModelFlags, changes: dict[str, Any]) -> Any:
-    """A preset's sizes in the other architecture: `--arch gpt2` with a llama's preset, or the other way round."""
-    from linnet.models import PRESETS, GPT2Config, LlamaConfig
+def _other_architecture(arch: str, base: Any, changes: dict[str, Any]) -> Any:
+    """A preset's sizes in another architecture: `--arch gpt2` with a llama's preset, or the other way round."""
+    from linnet.architectures import ARCHITECTURES
 
-    base = PRESETS[flags.preset]
-    kind = GPT2Config if flags.arch == "gpt2" else LlamaConfig
-    known = {f.name for f in fields(kind)}
-    shared = {f.name: getattr(base, f.name) for f in fields(base) if f.name in known}
-    if kind is LlamaConfig:
-        shared["n_kv"] = base.n_heads
+    kind = ARCHITECTURES[arch].config
+    known = [f.name for f in fields(kind)]
+    shared = {name: getattr(base, name) for name in known if hasattr(base, name)}  # a GPT-2 has an n_kv, too
     for name in changes:
         if name not in known:
-            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {flags.arch}")
+            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {arch}")
     return kind(**{**shared, **changes})

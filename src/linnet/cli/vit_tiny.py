@@ -144,16 +144,16 @@ def vit_tiny(
 
 def _config(flags: VitFlags, source: str) -> Any:
     """The preset with the given fields changed."""
+    from linnet.architectures import preset, presets_for
     from linnet.data.images import native_size
-    from linnet.models import VIT_PRESETS, vit_preset
 
     given = {field.name: getattr(flags, field.name) for field in fields(flags)}
     changes = {name: value for name, value in given.items() if name not in ("preset", "init_scale", "no_bias")}
-    name = flags.preset
+    presets, name = presets_for("images"), flags.preset
     if name is None:
         size = changes["image_size"] = flags.image_size or native_size(source)
         small = "vit-tiny" if size is None or size > 64 else "vit-tiny-32"  # its patches suit small images
-        name = next((name for name, shape in VIT_PRESETS.items() if shape.image_size == size), small)
+        name = next((name for name, shape in presets.items() if shape.image_size == size), small)
     if flags.no_bias:
         changes["bias"] = False
-    return vit_preset(name, **{name: value for name, value in changes.items() if value is not None})
+    return preset(name, presets, **{name: value for name, value in changes.items() if value is not None})

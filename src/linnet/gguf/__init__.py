@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from linnet._lazy import lazy as _lazy
 
 if TYPE_CHECKING:
+    from linnet.architectures.parameters import Layout as Layout
+    from linnet.architectures.parameters import layout as layout
+    from linnet.architectures.rope_scaling import RopeScaling as RopeScaling
     from linnet.gguf import blocks as blocks
     from linnet.gguf import card as card
     from linnet.gguf import check as check
     from linnet.gguf import convert as convert
     from linnet.gguf import tokenizer as tokenizer
-    from linnet.gguf.architecture import GPT2 as GPT2
-    from linnet.gguf.architecture import Llama as Llama
-    from linnet.gguf.architecture import ViT as ViT
-    from linnet.gguf.architecture import architecture_of as architecture_of
     from linnet.gguf.blocks import dequantize as dequantize
     from linnet.gguf.blocks import quantize_q8_0 as quantize_q8_0
     from linnet.gguf.card import Card as Card
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from linnet.gguf.checkpoint import write as write
     from linnet.gguf.checkpoint import write_adapter as write_adapter
     from linnet.gguf.checkpoint import write_step as write_step
+    from linnet.gguf.config import config_of as config_of
     from linnet.gguf.errors import GGUFError as GGUFError
     from linnet.gguf.file import GGUFFile as GGUFFile
     from linnet.gguf.link import point_link as point_link
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from linnet.gguf.locate import Found as Found
     from linnet.gguf.locate import find_models as find_models
     from linnet.gguf.metadata import MetadataBlock as MetadataBlock
-    from linnet.gguf.names import Layout as Layout
     from linnet.gguf.names import adapter_layout as adapter_layout
-    from linnet.gguf.names import layout as layout
-    from linnet.gguf.rope import RopeScaling as RopeScaling
     from linnet.gguf.tensor import TensorInfo as TensorInfo
     from linnet.gguf.tokenizer import donor_keys as donor_keys
     from linnet.gguf.tokenizer import rebuild_tokenizer as rebuild_tokenizer
@@ -59,26 +56,23 @@ _HOMES = {
     "GGUFError": "linnet.gguf.errors",
     "GGUFFile": "linnet.gguf.file",
     "GGUFWriter": "linnet.gguf.writer",
-    "GPT2": "linnet.gguf.architecture",
-    "Layout": "linnet.gguf.names",
+    "Layout": "linnet.architectures.parameters",
     "Lens": "linnet.gguf.toy",
-    "Llama": "linnet.gguf.architecture",
     "MetadataBlock": "linnet.gguf.metadata",
     "Provenance": "linnet.gguf.checkpoint",
-    "RopeScaling": "linnet.gguf.rope",
+    "RopeScaling": "linnet.architectures.rope_scaling",
     "TensorInfo": "linnet.gguf.tensor",
     "ValueType": "linnet.gguf.values",
-    "ViT": "linnet.gguf.architecture",
     "adapter_layout": "linnet.gguf.names",
-    "architecture_of": "linnet.gguf.architecture",
     "blocks": "linnet.gguf.blocks",
     "card": "linnet.gguf.card",
     "check": "linnet.gguf.check",
+    "config_of": "linnet.gguf.config",
     "convert": "linnet.gguf.convert",
     "dequantize": "linnet.gguf.blocks",
     "donor_keys": "linnet.gguf.tokenizer",
     "find_models": "linnet.gguf.locate",
-    "layout": "linnet.gguf.names",
+    "layout": "linnet.architectures.parameters",
     "point_link": "linnet.gguf.link",
     "quantize_q8_0": "linnet.gguf.blocks",
     "read_card": "linnet.gguf.card",

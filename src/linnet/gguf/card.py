@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from linnet.architectures.registry import ARCHITECTURES
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import Metadata
 from linnet.gguf.values import Scalar
@@ -19,21 +20,13 @@ _FILE_TYPES = {
     36: "tq1_0", 37: "tq2_0", 38: "mxfp4",
 }  # fmt: skip
 
-_SIZES = {
-    "context_length": "ctx",
-    "embedding_length": "d_model",
-    "block_count": "n_layers",
-    "feed_forward_length": "d_ff",
-    "attention.head_count": "n_heads",
-    "attention.head_count_kv": "n_kv",
-    "attention.key_length": "head_dim",
-    "vocab_size": "vocab",
-    "rope.freq_base": "rope_base",
-    "image_size": "image_size",
-    "patch_size": "patch_size",
-    "num_classes": "num_classes",
-    "expert_count": "experts",
-}
+# Sizes that are shown, in this order; those of an architecture that is not ours too, since llama.cpp's keys are alike.
+_SHOWN = (
+    *("ctx", "d_model", "n_layers", "d_ff", "n_heads", "n_kv", "head_dim", "vocab", "rope_base"),
+    *("image_size", "patch_size", "num_classes", "experts"),
+)
+_KEYS = {key.field: key.name for described in ARCHITECTURES.values() for key in described.keys if key.field}
+_KEYS["experts"] = "expert_count"
 _ORIGIN = ("general.run_id", "general.step", "general.organization", "general.license", "general.finetune")
 _MARKS = ("bos", "eos", "eot", "unknown", "padding")
 
@@ -87,8 +80,8 @@ def read_card(path: str | os.PathLike[str]) -> Card:
         metadata, arch = file.metadata, file.architecture
         embedding = file.tensors.get("token_embd.weight")
         sizes = {}
-        for key, word in _SIZES.items():
-            value = metadata.get(f"{arch}.{key}")
+        for word in _SHOWN:
+            value = metadata.get(f"{arch}.{_KEYS[word]}")
             if isinstance(value, int | float) and not isinstance(value, bool):
                 sizes[word] = value
         if embedding is not None and len(embedding.shape) == 2:

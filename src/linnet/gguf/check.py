@@ -3,7 +3,7 @@ warning.
 
 The rules were found by breaking files one way at a time and loading each in llama.cpp. Those of the file's
 own form (counts, offsets, alignment) are `header.py`'s: a file that breaks one does not open here either. For
-architectures other than llama and gpt2 only what holds for all of them is checked, and a finding says so.
+architectures that are not ours only what holds for all of them is checked, and a finding says so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Protocol
 
 import numpy as np
 
-from linnet.gguf.architecture import GPT2, Llama, architecture_of
+from linnet.architectures.description import Architecture
+from linnet.architectures.parameters import layout
+from linnet.architectures.registry import ARCHITECTURES, AnyConfig, describe
+from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import Metadata
-from linnet.gguf.names import layout
 from linnet.gguf.types import GGMLType
 from linnet.gguf.values import ValueType
 
@@ -55,36 +57,11 @@ class Shaped(Protocol):
     def shape(self) -> tuple[int, ...]: ...  # noqa: D102
 
 
-# Keys by architecture: (suffix, types, required). Per-layer numbers may also be arrays.
-_U32, _F32 = (ValueType.U32,), (ValueType.F32,)
-_PER_LAYER = (ValueType.U32, ValueType.ARRAY)
-_KEYS: dict[str, tuple[tuple[str, tuple[ValueType, ...], bool], ...]] = {
-    "llama": (
-        ("context_length", _U32, True),
-        ("embedding_length", _U32, True),
-        ("block_count", _U32, True),
-        ("feed_forward_length", _PER_LAYER, True),
-        ("attention.head_count", _PER_LAYER, True),
-        ("attention.layer_norm_rms_epsilon", _F32, True),
-        ("attention.head_count_kv", _PER_LAYER, False),
-        ("attention.key_length", _U32, False),
-        ("attention.value_length", _U32, False),
-        ("rope.freq_base", _F32, False),
-        ("rope.dimension_count", _U32, False),
-        ("rope.scaling.type", (ValueType.STRING,), False),
-        ("rope.scaling.factor", _F32, False),
-        ("rope.scaling.original_context_length", _U32, False),
-        ("vocab_size", _U32, False),
-    ),
-    "gpt2": (
-        ("context_length", _U32, True),
-        ("embedding_length", _U32, True),
-        ("block_count", _U32, True),
-        ("feed_forward_length", _PER_LAYER, True),
-        ("attention.head_count", _PER_LAYER, True),
-        ("attention.layer_norm_epsilon", _F32, True),
-        ("vocab_size", _U32, False),
-    ),
+# What any model with rotary positions may say of them.
+_ROPE_SCALING_KEYS: dict[str, tuple[ValueType, ...]] = {
+    "rope.scaling.type": (ValueType.STRING,),
+    "rope.scaling.factor": (ValueType.F32,),
+    "rope.scaling.original_context_length": (ValueType.U32,),
 }
 _TOKENIZER_KEYS = {
     "tokenizer.ggml.bos_token_id": "u32",
@@ -157,9 +134,9 @@ def _by_kind(file: GGUFFile) -> Iterator[Finding]:
         return
     if metadata.get("general.type") == "adapter":
         yield from _adapter(file)
-    elif file.architecture in _KEYS:
-        yield from _model(file)
-    elif file.architecture in ("vit", "lens"):
+    elif file.architecture in ARCHITECTURES and ARCHITECTURES[file.architecture].runs_in_llama_cpp:
+        yield from _model(file, ARCHITECTURES[file.architecture])
+    elif file.architecture in ARCHITECTURES or file.architecture == "lens":
         yield _refused(place, f"llama.cpp has no architecture {file.architecture!r}; Linnet reads this file itself")
     else:
         yield from _tokenizer(file)
@@ -167,14 +144,14 @@ def _by_kind(file: GGUFFile) -> Iterator[Finding]:
         yield _warning(place, problem)
 
 
-def _model(file: GGUFFile) -> Iterator[Finding]:
-    arch, metadata = file.architecture, file.metadata
-    broken = list(_keys(arch, metadata))
+def _model(file: GGUFFile, described: Architecture) -> Iterator[Finding]:
+    arch, metadata = described.name, file.metadata
+    broken = list(_keys(described, metadata))
     yield from broken
-    scaling = metadata.get("llama.rope.scaling.type", "none")
-    if arch == "llama" and scaling not in _ROPE_SCALINGS:
+    scaling = metadata.get(f"{arch}.rope.scaling.type", "none")
+    if described.rope is not None and scaling not in _ROPE_SCALINGS:
         problem = f"llama.cpp aborts on any word but {', '.join(_ROPE_SCALINGS)}; found {quoted(str(scaling))}"
-        yield _refused("metadata 'llama.rope.scaling.type'", problem)
+        yield _refused(f"metadata '{arch}.rope.scaling.type'", problem)
     yield from _tokenizer(file)
     if broken:
         return
@@ -183,42 +160,40 @@ def _model(file: GGUFFile) -> Iterator[Finding]:
         yield _warning(f"metadata {quoted(per_layer[0])}", "sizes that differ by layer: tensors were not checked")
         return
     try:
-        cfg = architecture_of(file)
+        config = config_of(file)
     except GGUFError as error:
         yield _refused(error.place, _without_place(error))
         return
-    if isinstance(cfg, Llama):
-        yield from _llama_sizes(cfg, metadata)
-    yield from tensor_findings(cfg, file.tensors)
+    if described.rope is not None:
+        head, key = config.head_size, f"{arch}.rope.dimension_count"
+        if metadata.get(key, head) != head:
+            yield _refused(f"metadata '{key}'", f"expected the head size {head}, found {metadata[key]}")
+    yield from tensor_findings(config, file.tensors)
 
 
-def _keys(arch: str, metadata: Metadata) -> Iterator[Finding]:
-    for suffix, kinds, required in _KEYS[arch]:
-        key = f"{arch}.{suffix}"
+def _keys(described: Architecture, metadata: Metadata) -> Iterator[Finding]:
+    types: dict[str, tuple[ValueType, ...]] = {}
+    for known in sorted(described.keys, key=lambda known: not known.required):
+        types[known.name] = (ValueType[known.type.upper()], *((ValueType.ARRAY,) if known.per_layer else ()))
+    if described.rope is not None:
+        types |= _ROPE_SCALING_KEYS
+    required = {known.name for known in described.keys if known.required}
+    for name, kinds in types.items():
+        key = f"{described.name}.{name}"
         if key not in metadata:
-            if required:
+            if name in required:
                 yield _refused(f"metadata {quoted(key)}", "missing")
         elif metadata.type(key) not in kinds:
             expected = " or ".join(kind.label for kind in kinds)
             yield _refused(f"metadata {quoted(key)}", f"expected {expected}, found {metadata.label(key)}")
 
 
-def _llama_sizes(cfg: Llama, metadata: Metadata) -> Iterator[Finding]:
-    head = cfg.head_dim or cfg.d_model // cfg.n_heads
-    stated = metadata.get("llama.rope.dimension_count", head)
-    if stated != head:
-        yield _refused("metadata 'llama.rope.dimension_count'", f"expected the head size {head}, found {stated}")
-    if cfg.n_heads % cfg.n_kv:
-        problem = f"expected a divisor of head_count {cfg.n_heads}, found {cfg.n_kv}"
-        yield _refused("metadata 'llama.attention.head_count_kv'", problem)
-
-
-def tensor_findings(cfg: object, tensors: Mapping[str, Shaped]) -> Iterator[Finding]:
-    """What llama.cpp finds wrong with the names and shapes of a llama's or GPT-2's tensors."""
-    if not isinstance(cfg, Llama | GPT2):
+def tensor_findings(config: AnyConfig, tensors: Mapping[str, Shaped]) -> Iterator[Finding]:
+    """What llama.cpp finds wrong with the names and shapes of a model's tensors."""
+    if not describe(config).runs_in_llama_cpp:
         return
-    plan = layout(cfg)
-    fused = {f"blk.{block}.attn_qkv.{half}" for block in range(cfg.n_layers) for half in ("weight", "bias")}
+    plan = layout(config)
+    fused = {f"blk.{block}.attn_qkv.{half}" for block in range(config.n_layers) for half in ("weight", "bias")}
     for name, (param, piece) in plan.tensors.items():
         place, tensor = f"tensor {quoted(name)}", tensors.get(name)
         if tensor is None:
@@ -229,7 +204,7 @@ def tensor_findings(cfg: object, tensors: Mapping[str, Shaped]) -> Iterator[Find
             yield _refused(place, f"expected {list(piece.shape)}, found {list(tensor.shape)}")
     extra = [name for name in tensors if name not in plan.tensors]
     for name in extra[:16]:
-        if name in fused and isinstance(cfg, Llama):
+        if name in fused:
             yield _warning(f"tensor {quoted(name)}", "llama.cpp takes it; transformers leaves Q, K and V random")
         else:
             yield _refused(f"tensor {quoted(name)}", "not a tensor of this architecture: llama.cpp refuses extra ones")

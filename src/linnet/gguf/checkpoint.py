@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from linnet.architectures.description import Config
+from linnet.architectures.parameters import Layout, Param, layout
+from linnet.architectures.registry import AnyConfig, describe
+from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.vit import ViTConfig
 from linnet.files import step_path
-from linnet.gguf.architecture import arch_of, architecture_of, head_size, hyper_parameters
+from linnet.gguf.config import config_of, hyper_parameters
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.link import point_link
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.names import Layout, Param, adapter_layout, layout
-from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.gguf.names import adapter_layout, check_shapes
+from linnet.gguf.rope import rope_divisors
 from linnet.gguf.tensor import TensorInfo
 from linnet.gguf.toy import LENS, Folded, Joined, Tensors
 from linnet.gguf.types import GGMLType
@@ -66,7 +71,7 @@ class Provenance:
 
 
 def write(
-    cfg: Any,
+    config: AnyConfig,
     params: Mapping[str, Any],
     path: str | os.PathLike[str],
     run_id: str,
@@ -78,33 +83,31 @@ def write(
     provenance: Provenance | None = None,
     extra: MetadataBlock | None = None,
 ) -> Path:
-    """Write a model. `params` maps the names of `names.py` to numpy arrays or torch tensors on any device.
+    """Write a model. `params` maps the names of `linnet.architectures` to numpy arrays or torch tensors on any device.
 
     `type` is f32, f16, bf16 or q8_0 (see `storage_type` for the tensors that keep another). `tokenizer` is a
     block of `tokenizer.*` keys, made once a run. A `lens.proj.weight` among the parameters is folded into the
     embedding.
     """
     wanted = _writable(type)
-    params = _complete(cfg, params)
-    plan = layout(cfg)
-    plan.check({name: tuple(param.shape) for name, param in params.items()})
-    metadata = MetadataBlock().text("general.architecture", arch_of(cfg)).text("general.type", "model")
+    params = _complete(config, params)
+    plan = layout(config)
+    check_shapes(plan, {name: tuple(param.shape) for name, param in params.items()})
+    metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", "model")
     metadata.text("general.name", name if name is not None else run_id)
     metadata.u32("general.file_type", FILE_TYPES[wanted])
     if wanted is GGMLType.Q8_0:
         metadata.u32("general.quantization_version", 2)
-    metadata.extend(hyper_parameters(cfg))
-    if arch_of(cfg) != "vit":
-        metadata.extend(_tokenizer(cfg, tokenizer))
+    metadata.extend(hyper_parameters(config))
+    if not isinstance(config, ViTConfig):
+        metadata.extend(_tokenizer(config, tokenizer))
     pieces = sum(len(plan.params[name].pieces) for name in params)
-    # Toy's label stands for a whole llama: no GPT-2, no vision transformer, no adapter.
-    label = "toy-from-scratch/v1" if arch_of(cfg) == "llama" else None
-    _add_origin(metadata, run_id, step, pieces, provenance, extra, toy_format=label)
+    _add_origin(metadata, run_id, step, pieces, provenance, extra, toy_format=describe(config).toy_format)
     return _write(metadata, plan, params, wanted, path)
 
 
 def write_step(
-    cfg: Any,
+    config: AnyConfig,
     params: Mapping[str, Any],
     weights_dir: str | os.PathLike[str],
     run_id: str,
@@ -119,13 +122,13 @@ def write_step(
         reason = error.strerror or str(error)
         expected = "a folder, or a place to make one"
         raise GGUFError("cannot be written to", path=folder, place="folder", expected=expected, found=reason) from None
-    path = write(cfg, params, step_path(folder, step), run_id, step, **options)
+    path = write(config, params, step_path(folder, step), run_id, step, **options)
     point_link(folder / "latest", path.name)
     return path
 
 
 def write_adapter(
-    cfg: Any,
+    config: AnyConfig,
     params: Mapping[str, Any],
     path: str | os.PathLike[str],
     run_id: str,
@@ -148,11 +151,11 @@ def write_adapter(
             "there is no LoRA pair", path=path, place="params", expected="….lora_a and ….lora_b", found=found
         )
     rank = int(firsts[0].shape[1])
-    plan = adapter_layout(cfg, rank, targets)
+    plan = adapter_layout(config, rank, targets)
     # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
     present = Layout(param for key, param in plan.params.items() if _other_half(key) in params or key in params)
-    present.check({name: tuple(param.shape) for name, param in params.items()})
-    metadata = MetadataBlock().text("general.architecture", arch_of(cfg)).text("general.type", "adapter")
+    check_shapes(present, {name: tuple(param.shape) for name, param in params.items()})
+    metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", "adapter")
     metadata.text("general.name", name if name is not None else run_id)
     metadata.u32("general.file_type", FILE_TYPES[wanted])
     metadata.text("adapter.type", "lora").f32("adapter.lora.alpha", float(alpha))
@@ -189,7 +192,7 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
 def _stored_params(file: GGUFFile) -> Iterator[tuple[Param, tuple[int, ...], list[TensorInfo | Joined]]]:
     """The parameters that a file holds, with their shapes and tensors; a missing or wrong one is a GGUFError."""
     tensors = Tensors(file)
-    plan = layout(architecture_of(file))
+    plan = layout(config_of(file))
     lens = file.tensors.get(LENS)
     if lens is not None:
         width = plan.params[_EMBEDDING].shape[1] if _EMBEDDING in plan.params else None
@@ -228,27 +231,27 @@ def _wrong_tensor(file: GGUFFile, name: str, expected: str, source: TensorInfo |
     return GGUFError(problem, path=file.path, place=f"tensor {quoted(name)}", expected=expected, found=found)
 
 
-def _complete(cfg: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(config: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of the file: the lens folded in, llama3's divisors added."""
     complete = dict(params)
     proj = complete.pop(LENS, None)
     if proj is not None and _EMBEDDING in complete:
         complete[_EMBEDDING] = Folded(complete[_EMBEDDING], proj)
-    scaling = rope_scaling_of(cfg)
+    scaling = rope_scaling_of(config)
     if scaling is not None and scaling.kind == "llama3" and "rope_freqs.weight" not in complete:
-        complete["rope_freqs.weight"] = rope_divisors(scaling, head_size(cfg), cfg.rope_base)
+        complete["rope_freqs.weight"] = rope_divisors(scaling, config.head_size, config.rope_base)
     return complete
 
 
-def _tokenizer(cfg: Any, tokenizer: MetadataBlock | None) -> MetadataBlock:
+def _tokenizer(config: Config, tokenizer: MetadataBlock | None) -> MetadataBlock:
     """The tokenizer's keys; without one, the word that lets llama.cpp load the file for token ids alone."""
     if tokenizer is None:
         return MetadataBlock().text("tokenizer.ggml.model", "none")
     key = "tokenizer.ggml.tokens"
-    if key in tokenizer and tokenizer.length(key) != cfg.vocab:
+    if key in tokenizer and tokenizer.length(key) != config.vocab:
         problem = "llama.cpp refuses a token list of another length than the embedding; pad it with unused tokens"
         found = f"{tokenizer.length(key)} tokens"
-        raise GGUFError(problem, place=f"metadata {quoted(key)}", expected=f"{cfg.vocab} tokens", found=found)
+        raise GGUFError(problem, place=f"metadata {quoted(key)}", expected=f"{config.vocab} tokens", found=found)
     return tokenizer
 
 

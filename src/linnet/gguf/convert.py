@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from linnet.gguf.architecture import architecture_of
+from linnet.architectures.registry import names_for, task_of
 from linnet.gguf.check import tensor_findings
 from linnet.gguf.checkpoint import FILE_TYPES
+from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
@@ -76,7 +77,7 @@ def convert(
 
 
 def _is_language_model(file: GGUFFile) -> bool:
-    return file.architecture in ("llama", "gpt2") and file.metadata.get("general.type", "model") == "model"
+    return task_of(file.architecture) == "text" and file.metadata.get("general.type", "model") == "model"
 
 
 def _tensors(file: GGUFFile) -> dict[str, TensorInfo | Joined | Folded]:
@@ -96,7 +97,7 @@ def _tensors(file: GGUFFile) -> dict[str, TensorInfo | Joined | Folded]:
             )
         tensors[_EMBEDDING] = Folded(file.tensors[_EMBEDDING], lens_of(file).proj)
     if has_lens or "toy.checkpoint_format" in file.metadata:
-        for finding in tensor_findings(architecture_of(file), tensors):
+        for finding in tensor_findings(config_of(file), tensors):
             if finding.refused:
                 problem = f"not a whole model: {finding.problem}"
                 raise GGUFError(problem, path=file.path, place=finding.place)
@@ -111,7 +112,7 @@ def _tokenizer_of(path: str | os.PathLike[str], file: GGUFFile) -> MetadataBlock
             "a tokenizer belongs to a language model",
             path=file.path,
             place="metadata 'general.architecture'",
-            expected="llama or gpt2 (else leave --tokenizer out)",
+            expected=f"{' or '.join(names_for('text'))} (else leave --tokenizer out)",
             found=quoted(file.architecture),
         )
     with GGUFFile.open(path) as donor:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from linnet.architectures.description import Config
 from linnet.errors import LinnetError
-from linnet.models.config import Config
 
 # `visible` grows by so much: few captures, and little to look at in vain. A GPU hardly notices the latter.
 _STRIDES = {"cpu": 128, "cuda": 512}

@@ -4,60 +4,80 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
+from linnet.architectures.description import Config, RotaryConfig, Task
+from linnet.architectures.registry import AnyConfig, describe
+from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.vit import ViTConfig
+from linnet.errors import UsageError
 from linnet.gguf.checkpoint import read_params
+from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.link import resolve_link
-from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.gguf.rope import rope_divisors
 from linnet.gguf.toy import LENS
-from linnet.models.config import LlamaConfig, config_of
 from linnet.models.initial import allocate
 from linnet.models.language_model import LanguageModel
 from linnet.models.llama import Llama
 from linnet.models.vit import ViT
-from linnet.models.vit_config import vit_config_of
 
+_EMBEDDING, _OUTPUT, _POSITIONS = "token_embd.weight", "output.weight", "position_embd.weight"
 _ROPE_FREQS = "rope_freqs.weight"
 _TABLE_VALUES = 1 << 20  # of the rotary table that a loaded model begins with: 16,384 positions of heads of 64
 
+Source = str | os.PathLike[str] | GGUFFile
+Device = str | torch.device
 
+
+@overload
+def load(source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Literal["text"]) -> LanguageModel: ...
+@overload
+def load(source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Literal["images"]) -> ViT: ...
+@overload
 def load(
-    source: str | os.PathLike[str] | GGUFFile, device: str | torch.device = "cpu", ctx: int | None = None
-) -> LanguageModel:
-    """Load a llama or GPT-2 of any file type as float32; `ctx` replaces the file's context."""
-    if isinstance(source, GGUFFile):
-        return _load(source, torch.device(device), ctx)
-    with GGUFFile.open(resolve_link(source)) as file:
-        return _load(file, torch.device(device), ctx)
+    source: Source, device: Device = "cpu", ctx: int | None = None, *, task: None = None
+) -> LanguageModel | ViT: ...
+def load(
+    source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Task | None = None
+) -> LanguageModel | ViT:
+    """Load a model of any of our architectures and any file type as float32; `ctx` replaces a text model's context.
 
-
-def load_vit(source: str | os.PathLike[str] | GGUFFile, device: str | torch.device = "cpu") -> ViT:
-    """Load a vision transformer of any file type as float32."""
+    With `task` a file whose model does something else is refused: "text" for a language model, "images" for a
+    classifier.
+    """
     if not isinstance(source, GGUFFile):
         with GGUFFile.open(resolve_link(source)) as file:
-            return load_vit(file, device)
-    config = vit_config_of(source)
-    params = _read(source, torch.device(device))  # first: sizes that the tensors do not have are found here
-    model = ViT(config, torch.device(device))
-    _assign(model, params, source)
-    return model
+            return _load(file, torch.device(device), ctx, task)
+    return _load(source, torch.device(device), ctx, task)
 
 
-def _load(file: GGUFFile, device: torch.device, ctx: int | None) -> LanguageModel:
-    config = config_of(file, ctx)
-    params = _read(file, device)
-    if config.arch == "gpt2":
-        params["position_embd.weight"] = params["position_embd.weight"][: config.ctx]
-        if not config.tied and torch.equal(params["output.weight"], params["token_embd.weight"]):
-            # Files of 2024 carry a tied head as a copy.
-            config = replace(config, tied=True)
-            del params["output.weight"]
+def _load(file: GGUFFile, device: torch.device, ctx: int | None, task: Task | None) -> LanguageModel | ViT:
+    config: AnyConfig = config_of(file, ctx, task=task)
+    params = _read(file, device)  # first: sizes that the tensors do not have are found here
+    if isinstance(config, ViTConfig):
+        vit = allocate(config, device)
+        _assign(vit, params, file)
+        return vit
+    return _language_model(config, params, file, device)
+
+
+def _language_model(config: Config, params: dict[str, Tensor], file: GGUFFile, device: torch.device) -> LanguageModel:
+    if _POSITIONS in params:
+        params[_POSITIONS] = params[_POSITIONS][: config.ctx]
+    copied = describe(config).tied_by_copy and not config.tied and torch.equal(params[_OUTPUT], params[_EMBEDDING])
+    if copied:
+        config = replace(config, tied=True)
+        del params[_OUTPUT]
     divisors = params.pop(_ROPE_FREQS, None)
-    model = allocate(config, device)
+    try:
+        model = allocate(config, device)
+    except UsageError as error:
+        raise GGUFError(f"these sizes cannot be: {error}", path=file.path, place="metadata") from None
     _assign(model, params, file)
     if divisors is not None and isinstance(model, Llama) and not _follows(divisors, model.config):
         model.use_divisors(divisors)
@@ -70,7 +90,7 @@ def _read(file: GGUFFile, device: torch.device) -> dict[str, Tensor]:
     params = {name: torch.from_numpy(array).to(device) for name, array in read_params(file)}
     lens = params.pop(LENS, None)
     if lens is not None:
-        params["token_embd.weight"] = params["token_embd.weight"] @ lens.T
+        params[_EMBEDDING] = params[_EMBEDDING] @ lens.T
     return params
 
 
@@ -88,7 +108,7 @@ def _assign(model: LanguageModel | ViT, params: dict[str, Tensor], file: GGUFFil
         wanted[name].data = tensor.contiguous()
 
 
-def _follows(divisors: Tensor, config: LlamaConfig) -> bool:
+def _follows(divisors: Tensor, config: RotaryConfig) -> bool:
     """The divisors are those that the config's own llama-3 scaling gives."""
     scaling = rope_scaling_of(config)
     if scaling is None or scaling.kind != "llama3":

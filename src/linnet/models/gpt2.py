@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from linnet.architectures.gpt2 import GPT2Config
 from linnet.models.attention import attend, fused_heads
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
-from linnet.models.config import GPT2Config
 from linnet.models.gate import gelu_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear

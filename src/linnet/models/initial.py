@@ -2,55 +2,92 @@
 
 from __future__ import annotations
 
-import math
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from linnet.models.config import Config, LlamaConfig
+from linnet.architectures.description import Config
+from linnet.architectures.parameters import layout
+from linnet.architectures.registry import AnyConfig, describe
+from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.vit import ViTConfig
+from linnet.errors import UsageError
 from linnet.models.draws import fill_normal
 from linnet.models.language_model import LanguageModel
 
+if TYPE_CHECKING:
+    from linnet.models.vit import ViT
+
 EMBEDDING_STD = 0.02
+_ROPE_SCALINGS = ("linear", "llama3")  # that `rotary.py` computes
 
 
-def build(config: Config, seed: int = 0, init_scale: float = 1.0, device: str | torch.device = "cpu") -> LanguageModel:
-    """Make a model with new weights: the same bits for the same seed, whatever the device."""
+@overload
+def build(
+    config: Config, seed: int = 0, init_scale: float = 1.0, device: str | torch.device = "cpu"
+) -> LanguageModel: ...
+@overload
+def build(
+    config: ViTConfig,
+    seed: int = 0,
+    init_scale: float = 1.0,
+    device: str | torch.device = "cpu",
+    *,
+    mimetic: bool = False,
+) -> ViT: ...
+def build(
+    config: AnyConfig,
+    seed: int = 0,
+    init_scale: float = 1.0,
+    device: str | torch.device = "cpu",
+    *,
+    mimetic: bool = False,
+) -> LanguageModel | ViT:
+    """Make a model with new weights: the same bits for the same seed, whatever the device.
+
+    `mimetic`, of a vision transformer: attention starts as training leaves it (`vit_initial.mimic_attention`).
+    """
     model = allocate(config, device)
-    model.reserve(config.ctx)
     initialise(model, seed, init_scale)
+    if isinstance(model, LanguageModel):
+        if mimetic:
+            raise UsageError(f"mimetic is for a vit, found a {config.arch}")
+        model.reserve(model.config.ctx)
+        return model
+    from linnet.models.vit_initial import finish_vit
+
+    finish_vit(model, seed, init_scale, mimetic=mimetic)
     return model
 
 
-def allocate(config: Config, device: str | torch.device = "cpu") -> LanguageModel:
+@overload
+def allocate(config: Config, device: str | torch.device = "cpu") -> LanguageModel: ...
+@overload
+def allocate(config: ViTConfig, device: str | torch.device = "cpu") -> ViT: ...
+def allocate(config: AnyConfig, device: str | torch.device = "cpu") -> LanguageModel | ViT:
     """A model whose weights have no value yet."""
-    from linnet.models.gpt2 import GPT2
-    from linnet.models.llama import Llama
-
-    return Llama(config, device) if isinstance(config, LlamaConfig) else GPT2(config, device)
+    described, scaling = describe(config), rope_scaling_of(config)
+    if scaling is not None and scaling.kind not in _ROPE_SCALINGS:
+        raise UsageError(f"rope_scaling {scaling.kind!r} is not supported: use linear, llama3 or none")
+    kind: Any = getattr(import_module(f"linnet.models.{described.name}"), described.model)
+    model: LanguageModel | ViT = kind(config, device)
+    return model
 
 
 @torch.no_grad()
-def initialise(model: LanguageModel, seed: int = 0, init_scale: float = 1.0) -> None:
-    """Give every parameter its first value, by Toy's table; for GPT-2 too.
+def initialise(model: LanguageModel | ViT, seed: int = 0, init_scale: float = 1.0) -> None:
+    """Give every parameter its first value, by the table of its architecture, which is Toy's.
 
     Embeddings, positions and head: N(0, 0.02²). Matrices that read the residual stream, and the attention's
     output: N(0, init_scale² / d_model). The second matrix of the feed-forward: N(0, init_scale² / d_ff). Norms
     one, biases zero. A value depends on the seed, the parameter's name and its place in it, and on nothing else.
     """
+    params = layout(model.config).params
     for name, parameter in model.named_parameters():
-        std = initial_std(name, model.config, init_scale)
+        start = params[name].start
+        std = start.spread(init_scale)
         if std is not None:
             fill_normal(parameter, std, seed, name)
-        elif name.endswith("norm.weight"):
-            parameter.fill_(1.0)
         else:
-            parameter.zero_()
-
-
-def initial_std(name: str, config: Config, init_scale: float = 1.0) -> float | None:
-    """The spread a parameter starts with; None for norms and biases, which start at one and zero."""
-    if name.endswith(("norm.weight", ".bias")):
-        return None
-    if name in ("token_embd.weight", "position_embd.weight", "output.weight"):
-        return EMBEDDING_STD
-    return init_scale / math.sqrt(config.d_ff if "ffn_down" in name else config.d_model)
+            parameter.fill_(start.value)

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.architectures.description import Config
 from linnet.errors import UsageError
 from linnet.models.attention import document_mask
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
-from linnet.models.config import Config
 from linnet.models.layers import Embedding, Linear
 from linnet.models.loss import head_loss
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(nn.Module):
-    """Token ids in, logits or a loss out. Its `state_dict` has exactly the names of `linnet.gguf.names`.
+    """Token ids in, logits or a loss out. Its `state_dict` has exactly the names of `linnet.architectures`.
 
     Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms,
     softmax and loss stay in float32.
@@ -124,7 +124,7 @@ class LanguageModel(nn.Module):
         return self.token_embd.weight.device
 
     def params(self) -> dict[str, Tensor]:
-        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes (and folds a lens)."""
+        """Every parameter by its name in `linnet.architectures`: what `linnet.gguf.write` takes (and folds a lens)."""
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:

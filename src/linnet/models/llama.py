@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from linnet.architectures.description import RotaryConfig
 from linnet.models.attention import attend
 from linnet.models.cache import KVCache, Span
 from linnet.models.compute import Compute, plain
-from linnet.models.config import LlamaConfig
 from linnet.models.gate import gated_product
 from linnet.models.language_model import LanguageModel
 from linnet.models.layers import Embedding, Linear
@@ -19,7 +19,7 @@ from linnet.models.rotary import rotary_table, split_heads
 class Block(nn.Module):
     """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
 
-    def __init__(self, config: LlamaConfig, layer: int, device: torch.device | str | None) -> None:
+    def __init__(self, config: RotaryConfig, layer: int, device: torch.device | str | None) -> None:
         super().__init__()
         self.layer = layer
         self.n_heads, self.n_kv = config.n_heads, config.n_kv
@@ -64,10 +64,10 @@ class RopeFreqs(nn.Module):
 class Llama(LanguageModel):
     """A llama as llama.cpp runs it."""
 
-    config: LlamaConfig
+    config: RotaryConfig
     rotary_CP2: Tensor
 
-    def __init__(self, config: LlamaConfig, device: torch.device | str | None = None) -> None:
+    def __init__(self, config: RotaryConfig, device: torch.device | str | None = None) -> None:
         super().__init__(config)
         self.token_embd = Embedding(config.vocab, config.d_model, device)
         self.blocks = nn.ModuleList(Block(config, layer, device) for layer in range(config.n_layers))

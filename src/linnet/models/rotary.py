@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linnet.gguf.rope import rope_divisors, rope_scaling_of
+from linnet.architectures.description import RotaryConfig
+from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.gguf.rope import rope_divisors
 from linnet.models import cuda
-from linnet.models.config import LlamaConfig
 
 _VALUES_AT_ONCE = 1 << 20  # angles held in float64 while a table is made
 
 
-def rotary_table(config: LlamaConfig, divisors: Tensor | None = None, positions: int | None = None) -> Tensor:
+def rotary_table(config: RotaryConfig, divisors: Tensor | None = None, positions: int | None = None) -> Tensor:
     """[positions, head_size / 2, 2]: cosine and sine for each position and pair, in float32 from float64 angles.
 
     `positions` is the config's `ctx` where it is not given. `divisors` [head_size / 2] (a file's `rope_freqs.weight`)

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.models.attention import attend_all, fused_heads
 from linnet.models.compute import Compute, plain
 from linnet.models.gate import gelu_product
 from linnet.models.layers import Linear
 from linnet.models.norms import LayerNorm, RMSNorm, normed_product
-from linnet.models.vit_config import ViTConfig
 
 
 def _norm(config: ViTConfig, device: torch.device | str | None) -> nn.Module:
@@ -90,7 +90,7 @@ class Positions(nn.Module):
 
 
 class ViT(nn.Module):
-    """A vision transformer with a class head. Its `state_dict` has exactly the names of `linnet.gguf.names`.
+    """A vision transformer with a class head. Its `state_dict` has exactly the names of `linnet.architectures`.
 
     Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms, pooling,
     head and loss stay in float32.
@@ -172,7 +172,7 @@ class ViT(nn.Module):
         return self.head.weight.device
 
     def params(self) -> dict[str, Tensor]:
-        """Every parameter by its name in `linnet.gguf.names`: what `linnet.gguf.write` takes."""
+        """Every parameter by its name in `linnet.architectures`: what `linnet.gguf.write` takes."""
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:

@@ -9,50 +9,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.models.draws import fill_normal
 from linnet.models.vit import Block, ViT
-from linnet.models.vit_config import ViTConfig
 
 _SMALL = 0.02  # spread of patch projection, positions and head
 # Trockman and Kolter's values for ViT-Tiny: how much of a product of two matrices is chance, how much identity.
 _QK_CHANCE, _QK_SAME, _VO_CHANCE, _VO_SAME = 0.7, 0.7, 0.4, 0.4
 
 
-def build_vit(
-    config: ViTConfig,
-    seed: int = 0,
-    init_scale: float = 1.0,
-    device: str | torch.device = "cpu",
-    *,
-    mimetic: bool = False,
-) -> ViT:
-    """Make a model with new weights; without `mimetic` the same bits for the same seed, whatever the device."""
-    model = ViT(config, device)
-    initialise_vit(model, seed, init_scale)
+def finish_vit(model: ViT, seed: int, init_scale: float, *, mimetic: bool) -> None:
+    """What a model starts with beyond the table of its parameters: fixed positions, which are sines and cosines.
+
+    With `mimetic` attention, patch projection and class token start otherwise, and not with the same bits everywhere.
+    """
+    if model.config.positions == "sincos":
+        model.position_embd.weight.data.copy_(sincos(model.config))
     if mimetic:
         spread_inputs(model, seed, init_scale)
         mimic_attention(model, seed)
-    return model
-
-
-@torch.no_grad()
-def initialise_vit(model: ViT, seed: int = 0, init_scale: float = 1.0) -> None:
-    """Give every parameter its first value, by Toy's table.
-
-    Patch projection, positions and head: N(0, 0.02²); fixed positions: sines and cosines of row and column. The class
-    token: zero. Every other matrix: N(0, init_scale² / what it reads). Norms one, biases zero.
-    """
-    config = model.config
-    for name, parameter in model.named_parameters():
-        if name == "position_embd.weight" and config.positions == "sincos":
-            parameter.copy_(sincos(config))
-        elif name in ("patch_embd.weight", "position_embd.weight", "head.weight"):
-            fill_normal(parameter, _SMALL, seed, name)
-        elif parameter.ndim > 1:
-            fill_normal(parameter, init_scale / math.sqrt(parameter[0].numel()), seed, name)
-        else:
-            parameter.fill_(1.0 if name.endswith(("ln.weight", "ln1.weight", "ln2.weight")) else 0.0)
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ class Donor:
     def config(self) -> LlamaConfig:
         """The donor's shape."""
         with donor_errors():
-            config = config_of(self._file)
+            config = config_of(self._file, task="text")
         if not isinstance(config, LlamaConfig):  # a file of both kinds of keys
             place = "metadata 'general.architecture'"
             raise self._error("the donor is not of the llama family", place, "llama", config.arch)

@@ -72,7 +72,7 @@ class FromScratch:
         return result
 
     def parameters(self) -> dict[str, Tensor]:
-        """The weights by the names of `gguf.names`."""
+        """The weights by the names of `linnet.architectures`."""
         return self.model.params()
 
     def moments(self) -> dict[str, Tensor]:

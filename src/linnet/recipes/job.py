@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig
 from linnet.errors import LinnetError
-from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig
 from linnet.recipes.options import OPTIONS, Options
 from linnet.train.settings import TrainSettings
 
@@ -65,7 +65,7 @@ class ImageData:
 class Job:
     """Model, data and settings of a run."""
 
-    model: Config | ViTConfig
+    model: AnyConfig
     data: TextData | ImageData
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
@@ -94,10 +94,10 @@ class Job:
         """Read a job back from a manifest."""
         recipe = recipe or "from-scratch"
         try:
-            kind: Any = {"llama": LlamaConfig, "gpt2": GPT2Config, "vit": ViTConfig}[model["arch"]]
+            described = ARCHITECTURES[model["arch"]]
             return cls(
-                model=_read_fields(kind, model),
-                data=_read_fields(ImageData if kind is ViTConfig else TextData, config),
+                model=_read_fields(described.config, model),
+                data=_read_fields(ImageData if described.task == "images" else TextData, config),
                 settings=_read_fields(TrainSettings, config),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),

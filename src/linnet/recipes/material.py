@@ -8,12 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
+from linnet.architectures import AnyConfig, ViTConfig, layout
 from linnet.data import Batches, Prepared, prepare
 from linnet.data.image_batches import ImageBatches
 from linnet.data.images import Images
 from linnet.data.left_out import left_out_sentence
-from linnet.gguf.names import layout
-from linnet.models import Config, ViTConfig
 from linnet.recipes.job import ImageData, Job, TextData
 from linnet.recipes.options import VitOptions
 from linnet.recipes.vit_tiny import read_images
@@ -59,7 +58,7 @@ def tokens_at_once(job: Job) -> int:
     return job.settings.batch * (job.model.tokens if isinstance(job.model, ViTConfig) else job.model.ctx)
 
 
-def weights_of_layers(model: Config | ViTConfig) -> int:
+def weights_of_layers(model: AnyConfig) -> int:
     """A vocabulary is not counted: it may change while the text is read."""
     params = layout(model).params
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)

@@ -14,7 +14,7 @@ from linnet import gguf
 from linnet.data.image_batches import ImageBatch
 from linnet.data.images import Images, load_images
 from linnet.errors import LinnetError, UsageError
-from linnet.models import ViT, ViTConfig, build_vit, load_vit, select_weights
+from linnet.models import ViT, ViTConfig, build, load, select_weights
 from linnet.recipes.donor import donor_errors
 from linnet.recipes.job import ImageData, Job
 from linnet.recipes.options import VitOptions
@@ -71,10 +71,10 @@ class VitTiny:
         """Allocate the model on the device and initialise it from the seed."""
         options, device = self._options, self._hardware.device
         mimetic = options.init == "mimetic"
-        model = build_vit(config, self._settings.seed, self._init_scale, device, mimetic=mimetic)
+        model = build(config, self._settings.seed, self._init_scale, device, mimetic=mimetic)
         if options.donor is not None:
             with donor_errors():
-                select_weights(model, load_vit(options.donor))
+                select_weights(model, load(options.donor, task="images"))
         model.set_compute_dtype(self._hardware.dtype)
         self._trained = model
         if options.ema > 0:
@@ -114,7 +114,7 @@ class VitTiny:
             torch._foreach_lerp_(self._averages, self._weights, weight)
 
     def parameters(self) -> dict[str, Tensor]:
-        """The weights of a checkpoint by the names of `gguf.names`: the average, where there is one."""
+        """The weights of a checkpoint by the names of `linnet.architectures`: the average, where there is one."""
         return self.model.params()
 
     def moments(self) -> dict[str, Tensor]:

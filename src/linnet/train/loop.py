@@ -47,7 +47,7 @@ class Recipe(Protocol):
         """The model's shape, as `gguf.write` takes it."""
 
     def parameters(self) -> dict[str, Tensor]:
-        """What a checkpoint holds, by the names of `gguf.names`."""
+        """What a checkpoint holds, by the names of `linnet.architectures`."""
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""

@@ -60,7 +60,7 @@ def _taken(model: Any) -> tuple[Config, dict[str, Tensor]]:
             " or a LlamaForCausalLM or GPT2LMHeadModel of transformers"
         )
     try:
-        return from_transformers(model)
+        return from_transformers(model, task="text")
     except KeyError as missing:
         raise UsageError(f"a {kind} has no {missing}: expected a LlamaForCausalLM or GPT2LMHeadModel") from None
 

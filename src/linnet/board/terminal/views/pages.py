@@ -108,12 +108,13 @@ def _model_kind(path: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
+    from linnet.architectures import task_of
     from linnet.gguf.errors import GGUFError
     from linnet.gguf.file import GGUFFile
 
     try:
         with GGUFFile.open(path) as file:
-            if file.architecture == "vit":
+            if task_of(file.architecture) == "images":
                 return "images"
             tokenizer = file.metadata.get("tokenizer.ggml.model", "none")
             return "token ids" if tokenizer in ("none", "no_vocab") else "text"

@@ -1,0 +1,131 @@
+"""A config's parameters: their shapes, how they start, and the tensors of a GGUF file that hold them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from linnet.architectures.registry import AnyConfig, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first values of a parameter: one value, N(0, std²), or N(0, init_scale² / fan_in)."""
+
+    value: float = 0.0
+    std: float | None = None
+    fan_in: int | None = None
+
+    def spread(self, init_scale: float = 1.0) -> float | None:
+        """The standard deviation; None where every number is the same."""
+        return self.std if self.fan_in is None else init_scale / math.sqrt(self.fan_in)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor of the file, and the rows of our parameter that it holds."""
+
+    tensor: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One of our parameters: its shape, the pieces it is made of in the file, and how it starts.
+
+    An `optional` one may be absent; `told_by` is the field of the config that says so, `!tied` where it must be false.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+    optional: bool = False
+    told_by: str = ""
+    start: Start = Start()
+
+    def belongs_to(self, config: object) -> bool:
+        """Whether the config's model has it, as far as a field says."""
+        return not self.told_by or bool(getattr(config, self.told_by.lstrip("!"))) != self.told_by.startswith("!")
+
+
+class Layout:
+    """Every parameter of a config by our name (`params`), and every tensor by ggml's (`tensors`)."""
+
+    def __init__(self, params: Iterable[Param]) -> None:
+        self.params: dict[str, Param] = {param.name: param for param in params}
+        self.tensors: dict[str, tuple[Param, Piece]] = {
+            piece.tensor: (param, piece) for param in self.params.values() for piece in param.pieces
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of an architecture's table of parameters, taken apart."""
+
+    name: str
+    shape: tuple[str, ...]
+    start: str
+    tensors: tuple[str, ...]
+    optional: bool
+    told_by: str
+
+
+def rows(table: str) -> list[Row]:
+    """The lines of a table (see `Architecture.parameters`)."""
+    found = []
+    for line in table.strip().splitlines():
+        name, shape, start, tensors = re.split(r"\s{2,}", line.strip())
+        name, mark, told_by = name.partition("?")
+        found.append(Row(name, tuple(shape.split()), start, _tensors(tensors), bool(mark), told_by))
+    return found
+
+
+def modules(table: str, n_layers: int) -> dict[str, tuple[str, ...]]:
+    """Our modules and those that `transformers` has for them (see `Transformers.names`), block by block."""
+    found = {}
+    for line in table.strip().splitlines():
+        ours, theirs = line.split()
+        for block in range(n_layers) if "#" in ours else (0,):
+            found[ours.replace("#", str(block))] = _tensors(theirs.replace("#", str(block)))
+    return found
+
+
+def _tensors(column: str) -> tuple[str, ...]:
+    """`attn_{q,k}.weight` stands for `attn_q.weight` and `attn_k.weight`."""
+    before, brace, rest = column.partition("{")
+    if not brace:
+        return (column,)
+    words, _, after = rest.partition("}")
+    return tuple(f"{before}{word}{after}" for word in words.split(","))
+
+
+def layout(config: AnyConfig) -> Layout:
+    """The parameters and tensors of a config."""
+    described = describe(config)
+    sizes = described.sizes(config)
+    params = []
+    for row in rows(described.parameters):
+        for block in range(config.n_layers) if "#" in row.name else (0,):
+            params.append(_param(row, sizes, str(block)))
+    return Layout(params)
+
+
+def _param(row: Row, sizes: dict[str, int], block: str) -> Param:
+    heights = [sizes[word] for word in row.shape[0].split("+")]
+    tail = tuple(sizes[word] for word in row.shape[1:])
+    pieces, top = [], 0
+    for tensor, height in zip(row.tensors, heights, strict=True):
+        pieces.append(Piece(tensor.replace("#", block), top, top + height, (height, *tail)))
+        top += height
+    name, start = row.name.replace("#", block), _start(row.start, sizes)
+    return Param(name, (top, *tail), tuple(pieces), row.optional, row.told_by, start)
+
+
+def _start(word: str, sizes: dict[str, int]) -> Start:
+    if word.startswith("~/"):
+        return Start(fan_in=sizes[word[2:]])
+    return Start(std=float(word[1:])) if word.startswith("~") else Start(value=float(word))
