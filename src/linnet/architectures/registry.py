@@ -11,6 +11,7 @@ from linnet.architectures.checks import suggestion
 from linnet.architectures.description import Architecture, Config, Task
 from linnet.architectures.gpt2 import GPT2
 from linnet.architectures.llama import LLAMA
+from linnet.architectures.qwen2 import QWEN2
 from linnet.architectures.vit import VIT, ViTConfig
 from linnet.errors import UsageError
 
@@ -20,6 +21,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         "llama": LLAMA,
         "gpt2": GPT2,
+        "qwen2": QWEN2,
         "vit": VIT,
     }
 )

@@ -42,13 +42,17 @@ class Block(nn.Module):
 
     def attention(self, qkv_BTE: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
         """What each token takes from those it sees."""
-        q_BTHD, k_BTKD, v_BTKD = split_heads(qkv_BTE, table_TP2, self.n_heads, self.n_kv)
+        q_BTHD, k_BTKD, v_BTKD = self.heads(qkv_BTE, table_TP2)
         if span is None:
             k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
         else:
             k_BKSD, v_BKSD = span.put(self.layer, k_BTKD, v_BTKD)
         out_BHTD = attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS)
         return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
+
+    def heads(self, qkv_BTE: Tensor, table_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
+        return split_heads(qkv_BTE, table_TP2, self.n_heads, self.n_kv)
 
 
 class RopeFreqs(nn.Module):
@@ -64,13 +68,14 @@ class RopeFreqs(nn.Module):
 class Llama(LanguageModel):
     """A llama as llama.cpp runs it."""
 
+    block: type[Block] = Block  # its kin differ in their layers
     config: RotaryConfig
     rotary_CP2: Tensor
 
     def __init__(self, config: RotaryConfig, device: torch.device | str | None = None) -> None:
         super().__init__(config)
         self.token_embd = Embedding(config.vocab, config.d_model, device)
-        self.blocks = nn.ModuleList(Block(config, layer, device) for layer in range(config.n_layers))
+        self.blocks = nn.ModuleList(self.block(config, layer, device) for layer in range(config.n_layers))
         self.output_norm = RMSNorm(config.d_model, config.rms_eps, device)
         self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
         self.rope_freqs: RopeFreqs | None = None

@@ -1,0 +1,79 @@
+"""Qwen2: a llama with biases on queries, keys and values, whose heads are turned by halves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from linnet.architectures.description import Architecture
+from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.rotary import RotaryFields, rotary_keys, rotary_sizes
+from linnet.architectures.transformers import ROTARY_NAMES, Transformers, require, rotary_fields
+from linnet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Qwen2Config(RotaryFields):
+    """A Qwen2: a llama with biases on queries, keys and values."""
+
+    arch: ClassVar[str] = "qwen2"
+    rope_base: float = 1e6
+    rms_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_linear_scaling(self)
+
+    @property
+    def qkv_bias(self) -> bool:
+        """Queries, keys and values have one."""
+        return True
+
+    @property
+    def output_bias(self) -> bool:
+        """The attention's output projection has none."""
+        return False
+
+    @property
+    def ffn_bias(self) -> bool:
+        """The feed-forward has none."""
+        return False
+
+
+def check_linear_scaling(config: Any) -> None:
+    """llama.cpp reads no `rope_freqs.weight` of these architectures, in which llama-3's scaling would stand."""
+    scaling = rope_scaling_of(config)
+    if scaling is not None and scaling.kind == "llama3":
+        raise UsageError(f"rope_scaling 'llama3' does not belong to a {config.arch}: use linear or none")
+
+
+def _from_transformers(config: Any) -> Qwen2Config:
+    require(config, "use_sliding_window", False)
+    return Qwen2Config(**rotary_fields(config))
+
+
+QWEN2 = Architecture(
+    name="qwen2",
+    model="Qwen2",
+    config=Qwen2Config,
+    task="text",
+    keys=rotary_keys(),
+    parameters="""
+        token_embd.weight            vocab d    ~0.02  token_embd.weight
+        output_norm.weight           d          1      output_norm.weight
+        output.weight?!tied          vocab d    ~0.02  output.weight
+        blocks.#.attn_norm.weight    d          1      blk.#.attn_norm.weight
+        blocks.#.attn_qkv.weight     q+kv+kv d  ~/d    blk.#.attn_{q,k,v}.weight
+        blocks.#.attn_qkv.bias       q+kv+kv    0      blk.#.attn_{q,k,v}.bias
+        blocks.#.attn_output.weight  d q        ~/d    blk.#.attn_output.weight
+        blocks.#.ffn_norm.weight     d          1      blk.#.ffn_norm.weight
+        blocks.#.ffn_gate_up.weight  ff+ff d    ~/d    blk.#.ffn_{gate,up}.weight
+        blocks.#.ffn_down.weight     d ff       ~/ff   blk.#.ffn_down.weight
+    """,
+    sizes=rotary_sizes,
+    presets={
+        "qwen2-0.5b": Qwen2Config(vocab=151936, d_model=896, n_heads=14, n_kv=2, d_ff=4864, n_layers=24, ctx=32768),
+    },
+    transformers=Transformers(_from_transformers, ROTARY_NAMES),
+    rope="halves",
+)
