@@ -42,6 +42,8 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         transformers.Qwen2ForCausalLM,
         {"tie_word_embeddings": False, **LINEAR},
     ),
+    "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, {"head_dim": 16}),
+    "qwen3 with wide heads": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, {"head_dim": 32}),
 }
 NAMES = sorted({kind.split()[0] for kind in KINDS})
 

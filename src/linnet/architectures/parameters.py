@@ -87,8 +87,8 @@ def rows(table: str) -> list[Row]:
 def modules(table: str, n_layers: int) -> dict[str, tuple[str, ...]]:
     """Our modules and those that `transformers` has for them (see `Transformers.names`), block by block."""
     found = {}
-    for line in table.strip().splitlines():
-        ours, theirs = line.split()
+    words = table.split()
+    for ours, theirs in zip(words[::2], words[1::2], strict=True):
         for block in range(n_layers) if "#" in ours else (0,):
             found[ours.replace("#", str(block))] = _tensors(theirs.replace("#", str(block)))
     return found

@@ -12,6 +12,7 @@ from linnet.architectures.description import Architecture, Config, Task
 from linnet.architectures.gpt2 import GPT2
 from linnet.architectures.llama import LLAMA
 from linnet.architectures.qwen2 import QWEN2
+from linnet.architectures.qwen3 import QWEN3
 from linnet.architectures.vit import VIT, ViTConfig
 from linnet.errors import UsageError
 
@@ -22,6 +23,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "llama": LLAMA,
         "gpt2": GPT2,
         "qwen2": QWEN2,
+        "qwen3": QWEN3,
         "vit": VIT,
     }
 )

@@ -1,0 +1,31 @@
+"""`Qwen3`: a llama with qk-norm, whose heads are turned by halves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from linnet.architectures.description import RotaryConfig
+from linnet.models import qwen2
+from linnet.models.llama import Llama
+from linnet.models.norms import RMSNorm
+
+
+class Block(qwen2.Block):
+    """A llama's layer in which each head of queries and keys is normed before it is turned."""
+
+    def __init__(self, config: RotaryConfig, layer: int, device: torch.device | str | None) -> None:
+        super().__init__(config, layer, device)
+        self.attn_q_norm = RMSNorm(config.head_size, config.rms_eps, device)
+        self.attn_k_norm = RMSNorm(config.head_size, config.rms_eps, device)
+
+    def split(self, qkv_BTE: Tensor) -> tuple[Tensor, ...]:
+        """q [B, T, H, D] and k [B, T, K, D] normed, v [B, T, K, D] as the projection made it."""
+        q_BTHD, k_BTKD, v_BTKD = super().split(qkv_BTE)
+        return self.attn_q_norm(q_BTHD), self.attn_k_norm(k_BTKD), v_BTKD
+
+
+class Qwen3(Llama):
+    """A Qwen3 as llama.cpp runs it."""
+
+    block = Block
