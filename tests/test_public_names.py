@@ -13,7 +13,10 @@ import linnet
 
 ROOMS = [
     "linnet",
-    *(f"linnet.{name}" for name in ["architectures", "data", "gguf", "infer", "models", "recipes", "runs", "train"]),
+    *(
+        f"linnet.{name}"
+        for name in ["architectures", "data", "gguf", "infer", "kernels", "models", "recipes", "runs", "train"]
+    ),
 ]
 
 

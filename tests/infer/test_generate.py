@@ -15,9 +15,8 @@ from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tokenizer import donor_keys
 from linnet.infer import Sampling, generate
 from linnet.infer.decoder import Decoder
+from linnet.kernels.decode import StripedMatmul, decode_weights
 from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
-from linnet.models.layers import Linear
-from linnet.models.ready import Stripes, ready
 from tests.gguf.llama_client import ask
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=160, tied=False)
@@ -225,16 +224,16 @@ def test_generating_leaves_the_model_as_it_was() -> None:
             parameter.mul_(1.5)
     after = list(generate(model, PROMPT, 20))
     assert after == uncached(model, PROMPT, 20) != before
-    assert all(module.ready is None for module in model.modules() if isinstance(module, Linear))
+    assert not any("forward" in vars(module) or "head" in vars(module) for module in model.modules())
 
 
 def test_weights_are_made_ready_once_as_long_as_they_do_not_change() -> None:
     model = restless(LLAMA)
-    first = ready(model)
-    assert ready(model) is first
+    first = decode_weights(model)
+    assert decode_weights(model) is first
     with torch.no_grad():
         model.output_norm.weight.mul_(2)
-    assert ready(model) is not first
+    assert decode_weights(model) is not first
 
 
 @pytest.mark.parametrize(("rows", "bias"), [(64, False), (97, True), (5, False)])
@@ -242,7 +241,7 @@ def test_a_matrix_in_stripes_is_the_same_matrix(rows: int, bias: bool) -> None:
     dice = torch.Generator().manual_seed(0)
     weight, x = torch.randn(rows, 48, generator=dice), torch.randn(1, 1, 48, generator=dice)
     added = torch.randn(rows, generator=dice) if bias else None
-    assert torch.allclose(Stripes(weight, added)(x), torch.nn.functional.linear(x, weight, added), atol=1e-5)
+    assert torch.allclose(StripedMatmul(weight, added)(x), torch.nn.functional.linear(x, weight, added), atol=1e-5)
 
 
 def test_text_for_a_prompt_is_told_how_to_become_ids() -> None:

@@ -10,8 +10,9 @@ from torch import Tensor
 from linnet.architectures import layout
 from linnet.errors import UsageError
 from linnet.gguf.names import check_shapes
+from linnet.kernels.head_loss import backward
+from linnet.kernels.ops import head_loss
 from linnet.models import Config, GPT2Config, LlamaConfig, build
-from linnet.models.loss import backward, head_loss
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
+from linnet.kernels.recording import Recording
 from linnet.models import Config, GPT2Config, LlamaConfig, build
-from linnet.models.recording import Recording
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from linnet.kernels import DecodeWeights, Graph, Recording, decode_weights
 from linnet.models.cache import KVCache
-from linnet.models.graph import Graph
 from linnet.models.language_model import LanguageModel
-from linnet.models.ready import Ready, ready
-from linnet.models.recording import Recording
 
 _Work = Callable[..., tuple[Tensor, ...]]
 
-_WORTH_IT = 16  # tokens from which the weights are made ready: it costs about as much as a few tokens
+_WORTH_IT = 16  # tokens from which the weights are prepared for decoding: it costs about as much as a few tokens
 
 
 class Decoder:
@@ -28,7 +26,8 @@ class Decoder:
     def __init__(self, model: LanguageModel, slots: int) -> None:
         self._device = model.device.type
         self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
-        self._pass = _Pass(model, self._cache, ready(model) if slots >= _WORTH_IT and self._device != "mps" else None)
+        prepared = decode_weights(model) if slots >= _WORTH_IT and self._device != "mps" else None
+        self._pass = _Pass(model, self._cache, prepared)
         self._captured: tuple[int, _Work] = (0, self._pass.step)
 
     def read(self, ids_1T: Tensor) -> Tensor:
@@ -67,12 +66,12 @@ class _Pass:
 
     model: LanguageModel
     cache: KVCache
-    ready: Ready | None
+    weights: DecodeWeights | None
 
     def read(self, ids_1T: Tensor) -> Tensor:
         return self.model.logits(self.model.hidden(ids_1T, cache=self.cache)[:, -1:])[0, 0]
 
     def step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
-        with self.ready.used_by(self.model) if self.ready is not None else nullcontext():
+        with self.weights.used_by(self.model) if self.weights is not None else nullcontext():
             logits_V = self.read(token_11)
         return logits_V, logits_V.argmax()

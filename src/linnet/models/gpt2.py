@@ -1,4 +1,4 @@
-"""`GPT2`: LayerNorm, learned positions, GELU by tanh, a bias on every product."""
+"""`GPT2`: LayerNorm, learned positions, GELU by tanh, a bias on every linear layer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from linnet.architectures.gpt2 import GPT2Config
-from linnet.models.attention import attend, fused_heads
+from linnet.kernels import Executor, Residual, eager, ops
 from linnet.models.cache import KVCache, Span
-from linnet.models.compute import Compute, plain
-from linnet.models.gate import gelu_product
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, Linear
-from linnet.models.norms import LayerNorm, normed_product
+from linnet.models.layers import Embedding, LayerNorm, Linear
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
+    """One layer: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
     def __init__(self, config: GPT2Config, layer: int, device: torch.device | str | None) -> None:
         super().__init__()
@@ -30,26 +27,21 @@ class Block(nn.Module):
         self.ffn_up = Linear(d, config.d_ff, bias=True, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=True, device=device)
 
-    def forward(
-        self, x_BTD: Tensor, added_BTD: Tensor | None, mask_TS: Tensor | None, span: Span | None
-    ) -> tuple[Tensor, Tensor]:
-        """The stream [B, T, d_model] and what is to be added to it → the same."""
-        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.attn_norm, self.attn_qkv, bias_follows=True)
-        seen_BTD = self.attention(qkv_BTE, mask_TS, span)
-        x_BTD, up_BTF = normed_product(
-            x_BTD, seen_BTD, self.ffn_norm, self.ffn_up, bias_follows=True, added_bias=self.attn_output.bias
-        )
-        return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
+    def forward(self, x: Residual, mask_TS: Tensor | None, span: Span | None) -> Residual:
+        """The residual stream [B, T, d_model] → the same."""
+        x, (q_BTHD, k_BTHD, v_BTHD) = ops.norm_heads(x, self.attn_norm, self.attn_qkv, self.n_heads)
+        x = ops.add_linear(x, self.attention(q_BTHD, k_BTHD, v_BTHD, mask_TS, span), self.attn_output)
+        return ops.gelu_mlp(x, self.ffn_norm, self.ffn_up, self.ffn_down)
 
-    def attention(self, qkv_BTE: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
-        """What each token takes from those it sees."""
-        q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
+    def attention(
+        self, q_BTHD: Tensor, k_BTHD: Tensor, v_BTHD: Tensor, mask_TS: Tensor | None, span: Span | None
+    ) -> Tensor:
+        """Multi-head attention: [B, T, H·D]."""
         if span is None:
             k_BHSD, v_BHSD = k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
         else:
             k_BHSD, v_BHSD = span.put(self.layer, k_BTHD, v_BTHD)
-        out_BHTD = attend(q_BTHD.transpose(1, 2), k_BHSD, v_BHSD, mask_TS)
-        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2), bias_follows=True)
+        return ops.attend(q_BTHD.transpose(1, 2), k_BHSD, v_BHSD, mask_TS).transpose(1, 2).flatten(2)
 
 
 class GPT2(LanguageModel):
@@ -70,10 +62,10 @@ class GPT2(LanguageModel):
         ids_BT: Tensor,
         documents_BT: Tensor | None = None,
         cache: KVCache | None = None,
-        compute: Compute = plain,
+        executor: Executor = eager,
     ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        span, mask_TS = self.sight(ids_BT, documents_BT, cache)
-        place_CD = self.position_embd.weight
-        place_TD = place_CD[: ids_BT.shape[1]] if span is None else place_CD[span.positions_T]
-        return self.through_layers(self.embed(ids_BT, compute, place_TD), cache, compute, mask_TS, span)
+        span, mask_TS = self.positions_and_mask(ids_BT, documents_BT, cache)
+        position_CD = self.position_embd.weight
+        position_TD = position_CD[: ids_BT.shape[1]] if span is None else position_CD[span.positions_T]
+        return self.run_blocks(self.embed(ids_BT, executor, position_TD), cache, executor, mask_TS, span)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +10,9 @@ from torch import Tensor, nn
 
 from linnet.architectures.description import Config
 from linnet.errors import UsageError
-from linnet.models.attention import document_mask
+from linnet.kernels import Executor, eager, ops
 from linnet.models.cache import KVCache, Span
-from linnet.models.compute import Compute, plain
 from linnet.models.layers import Embedding, Linear
-from linnet.models.loss import head_loss
 
 if TYPE_CHECKING:
     from linnet.models.lens import Lens
@@ -32,7 +29,6 @@ class LanguageModel(nn.Module):
     blocks: nn.ModuleList
     output_norm: nn.Module
     output: Linear | None
-    head_ready: Callable[[Tensor], Tensor] | None = None  # the head's weight for decoding (ready.py)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -45,7 +41,7 @@ class LanguageModel(nn.Module):
         ids_BT: Tensor,
         documents_BT: Tensor | None = None,
         cache: KVCache | None = None,
-        compute: Compute = plain,
+        executor: Executor = eager,
     ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
         raise NotImplementedError
@@ -53,29 +49,28 @@ class LanguageModel(nn.Module):
     def reserve(self, positions: int) -> None:
         """Prepare what the model computes once for sequences of `positions` tokens: nothing, with learned positions."""
 
-    def embed(self, ids_BT: Tensor, compute: Compute = plain, place_TD: Tensor | None = None) -> Tensor:
-        """[B, T, d_model]: the row of each token, through the lens where there is one, and what its place adds."""
+    def embed(self, ids_BT: Tensor, executor: Executor = eager, position_TD: Tensor | None = None) -> Tensor:
+        """[B, T, d_model]: the row of each token, through the lens where there is one, and its position's."""
         if self.lens is None:
-            x_BTD: Tensor = compute(self.token_embd, ids_BT, self.compute_dtype, place_TD)
+            x_BTD: Tensor = executor(self.token_embd, ids_BT, self.compute_dtype, position_TD)
             return x_BTD
-        x_BTD = compute(self.lens, compute(self.token_embd, ids_BT, self.compute_dtype))
-        return x_BTD if place_TD is None else x_BTD + place_TD.to(x_BTD.dtype)
+        x_BTD = executor(self.lens, executor(self.token_embd, ids_BT, self.compute_dtype))
+        return x_BTD if position_TD is None else x_BTD + position_TD.to(x_BTD.dtype)
 
-    def through_layers(self, x_BTD: Tensor, cache: KVCache | None, compute: Compute, *arguments: Any) -> Tensor:
-        """[B, T, d_model]: what the layers, which take these arguments too, and the last norm make of the stream."""
-        added_BTD = compute.nothing(x_BTD)
+    def run_blocks(self, x_BTD: Tensor, cache: KVCache | None, executor: Executor, *arguments: Any) -> Tensor:
+        """[B, T, d_model]: embeddings through all blocks, which take these arguments too, and the last norm."""
+        x = executor.residual(x_BTD)
         for block in self.blocks:
-            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, *arguments)
+            x = executor(block, x, *arguments)
         if cache is not None:
             cache.advance(x_BTD.shape[1])
-        assert added_BTD is not None  # there are layers
-        hidden_BTD: Tensor = compute(self.output_norm, x_BTD + added_BTD)
+        hidden_BTD: Tensor = executor(self.output_norm, x.total())
         return hidden_BTD
 
-    def sight(
+    def positions_and_mask(
         self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None
     ) -> tuple[Span | None, Tensor | None]:
-        """Where the ids stand in the cache, if there is one, and the mask of what they see (None: all before them)."""
+        """The ids' positions in the cache, if there is one, and their attention mask (None: causal)."""
         T = ids_BT.shape[1]
         if self.config.ctx < T:
             raise UsageError(f"the sequence has {T} tokens and the model's context {self.config.ctx}: shorten it")
@@ -91,9 +86,11 @@ class LanguageModel(nn.Module):
 
     def logits(self, hidden_BTD: Tensor) -> Tensor:
         """The output head, in float32."""
-        if self.head_ready is not None:
-            return self.head_ready(hidden_BTD).float()
-        return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype)).float()
+        return self.head(hidden_BTD).float()
+
+    def head(self, hidden_BTD: Tensor) -> Tensor:
+        """[B, T, V]: hidden states by the output head, in their dtype."""
+        return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype))
 
     def loss(
         self,
@@ -102,16 +99,16 @@ class LanguageModel(nn.Module):
         documents_BT: Tensor | None = None,
         *,
         divisor: Tensor | None = None,
-        compute: Compute = plain,
+        executor: Executor = eager,
     ) -> Tensor:
         """Mean cross entropy in nats over the targets that are not negative.
 
         `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
-        Positions go on through the row. `divisor` replaces the number of targets in the mean. `compute` runs the parts:
-        as they stand, or compiled.
+        Positions go on through the row. `divisor` replaces the number of targets in the mean. `executor` runs the
+        layers: eagerly, or compiled.
         """
-        hidden_BTD = self.hidden(ids_BT, documents_BT, compute=compute)
-        return head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor, compute)
+        hidden_BTD = self.hidden(ids_BT, documents_BT, executor=executor)
+        return ops.head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor, executor)
 
     @property
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)
@@ -128,7 +125,7 @@ class LanguageModel(nn.Module):
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
-        """The dtype of activations and products; the parameters stay in float32."""
+        """The dtype of activations and matmuls; the parameters stay in float32."""
         self.compute_dtype = dtype
 
     def n_params(self) -> int:
@@ -145,3 +142,10 @@ class LanguageModel(nn.Module):
         trained = ((name, p) for name, p in self.named_parameters() if p.requires_grad)
         N = sum(p.numel() for name, p in trained if name != "position_embd.weight")
         return 6.0 * N + 12.0 * config.n_layers * config.n_heads * config.head_size * T
+
+
+def document_mask(documents_BT: Tensor) -> Tensor:
+    """[B, 1, T, T]: a token sees the tokens before it that have the same document number."""
+    T = documents_BT.shape[1]
+    causal_TT = torch.ones(T, T, dtype=torch.bool, device=documents_BT.device).tril()
+    return ((documents_BT[:, :, None] == documents_BT[:, None, :]) & causal_TT)[:, None]

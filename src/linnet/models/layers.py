@@ -1,50 +1,53 @@
-"""Linear layers and embeddings. Weights are float32; a product is done in the dtype of its input.
+"""Linear layers, norms and embeddings. Weights are float32; a matmul is done in the dtype of its input.
 
 Nothing here draws random numbers: `initial.py` fills every parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.models import cuda
-from linnet.models.cpu.products import Product, pays
+from linnet.kernels import ops
 
 
-class Linear(nn.Module):
+class Linear(nn.Linear):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
 
-    ready: Callable[[Tensor], Tensor] | None = None  # a form of the weight for decoding, while there is one (ready.py)
+    bias: nn.Parameter | None  # type: ignore[assignment]  # torch's own annotation knows no layer without one
 
     def __init__(self, into: int, out: int, *, bias: bool = False, device: torch.device | str | None = None) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(out, into, device=device))
-        self.bias = nn.Parameter(torch.empty(out, device=device)) if bias else None
+        super().__init__(into, out, bias=bias, device=device)
 
-    def forward(self, x: Tensor, bias_follows: bool = False) -> Tensor:
-        """[…, into] → […, out].
+    def reset_parameters(self) -> None:
+        """Leave the parameters without a value."""
 
-        Where kernels compute, `bias_follows` says that who reads the result has the bias's gradient at hand and sees to
-        it: `attend_all`, `fused_heads`, `gelu_product`, or `normed_product` of what is added.
-        """
-        if self.ready is not None:
-            return self.ready(x)
-        weight = self.weight.to(x.dtype)
-        if self.bias is None and pays(x, weight):
-            y: Tensor = Product.apply(x, weight)
-            return y
-        return F.linear(x, weight, self.bias_for(x, bias_follows))
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, into] → […, out]."""
+        return ops.linear(x, self.weight, self.bias)
 
-    def bias_for(self, x: Tensor, bias_follows: bool = False) -> Tensor | None:
-        """The bias in the dtype of x, cut off from its gradient where that follows."""
-        if self.bias is None:
-            return None
-        bias = self.bias.detach() if bias_follows and cuda.used(x) else self.bias
-        return bias.to(x.dtype)
+
+class RMSNorm(nn.RMSNorm):
+    """x / rms(x) · weight, computed in float32."""
+
+    def __init__(self, width: int, eps: float, device: torch.device | str | None = None) -> None:
+        super().__init__(width, eps, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, width] → […, width], in the dtype of x."""
+        return ops.rms_norm(x, self.weight, self.eps)
+
+
+class LayerNorm(nn.LayerNorm):
+    """(x − mean) / std · weight + bias, computed in float32."""
+
+    def __init__(self, width: int, eps: float, device: torch.device | str | None = None, *, bias: bool = True) -> None:
+        super().__init__(width, eps, bias=bias, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, width] → […, width], in the dtype of x."""
+        return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class Embedding(nn.Module):
@@ -55,6 +58,6 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, width, device=device))
 
     def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
-        """[B, T] → [B, T, width]: the rows, plus what is to be added to them, in `dtype`."""
+        """[B, T] → [B, T, width]: the rows, plus `plus_TD`, in `dtype`."""
         rows_BTD = F.embedding(ids_BT, self.weight)
         return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)

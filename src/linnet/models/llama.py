@@ -6,18 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from linnet.architectures.description import RotaryConfig
-from linnet.models.attention import attend
+from linnet.kernels import Executor, Residual, eager, ops
 from linnet.models.cache import KVCache, Span
-from linnet.models.compute import Compute, plain
-from linnet.models.gate import gated_product
 from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, Linear
-from linnet.models.norms import RMSNorm, normed_product
-from linnet.models.rotary import rotary_table, split_heads
+from linnet.models.layers import Embedding, Linear, RMSNorm
+from linnet.models.rotary import rotary_table
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
+    """One layer: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
     def __init__(self, config: RotaryConfig, layer: int, device: torch.device | str | None) -> None:
         super().__init__()
@@ -31,28 +28,24 @@ class Block(nn.Module):
         self.ffn_gate_up = Linear(d, 2 * config.d_ff, bias=config.ffn_bias, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=config.ffn_bias, device=device)
 
-    def forward(
-        self, x_BTD: Tensor, added_BTD: Tensor | None, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None
-    ) -> tuple[Tensor, Tensor]:
-        """The stream [B, T, d_model] and what is to be added to it → the same."""
-        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.attn_norm, self.attn_qkv)
-        seen_BTD = self.attention(qkv_BTE, table_TP2, mask_TS, span)
-        x_BTD, gate_up_BT2F = normed_product(x_BTD, seen_BTD, self.ffn_norm, self.ffn_gate_up)
-        return x_BTD, gated_product(gate_up_BT2F, self.ffn_down)
+    def forward(self, x: Residual, rope_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Residual:
+        """The residual stream [B, T, d_model] → the same."""
+        x, qkv_BTE = ops.norm_linear(x, self.attn_norm, self.attn_qkv)
+        x = x.plus(self.attn_output(self.attention(qkv_BTE, rope_TP2, mask_TS, span)))
+        return ops.swiglu_mlp(x, self.ffn_norm, self.ffn_gate_up, self.ffn_down)
 
-    def attention(self, qkv_BTE: Tensor, table_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
-        """What each token takes from those it sees."""
-        q_BTHD, k_BTKD, v_BTKD = self.heads(qkv_BTE, table_TP2)
+    def attention(self, qkv_BTE: Tensor, rope_TP2: Tensor, mask_TS: Tensor | None, span: Span | None) -> Tensor:
+        """Grouped-query attention over rotated q and k: [B, T, H·D]."""
+        q_BTHD, k_BTKD, v_BTKD = self.heads(qkv_BTE, rope_TP2)
         if span is None:
             k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
         else:
             k_BKSD, v_BKSD = span.put(self.layer, k_BTKD, v_BTKD)
-        out_BHTD = attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS)
-        return self.attn_output(out_BHTD.transpose(1, 2).flatten(2))
+        return ops.attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS).transpose(1, 2).flatten(2)
 
-    def heads(self, qkv_BTE: Tensor, table_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def heads(self, qkv_BTE: Tensor, rope_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
-        return split_heads(qkv_BTE, table_TP2, self.n_heads, self.n_kv)
+        return ops.split_rope(qkv_BTE, rope_TP2, self.n_heads, self.n_kv)
 
 
 class RopeFreqs(nn.Module):
@@ -84,7 +77,7 @@ class Llama(LanguageModel):
         self._outgrown_tables: list[Tensor] = []
 
     def use_divisors(self, divisors: Tensor) -> None:
-        """Turn by a file's `rope_freqs.weight` [head_size / 2] instead of what the config says."""
+        """Rotate by a file's `rope_freqs.weight` [head_size / 2] instead of what the config says."""
         self.rope_freqs = RopeFreqs(divisors.to(self.rotary_CP2.device))
         self._make_table(len(self.rotary_CP2))
 
@@ -110,10 +103,10 @@ class Llama(LanguageModel):
         ids_BT: Tensor,
         documents_BT: Tensor | None = None,
         cache: KVCache | None = None,
-        compute: Compute = plain,
+        executor: Executor = eager,
     ) -> Tensor:
         """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        span, mask_TS = self.sight(ids_BT, documents_BT, cache)
+        span, mask_TS = self.positions_and_mask(ids_BT, documents_BT, cache)
         self.reserve(ids_BT.shape[1] if cache is None else cache.slots)
-        table_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
-        return self.through_layers(self.embed(ids_BT, compute), cache, compute, table_TP2, mask_TS, span)
+        rope_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
+        return self.run_blocks(self.embed(ids_BT, executor), cache, executor, rope_TP2, mask_TS, span)

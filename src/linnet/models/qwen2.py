@@ -11,10 +11,10 @@ from linnet.models import llama
 class Block(llama.Block):
     """A llama's layer with the rotary layout of Qwen; its projection to queries, keys and values has a bias."""
 
-    def heads(self, qkv_BTE: Tensor, table_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def heads(self, qkv_BTE: Tensor, rope_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
         q_BTHD, k_BTKD, v_BTKD = self.split(qkv_BTE)
-        return turned_halves(q_BTHD, table_TP2), turned_halves(k_BTKD, table_TP2), v_BTKD
+        return turned_halves(q_BTHD, rope_TP2), turned_halves(k_BTKD, rope_TP2), v_BTKD
 
     def split(self, qkv_BTE: Tensor) -> tuple[Tensor, ...]:
         """q [B, T, H, D], k and v [B, T, K, D] as the projection made them."""
@@ -22,9 +22,9 @@ class Block(llama.Block):
         return qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)).split((n_heads, n_kv, n_kv), dim=2)
 
 
-def turned_halves(x_BTHD: Tensor, table_TP2: Tensor) -> Tensor:
+def turned_halves(x_BTHD: Tensor, rope_TP2: Tensor) -> Tensor:
     """Value i of a head and value i + D/2 are turned together (llama.cpp's NEOX layout)."""
-    cos_T1P, sin_T1P = table_TP2[:, None, :, 0], table_TP2[:, None, :, 1]
+    cos_T1P, sin_T1P = rope_TP2[:, None, :, 0], rope_TP2[:, None, :, 1]
     a, b = x_BTHD.float().chunk(2, dim=-1)
     return torch.cat((a * cos_T1P - b * sin_T1P, b * cos_T1P + a * sin_T1P), -1).to(x_BTHD.dtype)
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from linnet.architectures.description import RotaryConfig
 from linnet.models import qwen2
+from linnet.models.layers import RMSNorm
 from linnet.models.llama import Llama
-from linnet.models.norms import RMSNorm
 
 
 class Block(qwen2.Block):

@@ -11,21 +11,18 @@ from torch import Tensor, nn
 
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
-from linnet.models.attention import attend_all, fused_heads
-from linnet.models.compute import Compute, plain
-from linnet.models.gate import gelu_product
-from linnet.models.layers import Linear
-from linnet.models.norms import LayerNorm, RMSNorm, normed_product
+from linnet.kernels import Executor, Residual, eager, ops
+from linnet.models.layers import LayerNorm, Linear, RMSNorm
 
 
-def _norm(config: ViTConfig, device: torch.device | str | None) -> nn.Module:
+def _norm(config: ViTConfig, device: torch.device | str | None) -> RMSNorm | LayerNorm:
     if config.norm == "rms":
         return RMSNorm(config.d_model, config.norm_eps, device)
     return LayerNorm(config.d_model, config.norm_eps, device, bias=config.bias)
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward, each added to what it read; the latter by the next layer."""
+    """One layer: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
     def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
         super().__init__()
@@ -38,32 +35,18 @@ class Block(nn.Module):
         self.ffn_up = Linear(d, config.d_ff, bias=bias, device=device)
         self.ffn_down = Linear(config.d_ff, d, bias=bias, device=device)
 
-    def forward(self, x_BTD: Tensor, added_BTD: Tensor | None, first_only: bool = False) -> tuple[Tensor, Tensor]:
-        """The stream [B, T, d_model] and what is to be added to it → the same; `first_only`: of the first token."""
-        x_BTD, qkv_BTE = normed_product(x_BTD, added_BTD, self.ln1, self.attn_qkv, bias_follows=True)
-        seen_BTD = self.attention(qkv_BTE, first_only)
-        if first_only:
-            x_BTD = x_BTD[:, :1]
-        x_BTD, up_BTF = normed_product(
-            x_BTD, seen_BTD, self.ln2, self.ffn_up, bias_follows=not self.silu, added_bias=self.attn_out.bias
-        )
-        if self.silu:
-            return x_BTD, self.ffn_down(F.silu(up_BTF))
-        return x_BTD, gelu_product(up_BTF, self.ffn_up.bias, self.ffn_down)
-
-    def attention(self, qkv_BTE: Tensor, first_only: bool) -> Tensor:
-        """What each token takes from all of them."""
-        if not first_only:
-            return self.attn_out(attend_all(qkv_BTE, self.attn_qkv.bias, self.n_heads), bias_follows=True)
-        q_BTHD, k_BTHD, v_BTHD = fused_heads(qkv_BTE, self.attn_qkv.bias, self.n_heads)
-        out_BH1D = F.scaled_dot_product_attention(
-            q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
-        )
-        return self.attn_out(out_BH1D.transpose(1, 2).flatten(2), bias_follows=True)
+    def forward(self, x: Residual, first_only: bool = False) -> Residual:
+        """The residual stream [B, T, d_model] → the same; `first_only`: of the first token."""
+        x, out_BTD = ops.norm_attention(x, self.ln1, self.attn_qkv, self.n_heads, first_only)
+        x = ops.add_linear(x, out_BTD, self.attn_out)
+        if not self.silu:
+            return ops.gelu_mlp(x, self.ln2, self.ffn_up, self.ffn_down)
+        x, up_BTF = ops.norm_linear(x, self.ln2, self.ffn_up)
+        return x.plus(self.ffn_down(F.silu(up_BTF)))
 
 
 class PatchEmbedding(nn.Module):
-    """A product with each patch: the convolution that a file's tensor describes, without the convolution."""
+    """A matmul with each patch: the convolution that a file's tensor describes, without the convolution."""
 
     def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
         super().__init__()
@@ -114,40 +97,38 @@ class ViT(nn.Module):
         self.register_buffer("shift_C11", shift_C.float().view(-1, 1, 1).to(device), persistent=False)
         self.register_buffer("scale_C11", scale_C.float().view(-1, 1, 1).to(device), persistent=False)
 
-    def forward(self, images_BCHW: Tensor, compute: Compute = plain) -> Tensor:
-        """Logits [B, classes] in float32. `compute` runs the parts: as they stand, or compiled."""
-        logits_BK: Tensor = compute(ViT._judged, self, self._looked_at(images_BCHW, compute))
+    def forward(self, images_BCHW: Tensor, executor: Executor = eager) -> Tensor:
+        """Logits [B, classes] in float32. `executor` runs the layers: eagerly, or compiled."""
+        logits_BK: Tensor = executor(ViT._classify, self, self._encode(images_BCHW, executor))
         return logits_BK
 
     def loss(
-        self, images_BCHW: Tensor, targets: Tensor, *, divisor: Tensor | None = None, compute: Compute = plain
+        self, images_BCHW: Tensor, targets: Tensor, *, divisor: Tensor | None = None, executor: Executor = eager
     ) -> tuple[Tensor, Tensor]:
         """Mean cross entropy in nats and mean accuracy; `targets` are classes [B] or shares of them [B, classes].
 
         `divisor` replaces the number of images in both means, so that parts of a batch add up.
         """
-        seen_BTD = self._looked_at(images_BCHW, compute)
-        found: tuple[Tensor, Tensor] = compute(ViT._scored, self, seen_BTD, targets, divisor)
-        return found
+        x_BTD = self._encode(images_BCHW, executor)
+        loss_and_accuracy: tuple[Tensor, Tensor] = executor(ViT._loss_and_accuracy, self, x_BTD, targets, divisor)
+        return loss_and_accuracy
 
-    def _looked_at(self, images_BCHW: Tensor, compute: Compute) -> Tensor:
-        """[B, T, D]: what the layers make of the images; with a class token, of that alone: [B, 1, D]."""
+    def _encode(self, images_BCHW: Tensor, executor: Executor) -> Tensor:
+        """[B, T, D]: the images through all blocks; with a class token, that token alone: [B, 1, D]."""
         config = self.config
         if images_BCHW.shape[1:] != (config.num_channels, config.image_size, config.image_size):
             raise UsageError(
                 f"an image is {' × '.join(map(str, images_BCHW.shape[1:]))}: the model takes"
                 f" {config.num_channels} × {config.image_size} × {config.image_size}"
             )
-        x_BTD: Tensor = compute(ViT._embedded, self, images_BCHW)
+        x = executor.residual(executor(ViT._embed, self, images_BCHW))
         last = len(self.blocks) - 1
-        added_BTD = compute.nothing(x_BTD)
         for index, block in enumerate(self.blocks):
             # Nobody looks at the other tokens of the last layer.
-            x_BTD, added_BTD = compute(block, x_BTD, added_BTD, index == last and config.pooling == "cls")
-        assert added_BTD is not None  # there are layers
-        return x_BTD + added_BTD
+            x = executor(block, x, index == last and config.pooling == "cls")
+        return x.total()
 
-    def _embedded(self, images_BCHW: Tensor) -> Tensor:
+    def _embed(self, images_BCHW: Tensor) -> Tensor:
         x_BCHW = ((images_BCHW.float() - self.shift_C11) / self.scale_C11).to(self.compute_dtype)
         x_BTD = self.patch_embd(x_BCHW)
         if self.class_embd is not None:
@@ -155,11 +136,11 @@ class ViT(nn.Module):
             x_BTD = torch.cat((first_B1D, x_BTD), dim=1)
         return x_BTD + self.position_embd.weight.to(x_BTD.dtype)
 
-    def _judged(self, x_BTD: Tensor) -> Tensor:
+    def _classify(self, x_BTD: Tensor) -> Tensor:
         return self.head(self.post_ln(x_BTD.float()).mean(1))
 
-    def _scored(self, x_BTD: Tensor, targets: Tensor, divisor: Tensor | None) -> tuple[Tensor, Tensor]:
-        logits_BK = self._judged(x_BTD)
+    def _loss_and_accuracy(self, x_BTD: Tensor, targets: Tensor, divisor: Tensor | None) -> tuple[Tensor, Tensor]:
+        logits_BK = self._classify(x_BTD)
         total = F.cross_entropy(logits_BK, targets, reduction="sum")
         likeliest_B = targets if targets.ndim == 1 else targets.argmax(1)
         right = (logits_BK.detach().argmax(1) == likeliest_B).sum()
@@ -176,7 +157,7 @@ class ViT(nn.Module):
         return {name: tensor.detach() for name, tensor in self.state_dict().items()}
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
-        """The dtype of activations and products; the parameters stay in float32."""
+        """The dtype of activations and matmuls; the parameters stay in float32."""
         self.compute_dtype = dtype
 
     def n_params(self) -> int:

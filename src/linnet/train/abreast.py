@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import torch
 from torch import Tensor, nn
 
-from linnet.models.loss import gradients
+from linnet.kernels import gradients
 
 
 class Abreast:

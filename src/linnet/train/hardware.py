@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
+from linnet.kernels.ops import AttentionBackend
 from linnet.models import pick_device
-from linnet.models.attention import Attention
 from linnet.train.settings import TrainSettings
 from linnet.train.sharing import waits_asleep
 
@@ -56,7 +56,7 @@ class Hardware:
     dtype: torch.dtype
     compile: bool
     graph: bool
-    attention: Attention
+    attention: AttentionBackend
     threads: int  # of a CPU, for a step
     halves: bool  # does a batch pass in two halves?
     peak_flops: float | None  # None: it could not be measured, others were busy
@@ -173,7 +173,7 @@ def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> 
     return ""
 
 
-def _attention(device: torch.device) -> Attention:
+def _attention(device: torch.device) -> AttentionBackend:
     """Which of torch's kernels for attention comes first: on Hopper and newer cuDNN's is the quicker one."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):
         return "cudnn"

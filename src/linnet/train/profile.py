@@ -28,7 +28,7 @@ _ADAMW_BYTES = 28  # a parameter: weight, gradient and two moments read, three o
 # What a kernel or an operation is for, by a word of its name; the first that fits.
 _KINDS = (
     ("attention", ("sdpa", "flash", "fmha", "cudnn", "attention")),
-    ("loss", ("slope", "log_softmax", "logsumexp")),
+    ("loss", ("cross_entropy", "log_softmax", "logsumexp")),
     ("products", ("nvjet", "gemm", "cutlass", "splitk", "addmm", "::mm", "::bmm", "linear")),
     ("optimiser", ("multi_tensor", "adam", "foreach")),
     ("copies", ("memcpy", "memset", "copy_", "::fill_", "::zero_")),

@@ -11,11 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from linnet.models.attention import attention_by
-from linnet.models.compute import Compiled, Compute, plain
-from linnet.models.graph import Graph
-from linnet.models.loss import backward
-from linnet.models.recording import Recording
+from linnet.kernels import Compiled, Executor, Graph, Recording, backward, eager
+from linnet.kernels.ops import attention_backend
 from linnet.train.abreast import Abreast
 from linnet.train.allocator import keep_freed_memory
 from linnet.train.hardware import Hardware
@@ -52,7 +49,7 @@ class Step:
         self._settings = settings
         self._attention = hardware.attention
         self._loss: Callable[..., Any] = model.loss  # type: ignore[assignment]
-        self._compute: Compute = Compiled(hardware.dtype) if hardware.compile else plain
+        self._executor: Executor = Compiled(hardware.dtype) if hardware.compile else eager
         self.optimizers = Optimizers(model.named_parameters(), settings)
         self._work: Callable[..., tuple[Tensor, ...]] = self._whole
         if hardware.graph:
@@ -76,12 +73,12 @@ class Step:
 
     def _whole(self, divisor: Tensor, first: Tensor, *more: Tensor | None) -> tuple[Tensor, ...]:
         """All of it; what a graph captures. Loss, norm of the gradient, and the accuracy where there is one."""
-        self._compute.before_step()
+        self._executor.before_step()
         parts = [
             partial(self._forward, slice(start, start + self._rows), divisor, first, *more)
             for start in range(0, len(first), self._rows)
         ]
-        with attention_by(self._attention):
+        with attention_backend(self._attention):
             found = self._in_turn(parts) if self._abreast is None else self._abreast(parts)
         totals = [torch.zeros((), device=first.device) for _ in found[0]]
         for shares in found:
@@ -92,7 +89,7 @@ class Step:
 
     def _forward(self, rows: slice, divisor: Tensor, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         part = (None if each is None else each[rows] for each in inputs)
-        found = self._loss(*part, divisor=divisor, compute=self._compute)
+        found = self._loss(*part, divisor=divisor, executor=self._executor)
         return found if isinstance(found, tuple) else (found,)
 
     def _in_turn(self, parts: Sequence[Callable[[], tuple[Tensor, ...]]]) -> list[tuple[Tensor, ...]]:
@@ -101,7 +98,7 @@ class Step:
         for part in parts:
             shares = part()
             backward(shares[0])
-            self._compute.after_backward()
+            self._executor.after_backward()
             found.append(tuple(share.detach() for share in shares))
         return found
 

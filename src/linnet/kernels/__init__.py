@@ -1,0 +1,38 @@
+"""Fast forms of a model's operations, compiled and captured execution, and the one place that chooses among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from linnet._lazy import lazy as _lazy
+
+if TYPE_CHECKING:
+    from linnet.kernels import ops as ops
+    from linnet.kernels.decode import DecodeWeights as DecodeWeights
+    from linnet.kernels.decode import decode_weights as decode_weights
+    from linnet.kernels.executor import Compiled as Compiled
+    from linnet.kernels.executor import Executor as Executor
+    from linnet.kernels.executor import eager as eager
+    from linnet.kernels.graph import Graph as Graph
+    from linnet.kernels.head_loss import backward as backward
+    from linnet.kernels.head_loss import gradients as gradients
+    from linnet.kernels.recording import Recording as Recording
+    from linnet.kernels.residual import Residual as Residual
+
+_HOMES = {
+    "Compiled": "linnet.kernels.executor",
+    "DecodeWeights": "linnet.kernels.decode",
+    "Executor": "linnet.kernels.executor",
+    "Graph": "linnet.kernels.graph",
+    "Recording": "linnet.kernels.recording",
+    "Residual": "linnet.kernels.residual",
+    "backward": "linnet.kernels.head_loss",
+    "decode_weights": "linnet.kernels.decode",
+    "eager": "linnet.kernels.executor",
+    "gradients": "linnet.kernels.head_loss",
+    "ops": "linnet.kernels.ops",
+}
+
+__all__ = sorted(_HOMES)
+
+__getattr__, __dir__ = _lazy(__name__, _HOMES)

@@ -1,0 +1,117 @@
+"""`Executor`: how the modules of a model are run, eagerly or each kind of module compiled once.
+
+A model is compiled by its layers, not whole: they are alike, so one compiled layer serves them all, and the first step
+comes after seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._functorch.config
+import torch.compiler.config
+from torch import Tensor, nn
+
+from linnet.kernels.cast_weights import CastWeights
+from linnet.kernels.residual import Residual
+
+_AUTOGRAD = {
+    # What is cheap is made again in the backward pass rather than kept: norms, activations, sums. By default the
+    # compiler keeps whatever a matmul reads there.
+    "ban_recompute_used_far_apart": False,
+    "ban_recompute_long_fusible_chains": False,
+    "ban_recompute_materialized_backward": False,
+    # What was traced is found again by the next process, also with autograd functions of our own: 3 s of its first step
+    # on an H200. By default these are left out, since not all of their code need be in the key; see `_sources`.
+    "autograd_cache_allow_custom_autograd_functions": True,
+}
+
+# Shapes of one function that torch compiles before it gives up. They are counted through the life of the process: a
+# notebook or a sweep with nine models would end at its ninth.
+_SHAPES = 256
+
+
+class Executor:
+    """Eager execution."""
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a module, or a function of a module's own, on these arguments."""
+        return part(*arguments)
+
+    def residual(self, x_BTD: Tensor) -> Residual:
+        """The residual stream as the first layer reads it."""
+        return Residual(x_BTD)
+
+    def before_step(self) -> None:
+        """The weights have changed."""
+
+    def after_backward(self) -> None:
+        """A backward pass has left gradients."""
+
+
+eager = Executor()
+
+
+class Compiled(Executor):
+    """Each kind of module, and each function, compiled at its first call. Linear layers read weights in `dtype`."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        self._compiled: dict[object, Callable[..., Any]] = {}
+        self._signatures: set[object] = set()  # what was compiled, with shapes and dtypes of the arguments
+        self._weights = CastWeights(dtype)
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        """Run it compiled."""
+        kind: object = part
+        function = part
+        if isinstance(part, nn.Module):
+            kind, function, arguments = type(part), type(part).forward, (self._weights.copy_of(part), *arguments)
+        if kind not in self._compiled:
+            self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
+        # Only what is new is compiled, and to change these settings and back takes 60 µs.
+        signature = (part, torch.is_grad_enabled(), *map(_signature, arguments))
+        if signature in self._signatures:
+            return self._compiled[kind](*arguments)
+        self._signatures.add(signature)
+        with (
+            torch._functorch.config.patch(_AUTOGRAD),
+            torch._dynamo.config.patch(recompile_limit=_SHAPES),
+            torch.compiler.config.patch(cache_key_tag=_sources()),  # type: ignore[attr-defined]
+        ):
+            return self._compiled[kind](*arguments)
+
+    def residual(self, x_BTD: Tensor) -> Residual:
+        """With an update of zeros, which has a gradient as any layer's: the first layer is compiled with the others."""
+        return Residual(x_BTD, torch.zeros_like(x_BTD).requires_grad_(x_BTD.requires_grad))
+
+    def before_step(self) -> None:
+        """Cast all weights again."""
+        self._weights.refresh()
+
+    def after_backward(self) -> None:
+        """Add the gradients of the cast weights to those of the parameters."""
+        self._weights.collect()
+
+
+@cache
+def _sources() -> str:
+    """A digest of the code that may be compiled: another version of it finds nothing that this one compiled."""
+    digest = hashlib.sha256()
+    for room in ("kernels", "models"):
+        for path in sorted((Path(__file__).parents[1] / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return f"linnet {digest.hexdigest()}"
+
+
+def _signature(argument: Any) -> object:
+    """What code is compiled for: of a tensor shape, dtype and whether it has a gradient."""
+    if isinstance(argument, Residual):
+        return tuple(map(_signature, argument))
+    if isinstance(argument, Tensor):
+        return argument.shape, argument.dtype, argument.requires_grad
+    return argument

@@ -1,0 +1,288 @@
+"""A transformer's operations, and the one place that chooses among their forms: plain torch, eager, CPU, Triton.
+
+A model calls these and knows nothing of the forms. Shapes: B batch, T tokens, S keys, H heads, K key/value heads,
+D width or head size, N rows, V vocabulary.
+
+| form | taken when | where |
+|---|---|---|
+| Triton kernels | a layer is compiled for CUDA | `cuda/` |
+| plain torch | anything else is compiled; evaluation; MPS | here |
+| hand-written backward passes | eager training | `autograd.py` |
+| kernels for a CPU | eager training on a CPU in float32, where they are faster | `cpu/` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from linnet.kernels import autograd
+from linnet.kernels.cpu import attention as cpu_attention
+from linnet.kernels.cpu import matmul as cpu_matmul
+from linnet.kernels.cpu.head_loss import CPUHeadLoss
+from linnet.kernels.executor import Executor, eager
+from linnet.kernels.head_loss import CrossEntropy, HeadLoss, cross_entropy_grad, evaluated_head_loss
+from linnet.kernels.residual import Residual
+
+Norm = nn.RMSNorm | nn.LayerNorm
+AttentionBackend = Literal["flash", "cudnn"]
+
+
+def uses_triton(x: Tensor) -> bool:
+    """Are the operations on `x` computed by Triton kernels? Operations that share work must answer alike."""
+    return torch.compiler.is_compiling() and x.is_cuda
+
+
+# Linear layers and norms
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b in the dtype of x: […, in] → […, out]."""
+    weight = weight.to(x.dtype)
+    if bias is None and cpu_matmul.is_faster(x, weight):
+        y: Tensor = cpu_matmul.Matmul.apply(x, weight)
+        return y
+    return F.linear(x, weight, _cast(bias, x.dtype))
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float | None) -> Tensor:
+    """x / rms(x) · weight, computed in float32, in the dtype of x."""
+    if torch.compiler.is_compiling() or x.device.type != "cpu" or not torch.is_grad_enabled():
+        return F.rms_norm(x.float(), weight.shape, weight, eps).to(x.dtype)
+    y: Tensor = autograd.RMSNorm.apply(x.float(), weight, eps)
+    return y.to(x.dtype)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """(x − mean) / std · weight + bias, computed in float32, in the dtype of x."""
+    return F.layer_norm(x.float(), weight.shape, weight, bias, eps).to(x.dtype)
+
+
+# The residual stream: what is read from it, normed, and what is added to it
+
+
+def norm_linear(x: Residual, norm: Norm, projection: nn.Linear) -> tuple[Residual, Tensor]:
+    """The residual stream with its update added, and projection(norm(x))."""
+    return _norm_linear(x, norm, projection, defer_bias_grad=False)
+
+
+def norm_heads(x: Residual, norm: Norm, qkv: nn.Linear, n_heads: int) -> tuple[Residual, tuple[Tensor, ...]]:
+    """The residual stream, and q, k and v [B, T, H, D] of qkv(norm(x))."""
+    x, qkv_BTE = _norm_linear(x, norm, qkv, defer_bias_grad=True)
+    return x, _split_heads(qkv_BTE, qkv.bias, n_heads)
+
+
+def norm_attention(
+    x: Residual, norm: Norm, qkv: nn.Linear, n_heads: int, first_only: bool = False
+) -> tuple[Residual, Tensor]:
+    """The residual stream, and bidirectional self-attention of qkv(norm(x)): [B, T, H·D].
+
+    `first_only`: both for the first token alone, which still attends to all.
+    """
+    x, qkv_BTE = _norm_linear(x, norm, qkv, defer_bias_grad=True)
+    if not first_only:
+        return x, _attend_all(qkv_BTE, qkv.bias, n_heads)
+    q_BTHD, k_BTHD, v_BTHD = _split_heads(qkv_BTE, qkv.bias, n_heads)
+    out_BH1D = F.scaled_dot_product_attention(
+        q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+    )
+    return Residual(x.x_BTD[:, :1]), out_BH1D.transpose(1, 2).flatten(2)
+
+
+def add_linear(x: Residual, y_BTE: Tensor, projection: nn.Linear) -> Residual:
+    """x + projection(y); a norm must follow in the same layer (on CUDA it sums the gradient of the bias)."""
+    if uses_triton(y_BTE):
+        weight = projection.weight.to(y_BTE.dtype)
+        return x.plus(F.linear(y_BTE, weight, _cast(projection.bias, y_BTE.dtype, defer_grad=True)), projection.bias)
+    return x.plus(projection(y_BTE))
+
+
+def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Linear, down: nn.Linear) -> Residual:
+    """x + down(silu(gate) · up), where gate and up are the two halves of gate_up(norm(x))."""
+    x, gate_up_BT2F = norm_linear(x, norm, gate_up)
+    if uses_triton(gate_up_BT2F) and _bias(down) is None:
+        from linnet.kernels.cuda.swiglu import SwiGLULinear
+
+        y_ND: Tensor = SwiGLULinear.apply(gate_up_BT2F.flatten(0, -2), down.weight.to(gate_up_BT2F.dtype))
+        return x.plus(y_ND.view(*gate_up_BT2F.shape[:-1], -1))
+    return x.plus(down(swiglu(gate_up_BT2F)))
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """silu(gate) · up: […, 2F] → […, F]."""
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and gate_up.requires_grad):
+        gate, up = gate_up.chunk(2, -1)
+        return F.silu(gate) * up
+    y: Tensor = autograd.SwiGLU.apply(gate_up)
+    return y
+
+
+def gelu_mlp(x: Residual, norm: Norm, up: nn.Linear, down: nn.Linear) -> Residual:
+    """x + down(gelu(up(norm(x)))), GELU by tanh."""
+    x, up_BTF = _norm_linear(x, norm, up, defer_bias_grad=True)
+    if uses_triton(up_BTF):
+        from linnet.kernels.cuda.gelu import GELULinear
+
+        bias = _cast(down.bias, up_BTF.dtype)
+        y_ND: Tensor = GELULinear.apply(up_BTF.flatten(0, -2), up.bias, down.weight.to(up_BTF.dtype), bias)
+        return x.plus(y_ND.view(*up_BTF.shape[:-1], -1))
+    return x.plus(down(F.gelu(up_BTF, approximate="tanh")))
+
+
+def _norm_linear(x: Residual, norm: Norm, projection: nn.Linear, *, defer_bias_grad: bool) -> tuple[Residual, Tensor]:
+    """See `norm_linear`. `defer_bias_grad`: the kernel that reads the projection sums the gradient of its bias."""
+    if not uses_triton(x.x_BTD):
+        sum_BTD = x.total()
+        return Residual(sum_BTD), projection(norm(sum_BTD))
+    from linnet.kernels.cuda.norm import NormLinear
+
+    x_BTD, update_BTD, update_bias_D = x
+    update_BTD = torch.zeros_like(x_BTD) if update_BTD is None else update_BTD
+    centred = isinstance(norm, nn.LayerNorm)
+    sum_ND, out_NE = NormLinear.apply(
+        x_BTD.flatten(0, -2), update_BTD.flatten(0, -2), update_bias_D,
+        norm.weight, norm.bias if centred else None, norm.eps, centred,
+        projection.weight.to(x_BTD.dtype), _cast(projection.bias, x_BTD.dtype, defer_grad=defer_bias_grad),
+    )  # fmt: skip
+    return Residual(sum_ND.view_as(x_BTD)), out_NE.view(*x_BTD.shape[:-1], -1)
+
+
+def _bias(projection: nn.Linear) -> Tensor | None:
+    """Its bias, if it has one: torch's annotation knows no layer without."""
+    return projection.bias
+
+
+def _cast(bias: Tensor | None, dtype: torch.dtype, *, defer_grad: bool = False) -> Tensor | None:
+    """A bias in this dtype, detached where another kernel computes its gradient."""
+    if bias is None:
+        return None
+    return (bias.detach() if defer_grad else bias).to(dtype)
+
+
+# Attention
+
+
+@contextmanager
+def attention_backend(first: AttentionBackend) -> Iterator[None]:
+    """Let torch's scaled_dot_product_attention try this kernel first; on a CPU there is only one."""
+    if first == "flash":
+        yield
+        return
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(order, set_priority=True):
+        yield
+
+
+def split_rope(qkv_BTE: Tensor, rope_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k rotated by their positions."""
+    if uses_triton(qkv_BTE):
+        from linnet.kernels.cuda.rope import SplitRope
+
+        q, k, v = SplitRope.apply(qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)), rope_TP2, n_heads, n_kv)
+        return q, k, v
+    if torch.compiler.is_compiling() or qkv_BTE.device.type == "mps":
+        heads = qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1))
+        q, k, v = heads.split((n_heads, n_kv, n_kv), dim=2)
+        return rope(q, rope_TP2), rope(k, rope_TP2), v
+    q, k, v = autograd.SplitRope.apply(qkv_BTE, rope_TP2, n_heads, n_kv)
+    return q, k, v
+
+
+def rope(x_BTHD: Tensor, rope_TP2: Tensor) -> Tensor:
+    """Neighbouring pairs rotated by their positions' angles, in float32; the compiler fuses it with what is around."""
+    cos, sin = rope_TP2[:, None, :, 0], rope_TP2[:, None, :, 1]
+    a, b = x_BTHD.float().unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x_BTHD.dtype)
+
+
+def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
+    """Softmax attention; K divides H. Without a mask it is causal: token t sees keys 0…t (T = S).
+
+    A mask is true where a token sees, or is what is added to its scores.
+    """
+    if mask_TS is None and cpu_attention.is_faster(q_BHTD, k_BKSD):
+        return cpu_attention.causal_attention(q_BHTD, k_BKSD, v_BKSD)
+    groups = q_BHTD.shape[1] // k_BKSD.shape[1]
+    grouped = groups > 1
+    if grouped and mask_TS is not None and q_BHTD.is_cuda:
+        # The kernel that takes a mask knows no groups, and the one that knows both writes all T × S scores.
+        if q_BHTD.shape[2] == 1:
+            return _attend_one_token(q_BHTD, k_BKSD, v_BKSD, mask_TS)
+        k_BKSD, v_BKSD = k_BKSD.repeat_interleave(groups, 1), v_BKSD.repeat_interleave(groups, 1)
+        grouped = False
+    return F.scaled_dot_product_attention(
+        q_BHTD, k_BKSD, v_BKSD, attn_mask=mask_TS, is_causal=mask_TS is None, enable_gqa=grouped
+    )
+
+
+def _attend_one_token(q_BH1D: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_1S: Tensor) -> Tensor:
+    """The same for one token: the heads that share keys look at them as if they were so many tokens."""
+    q_BKGD = q_BH1D.unflatten(1, (k_BKSD.shape[1], -1)).squeeze(3)
+    return F.scaled_dot_product_attention(q_BKGD, k_BKSD, v_BKSD, attn_mask=mask_1S).flatten(1, 2).unsqueeze(2)
+
+
+def _split_heads(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> tuple[Tensor, ...]:
+    """q, k and v [B, T, H, D] of a projection whose bias gradient was deferred (`_norm_linear`)."""
+    qkv_BTGD = qkv_BTE.unflatten(-1, (3 * n_heads, -1))
+    if uses_triton(qkv_BTE):
+        from linnet.kernels.cuda.heads import SplitHeads
+
+        heads: tuple[Tensor, ...] = SplitHeads.apply(qkv_BTGD, bias_E)
+        return heads
+    return qkv_BTGD.chunk(3, dim=2)
+
+
+def _attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
+    """[B, T, H·D]: attention of all tokens to all, of a projection whose bias gradient was deferred."""
+    if uses_triton(qkv_BTE):
+        from linnet.kernels.cuda import short_attention
+
+        qkv_BTGD = qkv_BTE.unflatten(-1, (3 * n_heads, -1))
+        if short_attention.fits(qkv_BTGD):
+            out_BTHD: Tensor = short_attention.ShortAttention.apply(qkv_BTGD, bias_E)
+            return out_BTHD.flatten(2)
+    q_BHTD, k_BHTD, v_BHTD = (heads.transpose(1, 2) for heads in _split_heads(qkv_BTE, bias_E, n_heads))
+    return F.scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD).transpose(1, 2).flatten(2)
+
+
+# The output head and its loss
+
+
+def head_loss(
+    hidden_ND: Tensor,
+    head_VD: Tensor,
+    targets_N: Tensor,
+    divisor: Tensor | None = None,
+    executor: Executor = eager,
+) -> Tensor:
+    """Cross entropy in nats, summed over the targets that are not negative, and divided by their number.
+
+    `divisor` replaces that number: a step of several batches divides each by the tokens of all.
+    The head is cast to the dtype of `hidden_ND`; softmax and sums are in float32.
+    """
+    if divisor is None:
+        divisor = (targets_N >= 0).sum().clamp(min=1)
+    if not torch.is_grad_enabled() or not (hidden_ND.requires_grad or head_VD.requires_grad):
+        return evaluated_head_loss(hidden_ND, head_VD, targets_N, divisor)
+    scale = divisor.float().reciprocal()
+    loss: Tensor
+    if hidden_ND.device.type == "cpu" and hidden_ND.dtype == torch.float32:
+        loss = CPUHeadLoss.apply(hidden_ND, head_VD, targets_N, scale)
+    else:
+        loss = HeadLoss.apply(hidden_ND, head_VD, targets_N, scale, _cross_entropy(hidden_ND, executor))
+    return loss
+
+
+def _cross_entropy(hidden_ND: Tensor, executor: Executor) -> CrossEntropy:
+    """Where models are compiled for CUDA there is a kernel for it; everywhere else torch does it."""
+    if executor is eager or not hidden_ND.is_cuda:
+        return cross_entropy_grad
+    from linnet.kernels.cuda.cross_entropy import cross_entropy_grad as kernel
+
+    return kernel

@@ -1,0 +1,118 @@
+"""The kernels for CUDA, on a machine that has none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
+def test_interpreted_kernels_compute_what_their_plain_versions_do() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).with_name("interpreted_kernels.py"))]
+    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+# Bytes of shared memory that a program may have: A100, RTX 4090 (RTX 30 and 50, L4 and A10 alike), H100.
+ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
+@pytest.mark.parametrize("capability", ROOM)
+def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
+    from linnet.kernels.cuda import cross_entropy, gelu, heads, norm, rope, short_attention, swiglu
+
+    strides = dict.fromkeys(("q_b", "q_t", "q_h", "k_b", "k_t", "k_h", "v_b", "v_t", "v_h"), "i32")
+    heads_of = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", **strides, "N": "i32", "T": "i32"}
+    of_norm = {"x": "*bf16", "grad": "*bf16", "beside": "*bf16", "scale": "*fp32", "shift": "*fp32", "out": "*bf16"}
+    of_norm |= {"normed": "*bf16", "sums": "*fp32", "N": "i32"}
+    flags = {"EPS": 1e-5, "CENTRED": True, "SHIFTED": True, "SUMMED": True}
+    found = {
+        "loss": shared(
+            cross_entropy._cross_entropy_grad,
+            {"logits": "*bf16", "targets": "*i64", "weights": "*fp32", "losses": "*fp32"}
+            | dict.fromkeys(("stride", "vocab", "width", "whole"), "i32"),
+            {"BLOCK": 8192, "REST": 2048},
+            capability,
+            num_warps=32,
+        ),
+        "swiglu": shared(
+            swiglu._swiglu_backward,
+            dict.fromkeys(("gate_up", "grad", "slopes", "again"), "*bf16") | {"width": "i32"},
+            {"BLOCK": 1024},
+            capability,
+        ),
+        "gelu": shared(
+            gelu._gelu_backward,
+            dict.fromkeys(("up", "grad", "slopes", "again"), "*bf16")
+            | {"sums": "*fp32"}
+            | dict.fromkeys(("N", "columns", "programs", "width"), "i32"),
+            {"ROWS": 8, "BLOCK": 256},
+            capability,
+        ),
+        "heads": shared(
+            heads._concat_qkv_grad,
+            {**heads_of, "sums": "*fp32", "H": "i32", "programs": "i32"},
+            {"D": 48, "TOKENS": 32, "BLOCK": 64},
+            capability,
+        ),
+        "rope": shared(
+            rope._rope,
+            {**heads_of, "table": "*fp32", "n_q": "i32", "n_k": "i32", "n_v": "i32"},
+            {"DIRECTION": -1.0, "D": 64, "TOKENS": 8, "BLOCK": 64},
+            capability,
+            num_warps=1,
+        ),
+    }
+    for width, rows, stages, warps in ((192, 4, 3, 1), (768, 1, 3, 1), (2048, 1, 3, 2), (8192, 1, 1, 8)):
+        sizes = {"WIDTH": width, "ROWS": rows, "BLOCK": 1 << (width - 1).bit_length(), "STAGES": stages}
+        found[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)
+    of_short = {"qkv": "*bf16", "out": "*bf16", "logs": "*fp32", "H": "i32"}
+    for tokens in (49, 65, 196) if capability == 90 else (49, 65):
+        sizes = short_attention._sizes(torch.empty(1, tokens, 3, 64, device="meta", dtype=torch.bfloat16))
+        found[f"short {tokens}"] = shared(short_attention._attention, of_short, sizes, capability, num_stages=1)
+        back = {**of_short, "grad": "*bf16", "grads": "*bf16", "sums": "*fp32"}
+        warps = 8 if tokens > 64 else 4
+        found[f"short back {tokens}"] = shared(
+            short_attention._attention_backward, back, sizes, capability, num_warps=warps
+        )
+    assert {name: size for name, size in found.items() if size > ROOM[capability]} == {}
+
+
+def shared(kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int, **options: int) -> int:
+    """Compile a kernel for a GPU that need not be here; the shared memory it wants."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = kernel.arg_names
+    source = ASTSource(
+        fn=kernel,
+        signature={name: "constexpr" if name in constants else types[name] for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if types.get(name, "").startswith("*")},
+    )
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 4, **options})
+    return int(made.metadata.shared)
+
+
+def test_short_attention_is_for_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = pytest.importorskip("linnet.kernels.cuda.short_attention", reason="Triton has no wheel for this machine")
+
+    def fits(tokens: int, width: int, dtype: torch.dtype = torch.bfloat16) -> bool:
+        answer: bool = short.fits(torch.empty(1, tokens, 3, width, device="meta", dtype=dtype))
+        return answer
+
+    monkeypatch.setattr(short, "_HOPPER", False)
+    assert fits(49, 64) and fits(128, 64) and fits(197, 32)
+    assert not fits(197, 64) and not fits(49, 128) and not fits(49, 64, torch.float32)
+    monkeypatch.setattr(short, "_HOPPER", True)
+    assert fits(197, 64) and fits(256, 64)
+    assert not fits(257, 64)
