@@ -113,8 +113,11 @@ class TmuxTerminal:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], capture_output=True, check=False)
 
     def _tmux(self, *words: str) -> str:
-        done = subprocess.run(["tmux", "-L", self._socket, *words], capture_output=True, text=True, check=False)
-        return done.stdout
+        # The environment as Python has it: readline, which pytest loads, puts COLUMNS=80 where only C sees it. The
+        # server would hand it on, and the board would believe it rather than its window.
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        command = ["tmux", "-L", self._socket, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout
 
 
 Terminal = PtyTerminal | TmuxTerminal

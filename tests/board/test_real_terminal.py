@@ -97,6 +97,17 @@ def test_beside_a_real_training_run(
     trainer.wait(timeout=60)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_board_is_as_wide_as_its_terminal(
+    kind: type[PtyTerminal] | type[TmuxTerminal], root: Path, opened: list[Terminal]
+) -> None:
+    write(root / "a", [*steps(10), END])
+    board = kind([], 132, 40)
+    opened.append(board)
+    text = see(board, "✓ completed", "1 loss")
+    assert max(len(line) for line in text.splitlines()) == 132
+
+
 def test_a_killed_writer_is_seen_at_once(
     root: Path, opened: list[Terminal], started: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
