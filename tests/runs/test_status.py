@@ -131,6 +131,43 @@ def test_a_locked_run_whose_clock_stood_still_is_live_while_it_writes(root: Path
         assert linnet.open("slept").status == "stalled"  # the last word was not the writer's
 
 
+@pytest.mark.parametrize("change", [_noted, _touched, _copied])
+@pytest.mark.parametrize("writer", [_toy, _elsewhere])
+def test_a_run_is_as_old_as_its_last_event_whatever_became_of_its_file(
+    root: Path, writer: Callable[..., Run], change: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = writer(root / "old", time.time() - 30 * HOUR, _step(5.0), _step(HOUR, 2))
+    change(run)
+    found = run.glance()
+    assert found.last_event == pytest.approx(time.time() - 29 * HOUR, abs=60)
+    assert found.modified == pytest.approx(time.time(), abs=60)
+    main(["runs"])
+    assert "1 d 5 h" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_the_age_of_a_resumed_run_counts_from_its_last_event(root: Path) -> None:
+    began, resumed = time.time() - 100 * HOUR, time.time() - 10 * HOUR
+    resume = {"kind": "resume", "t": 5.0, "step": 1, "resumed_at": _iso(resumed)}
+    run = _elsewhere(root / "a", began, _step(5.0), resume, _step(5.0 + HOUR, 2))
+    assert run.glance().last_event == pytest.approx(resumed + HOUR, abs=5)
+
+
+def test_the_age_of_a_live_run_that_was_resumed_long_ago_is_that_of_its_file(root: Path) -> None:
+    with linnet.start(run_id="long", system_every=0) as run:
+        fields = json.loads((run.run_dir / "run.json").read_text())
+        (run.run_dir / "run.json").write_text(json.dumps({**fields, "created_at": time.time() - 100 * HOUR}))
+        for step in range(8000):  # more than is looked through
+            run.log(step, loss=1.0, **{f"metric_{index}": index / 7 for index in range(8)})
+        found = linnet.open("long").glance()
+        assert (found.status, found.last_event) == ("live", found.modified)
+
+
+def test_the_end_of_a_run_tells_its_age(root: Path) -> None:
+    end = {"kind": "run_end", "t": 6.0, "reason": "completed", "ended_at": _iso(time.time() - HOUR)}
+    found = _elsewhere(root / "a", time.time() - 100 * HOUR, _step(5.0), end).glance()
+    assert found.last_event == pytest.approx(time.time() - HOUR, abs=5)
+
+
 def test_the_step_of_a_run_is_not_that_of_its_loss(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with linnet.start(run_id="a", system_every=0) as run:
         run.log(1, loss=1.0)

@@ -98,7 +98,7 @@ def _row(glance: Glance) -> tuple[str, ...]:
         glance.metric or "–",
         words.number(glance.value),
         words.duration(glance.t),
-        words.duration(max(0.0, time.time() - glance.modified)),
+        words.duration(max(0.0, time.time() - glance.last_event)),
         " · ".join(word for word in about if word),
     )
 

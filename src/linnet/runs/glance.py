@@ -19,7 +19,7 @@ from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
-from linnet.runs.tail import first_line, lines_backwards
+from linnet.runs.tail import FARTHEST, first_line, lines_backwards
 
 STATUSES = ("live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled")
 _ENDED = ("completed", "interrupted", "aborted", "errored")
@@ -27,6 +27,7 @@ _PATIENCE = 200  # lines to look back for a loss, after the last line that told 
 _LATE = 64  # lines that may follow a run_end and not undo it; so many are mostly in the first block that is read
 _TURNS = ("run_end", "resume", "run_start")  # what says whether a run has ended
 _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
+_RESUME_REACH = 256 << 10  # bytes to look back for a resume by which the age of a run is told; a list has thousands
 
 
 class Glance(msgspec.Struct, kw_only=True):
@@ -34,7 +35,8 @@ class Glance(msgspec.Struct, kw_only=True):
 
     - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
     - `metric`, `value`: the main metric (the loss, where there is one) and its last value.
-    - `t`: seconds of training so far; `modified`: Unix time of the last write.
+    - `t`: seconds of training so far; `modified`: Unix time of the last write, also by a note, a copy or a touch.
+    - `last_event`: Unix time of the last event that the run itself wrote, as far as the folder tells it.
     - `end`: the `run_end` event's fields, when there is one.
     - `warning`: what is wrong with the folder, as far as a glance shows it.
     """
@@ -48,6 +50,7 @@ class Glance(msgspec.Struct, kw_only=True):
     value: float | None = None
     t: float = 0.0
     modified: float = 0.0
+    last_event: float = 0.0
     end: dict[str, Any] | None = None
     warning: str | None = None
 
@@ -79,6 +82,7 @@ def look(folder: Path, now: float | None = None) -> Glance | None:
         warning=_manifest_problem(folder) if manifest.dialect == "toy" else None,
     )
     glance.status = _status(glance, past, time.time() if now is None else now)
+    glance.last_event = _last_event(glance, past)
     return glance
 
 
@@ -231,6 +235,24 @@ def _is_silent(glance: Glance, past: _Past, events: Path, now: float) -> bool:
     return moment is None or abs(now - moment - max(0.0, past.t - t)) > _SILENT_SECONDS
 
 
+def _last_event(glance: Glance, past: _Past) -> float:
+    """Unix time of the last event, never later than the last write: by the stream, since a copy has a time of its own.
+
+    Seconds since the start leave out the time between a stop and a resume. Where the file is so much younger, the
+    latest resume tells it; a run that is live and was resumed farther back is as old as its file.
+    """
+    last = _last_moment(glance, past)
+    if last is None:
+        return glance.modified
+    if past.moment is None and past.counts_seconds and glance.modified - last > _SILENT_SECONDS:
+        moment, t = _moment_before(Path(glance.path) / EVENTS, _RESUME_REACH)
+        if moment is not None:
+            last = moment + max(0.0, past.t - t)
+        elif glance.status == "live":
+            last = glance.modified
+    return min(last, glance.modified)
+
+
 def _last_moment(glance: Glance, past: _Past) -> float | None:
     """Unix time of the run's last event; None where nothing in the folder tells it."""
     if past.moment is not None:
@@ -242,9 +264,9 @@ def _last_moment(glance: Glance, past: _Past) -> float | None:
     return None if moment is None else moment + past.t
 
 
-def _moment_before(events: Path) -> tuple[float | None, float]:
+def _moment_before(events: Path, farthest: int = FARTHEST) -> tuple[float | None, float]:
     """Unix time and `t` of the latest start or resume of a stream; None where there is none within reach."""
-    for line in lines_backwards(events):
+    for line in lines_backwards(events, farthest):
         if b"run_start" in line or b"resume" in line:
             event = decode(line)
             if event is not None and (moment := moment_of(event)) is not None:
@@ -254,5 +276,5 @@ def _moment_before(events: Path) -> tuple[float | None, float]:
 
 def moment_of(event: Event) -> float | None:
     """The time of day that an event of the writer's tells, as Unix time; None for the others."""
-    names = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": "at"}
+    names = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": "at", "run_end": "ended_at"}
     return unix_seconds(event.data.get(names[event.kind])) if event.kind in names else None

@@ -11,7 +11,7 @@ from linnet.runs.lines import BOM, LONGEST_LINE
 
 _FIRST_BLOCK = 8 << 10
 _LARGEST_BLOCK = 2 << 20
-_FARTHEST = 16 << 20
+FARTHEST = 16 << 20  # bytes that are read backwards at most
 
 
 def end_of_lines(path: Path) -> int:
@@ -28,7 +28,7 @@ def end_of_lines(path: Path) -> int:
         os.close(fd)
 
 
-def lines_backwards(path: str | Path, farthest: int = _FARTHEST, end: int | None = None) -> Iterator[bytes]:
+def lines_backwards(path: str | Path, farthest: int = FARTHEST, end: int | None = None) -> Iterator[bytes]:
     """Whole lines, last first, without their line ends, until `farthest` bytes before the end.
 
     `end`: where to begin, instead of at the end of the last whole line. A line that reaches farther back than allowed
