@@ -36,7 +36,7 @@ async def capture(board: Board, theme: str, size: tuple[int, int], keys: list[st
     app = BoardApp(board, theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(0.5)
-        while not board.watches or not all(watch.caught_up for watch in board.watches):
+        while not board.watched_runs or not all(watched.caught_up for watched in board.watched_runs):
             await pilot.pause(0.1)
         await pilot.press(*keys)
         await pilot.pause(2.5)  # for the machine's figures and the curves of the table

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from linnet.board.fold import FoldLimits
 from linnet.board.terminal.once import frame
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, length, text_of
 from linnet.board.terminal.state import Board
+from linnet.board.terminal.tabs import View
 from linnet.board.terminal.views import screen
 from linnet.runs import RunStore
 
@@ -106,10 +108,10 @@ def trained(root: Path) -> Path:
     return write(root / "llama-20260528-001", training(), **ABOUT)
 
 
-def board_of(root: Path, *runs: str, view: str = "metrics") -> Board:
+def board_of(root: Path, *runs: str, view: View = "metrics", limits: FoldLimits | None = None) -> Board:
     """A board on these runs, with everything read."""
     store = RunStore(root)
-    board = Board(store, [store.find(run).path for run in runs], view)
+    board = Board(store, [store.find(run).path for run in runs], view, limits=limits)
     frame(board, 120, 40)
     return board
 
@@ -124,8 +126,8 @@ def look(board: Board, width: int = 120, height: int = 40) -> str:
 def read(board: Board, rounds: int = 3) -> Board:
     """Let the board look at its files again."""
     reader = Reader(board, lambda: None)
-    for watch in board.watches:
-        watch._looked = -10.0
+    for watched in board.watched_runs:
+        watched.look_seconds = 0.0
     for _ in range(rounds):
         reader.read_once()
     return board

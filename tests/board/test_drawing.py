@@ -10,37 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from linnet.board.terminal.curve import smooth
-from linnet.board.terminal.raster import Plot, Trace, nearest, range_of
+from linnet.board.curve import Curve, smooth
+from linnet.board.plot import Plot, range_of, ticks
 from linnet.board.terminal.spans import cells, cut, ends, fit, length, put, text_of, wrap
 from linnet.board.terminal.views import chart
 
 
-def trace(y: list[float] | np.ndarray, x: np.ndarray | None = None, style: str = "run0", mark: str = "") -> Trace:
+def line(y: list[float] | np.ndarray, x: np.ndarray | None = None) -> Curve:
     value = np.asarray(y, dtype=np.float64)
-    return Trace(np.arange(len(value), dtype=np.float64) if x is None else x, value, value, value, style, mark=mark)
+    return Curve.through(np.arange(len(value), dtype=np.float64) if x is None else x, value)
 
 
-def drawn(*traces: Trace, width: int = 10, height: int = 3) -> str:
-    ranges = range_of(traces)
+def drawn(*curves: Curve, width: int = 10, height: int = 3, letters: str = "") -> str:
+    ranges = range_of(curves)
     assert ranges is not None
     plot = Plot(width, height, *ranges)
-    for each in traces:
-        plot.draw(each)
+    for index, curve in enumerate(curves):
+        plot.draw(curve, f"run{index}", letter=letters[index] if letters else "")
     return text_of(plot.lines())
 
 
 def test_a_falling_line_falls() -> None:
-    assert drawn(trace([3, 2, 1])) == "⠑⠢⢄⡀\n   ⠈⠑⠢⣀\n       ⠑⠢⢄"
+    assert drawn(line([3, 2, 1])) == "⠑⠢⢄⡀\n   ⠈⠑⠢⣀\n       ⠑⠢⢄"
 
 
 def test_two_points_are_joined_and_one_is_a_bullet() -> None:
-    assert drawn(trace([1, 1]), height=1) == "⠒" * 10
-    assert drawn(trace([5.0]), height=1).strip() == "•"
+    assert drawn(line([1, 1]), height=1) == "⠒" * 10
+    assert drawn(line([5.0]), height=1).strip() == "•"
 
 
 def test_a_value_that_is_not_finite_breaks_the_line() -> None:
-    whole, broken = drawn(trace([1, 1, 1, 1, 1]), height=1), drawn(trace([1, 1, np.nan, 1, 1]), height=1)
+    whole, broken = drawn(line([1, 1, 1, 1, 1]), height=1), drawn(line([1, 1, np.nan, 1, 1]), height=1)
     assert " " not in whole
     assert " " in broken.strip()
 
@@ -49,16 +49,16 @@ def test_a_value_that_is_not_finite_breaks_the_line() -> None:
 def test_one_spike_in_a_hundred_thousand_steps_is_seen(at: int) -> None:
     y = np.ones(100_000)
     y[at] = 100.0
-    top = drawn(trace(y), width=60, height=8).splitlines()[0]
+    top = drawn(line(y), width=60, height=8).splitlines()[0]
     assert top.strip()
 
 
 def test_a_million_points_are_drawn_in_milliseconds() -> None:
     y = np.random.default_rng(0).normal(size=1_000_000)
-    line = trace(y)
+    curve = line(y)
     plot = Plot(120, 30, (0.0, 1e6), (-6.0, 6.0))
     began = time.process_time()
-    plot.draw(line)
+    plot.draw(curve, "run0")
     plot.lines()
     assert time.process_time() - began < 0.4  # some 0.06 on a quiet machine
 
@@ -70,12 +70,12 @@ def test_a_million_points_are_drawn_in_milliseconds() -> None:
 )
 def test_any_numbers_can_be_drawn(y: np.ndarray, width: int, height: int) -> None:
     values = np.where(np.isfinite(y), y, np.nan)
-    ranges = range_of([trace(values)])
+    ranges = range_of([line(values)])
     if ranges is None:
         assert not np.isfinite(values).any()
         return
     plot = Plot(width, height, *ranges)
-    plot.draw(trace(values))
+    plot.draw(line(values), "run0")
     assert [length(line) for line in plot.lines()] == [width] * height
 
 
@@ -84,28 +84,28 @@ def test_any_numbers_can_be_drawn(y: np.ndarray, width: int, height: int) -> Non
 )
 @pytest.mark.parametrize("log_scale", [False, True])
 def test_extreme_values_make_a_chart(y: list[float], log_scale: bool) -> None:
-    drawing = chart.draw([trace(y)], 40, 6, log_scale=log_scale)
+    drawing = chart.draw([(0, line(y))], 40, 6, log_scale=log_scale)
     assert drawing is not None
     assert all(length(line) == 40 for line in drawing.lines)
 
 
 def test_the_end_of_each_line_carries_its_letter() -> None:
-    assert "A" in drawn(trace([1, 2], mark="A"), trace([2, 1], style="run1", mark="B"))
-    assert "B" in drawn(trace([1, 2], mark="A"), trace([2, 1], style="run1", mark="B"))
+    lines = drawn(line([1, 2]), line([2, 1]), letters="AB").splitlines()
+    assert (lines[0][-1], lines[-1][-1]) == ("A", "B")
 
 
 def test_lines_that_end_in_one_place_have_their_letters_side_by_side() -> None:
-    level = [trace([1, 1], style=f"run{i}", mark=mark) for i, mark in enumerate("ABC")]
-    lines = drawn(*level, trace([0, 0], mark="D"), trace([2, 2], mark="E"), height=5).splitlines()
+    level = [line([1, 1]) for _ in "ABC"]
+    lines = drawn(*level, line([0, 0]), line([2, 2]), height=5, letters="ABCDE").splitlines()
     assert [line[-1] for line in lines] == ["E", "A", "B", "C", "D"]
-    crowded = drawn(*(trace([1, 1], mark=mark) for mark in "ABCDEFGH"), height=3).splitlines()
+    crowded = drawn(*(line([1, 1]) for _ in range(8)), height=3, letters="ABCDEFGH").splitlines()
     assert sorted(letter for line in crowded for letter in line if letter.isalpha()) == list("ABCDEFGH")
 
 
 def test_clipping_leaves_out_the_farthest() -> None:
     y = np.ones(1000) + np.arange(1000) / 1000
     y[500] = 1e6
-    ranges, clipped = range_of([trace(y)]), range_of([trace(y)], clip=True)
+    ranges, clipped = range_of([line(y)]), range_of([line(y)], clip=True)
     assert ranges is not None
     assert clipped is not None
     assert ranges[1][1] == 1e6
@@ -113,10 +113,10 @@ def test_clipping_leaves_out_the_farthest() -> None:
 
 
 def test_the_row_under_the_cursor_is_the_nearest_with_a_value() -> None:
-    x, y = np.arange(3.0), np.array([1.0, np.nan, 3.0])
-    assert nearest(x, y, 0.9) == 0
-    assert nearest(x, y, 1.4) == 2
-    assert nearest(x[:1], np.array([np.nan]), 0.0) is None
+    curve = line([1.0, np.nan, 3.0])
+    assert curve.nearest(0.9) == 0
+    assert curve.nearest(1.4) == 2
+    assert line([np.nan]).nearest(0.0) is None
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.3, 0.15])
@@ -136,9 +136,9 @@ def test_smoothing_of_huge_values_stays_finite() -> None:
 
 
 def test_ticks_are_round_numbers() -> None:
-    assert chart.ticks(0, 480, 4) == [0, 200, 400]
-    assert chart.ticks(0.13, 0.92, 4) == pytest.approx([0.2, 0.4, 0.6, 0.8])
-    assert chart.ticks(1e300, 1e300, 4) == []
+    assert ticks(0, 480, 4) == [0, 200, 400]
+    assert ticks(0.13, 0.92, 4) == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert ticks(1e300, 1e300, 4) == []
 
 
 @given(st.text(), st.integers(0, 30))

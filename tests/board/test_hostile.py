@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from linnet.board.terminal.actions import act
 from linnet.board.terminal.app import BoardApp
-from linnet.board.terminal.state import VIEWS, Board
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.tabs import VIEWS
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, board_of, look, read, steps, training, write
 from tests.board.test_keys import screen_text, settled
@@ -70,7 +72,7 @@ def test_hostile_names_and_texts_are_shown_as_what_they_are(root: Path, size: tu
     write(root / "evil", events(), **hostile())
     board = board_of(root, "evil")
     for view in VIEWS:
-        board.act(f"view:{view}")
+        act(board, f"view:{view}")
         read(board)
         text = look(board, *size)
         assert not any(ord(c) < 32 and c != "\n" for c in text)
@@ -78,7 +80,7 @@ def test_hostile_names_and_texts_are_shown_as_what_they_are(root: Path, size: tu
     for name in board.names():
         board.open_metric(name)
         look(board, *size)
-    board.act("differences")
+    act(board, "differences")
     look(board, *size)
 
 
@@ -133,9 +135,9 @@ def test_odd_values(root: Path, name: str, values: list[float]) -> None:
     board.open_metric("loss")
     for action in ("smoothing", "log_scale", "clip", "zoom_in", "left", "axis", "axis", "axis", "axis"):
         look(board)
-        board.act(action)
+        act(board, action)
     text = look(board)
-    board.act("log_scale")
+    act(board, "log_scale")
     if all(math.isnan(value) for value in values):
         assert "NaN" in text
     else:
@@ -150,9 +152,9 @@ def test_five_thousand_metrics(root: Path) -> None:
     text = look(board, 300, 80)
     assert "page 1/" in text
     assert "layer0 ──" in text
-    board.act("last")
+    act(board, "last")
     assert "m4999" in look(board, 300, 80)
-    board.act("page_back")
+    act(board, "page_back")
     look(board, 60, 20)
 
 
@@ -166,7 +168,7 @@ def test_steps_that_go_back_or_are_gigantic(root: Path) -> None:
     board.open_metric("loss")
     for _ in range(5):
         look(board)
-        board.act("axis")
+        act(board, "axis")
 
 
 def test_a_folder_without_events_and_one_without_a_manifest(root: Path) -> None:
@@ -183,7 +185,7 @@ def test_a_run_json_of_wrong_types(root: Path) -> None:
     write(root / "a", steps(3), tags="no", total_steps="many", config=[1], provenance=3, goals={"loss": 7}, model=None)
     board = board_of(root, "a")
     for view in VIEWS:
-        board.act(f"view:{view}")
+        act(board, f"view:{view}")
         look(board)
 
 
@@ -204,7 +206,7 @@ def test_links_and_pipes_in_the_weights_folder(trained: Path) -> None:
 def test_a_metric_of_only_nan_is_called_that_on_a_log_scale_too(root: Path) -> None:
     write(root / "a", [{"kind": "step", "t": 1.0, "step": 1, "loss": None, "nonfinite": {"loss": "nan"}}])
     board = board_of(root, "a")
-    board.act("log_scale")
+    act(board, "log_scale")
     assert "all values are NaN or infinite" in look(board)
     board.open_metric("loss")
     assert "all values are NaN or infinite" in look(board)

@@ -13,11 +13,13 @@ from textual.command import CommandList
 from textual.pilot import Pilot
 
 from linnet.board.terminal import palette
+from linnet.board.terminal.actions import ACTIONS, act
 from linnet.board.terminal.app import BoardApp
-from linnet.board.terminal.keys import bindings
+from linnet.board.terminal.keys import FOOTERS, SECTIONS, bindings, footer
 from linnet.board.terminal.state import Board
+from linnet.board.terminal.tabs import TABS, VIEWS
 from linnet.runs import RunStore
-from tests.board.conftest import ABOUT, append, board_of, look, steps, training, write
+from tests.board.conftest import ABOUT, BEGAN, append, board_of, look, steps, training, write
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 Play = Callable[[Pilot[None], BoardApp], Awaitable[None]]
@@ -33,15 +35,16 @@ async def settled(pilot: Pilot[None], app: BoardApp) -> None:
     for _ in range(400):
         await pilot.pause(0.01)
         board = app.board
-        if board.opening is None and all(watch.caught_up for watch in board.watches) and not app._waiting:
+        if board.opening is None and all(watched.caught_up for watched in board.watched_runs) and not app._waiting:
             break
     app.draw()
     await pilot.pause()
 
 
-def play(root: Path, runs: list[str], do: Play, size: tuple[int, int] = (100, 30), view: str = "metrics") -> BoardApp:
+def play(root: Path, runs: list[str], do: Play, size: tuple[int, int] = (100, 30)) -> BoardApp:
+    """The application on these runs, 190 seconds after the end of those that the tests write."""
     store = RunStore(root)
-    app = BoardApp(Board(store, [store.find(run).path for run in runs], view))
+    app = BoardApp(Board(store, [store.find(run).path for run in runs], now=lambda: BEGAN + 400 + 190))
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
@@ -61,8 +64,28 @@ def two(root: Path) -> Path:
 
 def test_every_key_has_an_action_of_the_board() -> None:
     for key, action in bindings().items():
-        name = action.partition(":")[0]
-        assert name == "theme" or hasattr(Board, f"_do_{name}"), key
+        assert action == "theme" or action in ACTIONS, key  # the theme is the terminal's
+
+
+def test_every_action_can_be_reached() -> None:
+    named = {key.command for _, keys in SECTIONS for key in keys}
+    by_mouse = {action for action in ACTIONS if action.startswith("sort:")} | {"view:notes"}
+    assert ACTIONS.keys() == (set(bindings().values()) | named | by_mouse) - {"", "theme"}
+
+
+def test_the_footer_names_keys_that_do_something() -> None:
+    actions = set(bindings().values())
+    assert {hint.action for hints in FOOTERS.values() for hint in hints} <= actions
+    assert set(FOOTERS) & set(VIEWS) == {"metrics", "runs", "notes"}
+    assert footer("runs", several=False)[-2:] == [("q", "back"), ("?", "help")]
+    assert ("w", "next run") in footer("other tabs", several=True)
+    assert ("w", "next run") not in footer("other tabs", several=False)
+
+
+def test_the_key_of_a_tab_is_a_letter_of_its_name_and_of_no_other_tab() -> None:
+    assert tuple(TABS) == VIEWS
+    assert all(key in view for view, (key, _) in TABS.items())
+    assert len({key for key, _ in TABS.values()}) == len(TABS)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +197,8 @@ def test_the_other_keys(two: Path) -> None:
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         board = app.board
         await pilot.press("w")
-        assert board.watch is not None
-        assert board.watch.id == "wide"
+        assert board.watched is not None
+        assert board.watched.id == "wide"
         await pilot.press("d")
         assert "config.lr" in screen_text(app)
         await pilot.press("escape", "question_mark")
@@ -213,7 +236,7 @@ def test_the_table_by_keys(two: Path) -> None:
         assert not board.asking
         await pilot.press("enter")
         await settled(pilot, app)
-        assert [watch.id for watch in board.watches] == ["wide"]
+        assert [watched.id for watched in board.watched_runs] == ["wide"]
         assert board.view == "metrics"
 
     play(two, ["narrow"], do)
@@ -228,7 +251,7 @@ def test_the_table_is_ordered_by_columns_that_are_shown(root: Path) -> None:
     while board.table.sort not in seen:
         seen.append(board.table.sort)
         assert f"{board.table.sort}▼" in look(board)
-        board.act("sort")
+        act(board, "sort")
     assert seen == ["age", "run", "status", "step", "last", "best"]
 
 
@@ -400,9 +423,8 @@ def test_both_themes_are_readable() -> None:
 
 @pytest.mark.parametrize("size", [(60, 20), (100, 30), (300, 80)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("view", ["metrics", "detail", "overlay", "system", "runs"])
-def test_snapshot(two: Path, size: tuple[int, int], view: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot(two: Path, size: tuple[int, int], view: str) -> None:
     """The whole screen, character by character. `UPDATE_SNAPSHOTS=1` writes them anew."""
-    monkeypatch.setattr("linnet.board.terminal.views.runs._age", lambda seconds: "3 m 10 s")
 
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         if view == "detail":
@@ -410,7 +432,7 @@ def test_snapshot(two: Path, size: tuple[int, int], view: str, monkeypatch: pyte
         elif view in ("system", "runs"):
             await pilot.press(view[0] if view == "runs" else "y", *("o" if view == "runs" else ""))
         await settled(pilot, app)
-        while view == "runs" and (not app.board.fleet.looked or app.board.fleet.busy):
+        while view == "runs" and (not app.board.run_table.looked or app.board.run_table.busy):
             await pilot.pause(0.02)
         app.draw()
         await pilot.pause()
@@ -446,19 +468,19 @@ def test_no_thread_and_no_file_is_left_behind(two: Path) -> None:
 
 def test_a_click_ends_the_typing_of_a_filter_and_leaves_a_note_alone(two: Path) -> None:
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
-        await pilot.press("slash", *"wide")
+        await pilot.press("slash", *"run", "colon", *"wide")
         await pilot.pause()
         await pilot.click("#body", offset=(8, 2), times=2)
         await settled(pilot, app)
         assert app.board.asking == ""
-        assert app.board.table.filter == "wide"
-        assert [watch.id for watch in app.board.watches] == ["wide"]
+        assert app.board.table.filter == "run:wide"
+        assert [watched.id for watched in app.board.watched_runs] == ["wide"]
         await pilot.press("n", "n", *"half a ")
         await pilot.click("#body", offset=(8, 2))
         await pilot.click("#header", offset=(4, 2))
         await pilot.press(*"note", "enter")
         await settled(pilot, app)
         await pilot.pause(0.4)
-        assert app.board.watches[0].journal.notes()[-1].text == "half a note"
+        assert app.board.watched_runs[0].journal.notes()[-1].text == "half a note"
 
     play(two, ["narrow"], do)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from linnet.board.curve import Curve
 from linnet.board.terminal.layout import arrange, in_groups
-from linnet.board.terminal.raster import Trace
 from linnet.board.terminal.zoom import Zoom
 
 NAMES = st.lists(st.sampled_from([f"{g}m{i}" for g in ("", "train/", "validation/") for i in range(30)]), unique=True)
@@ -61,7 +61,7 @@ def test_walking_right_passes_every_chart_in_order() -> None:
 def test_the_cursor_goes_from_row_to_row_where_they_are_far_apart() -> None:
     x = np.array([1.0, 50.0, 100.0, 100.2, 100.4, 1000.0])
     y = np.array([1.0, np.nan, 1.0, 1.0, 1.0, 1.0])
-    zoom = Zoom(whole=(1.0, 1000.0), columns=(0, 100), traces=[Trace(x, y, y, y, "run0")])
+    zoom = Zoom(whole=(1.0, 1000.0), columns=(0, 100), curves=[Curve.through(x, y)])
     places = []
     for by in (1, -1, -1, -1, -1, 1, 1, 1, 1):
         zoom.move_cursor(by)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from linnet.board.terminal.actions import act
 from linnet.board.terminal.once import frame
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import text_of
@@ -26,7 +27,7 @@ def board(root: Path) -> Board:
 
 
 def _read_whole(board: Board) -> set[str]:
-    return {row.glance.run_id for row in board.fleet.rows if row.best is not None}
+    return {row.glance.run_id for row in board.run_table.rows if row.best is not None}
 
 
 def test_all_runs_are_listed_and_those_on_the_screen_are_complete(board: Board) -> None:
@@ -34,7 +35,7 @@ def test_all_runs_are_listed_and_those_on_the_screen_are_complete(board: Board) 
     shown = text_of(frame(board, 120, HEIGHT))
     assert f" {RUNS} runs" in shown
     assert "reading" not in shown
-    on_screen = {row.glance.run_id for row in board.fleet.rows if row.glance.run_id in shown}
+    on_screen = {row.glance.run_id for row in board.run_table.rows if row.glance.run_id in shown}
     assert 10 < len(on_screen) < HEIGHT
     assert _read_whole(board) == on_screen
     assert "0.05" in shown.split("run-000")[1].splitlines()[0]
@@ -44,10 +45,10 @@ def test_a_page_further_the_next_runs_are_read(board: Board) -> None:
     board.table.sort = "run"
     frame(board, 120, HEIGHT)
     for _ in range(2):
-        board.act("page_on")
+        act(board, "page_on")
     shown = text_of(frame(board, 120, HEIGHT))
     assert "run-020" in shown
-    assert {row.glance.run_id for row in board.fleet.rows if row.glance.run_id in shown} <= _read_whole(board)
+    assert {row.glance.run_id for row in board.run_table.rows if row.glance.run_id in shown} <= _read_whole(board)
 
 
 def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
@@ -59,6 +60,7 @@ def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
 
 def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(board, 120, HEIGHT)
-    monkeypatch.setattr("linnet.board.terminal.fleet.look", lambda folder: pytest.fail(f"{folder} was read again"))
-    monkeypatch.setattr(board.fleet, "_next_look", 0.0)
+    monkeypatch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
+    monkeypatch.setattr("linnet.board.run_table._LOOK_SHARE", 0)
+    board.run_table.look_seconds = 0.0
     assert not Reader(board, lambda: None).read_once()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import linnet
-from linnet.board.terminal.curve import Curve
-from linnet.board.terminal.fold import MOST_BUCKETS, Fold
-from linnet.board.terminal.history import History
+from linnet.board.curve import Curve
+from linnet.board.fold import Fold, FoldLimits
+from linnet.board.history import History
 from linnet.runs import Metrics, Run
 from linnet.runs.series import Table
 from tests.board.conftest import append, steps, write
@@ -39,7 +39,7 @@ def test_a_folded_run_has_the_same_extremes_mean_and_end(chunk: int) -> None:
     values[[17, 40_000]] = np.nan, np.inf
     curve = folded(values, chunk)
     finite = values[np.isfinite(values)]
-    assert len(curve) <= MOST_BUCKETS
+    assert len(curve) <= FoldLimits().most_buckets
     assert not curve.exact
     assert curve.low[np.isfinite(curve.low)].min() == finite.min()
     assert curve.high[np.isfinite(curve.high)].max() == finite.max()
@@ -93,7 +93,7 @@ def reference(run: Run, name: str = "loss") -> Curve:
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_history_says_what_the_run_says(root: Path, cells: int) -> None:
     run = Run.load(write(root / "a", steps(3000)))
-    curve = wait(History(run, exact_cells=cells)).curve("loss")
+    curve = wait(History(run, FoldLimits(exact_cells=cells))).curve("loss")
     assert curve is not None
     assert curve.stats == reference(run).stats
     np.testing.assert_array_equal(curve.mean, reference(run).mean)
@@ -102,7 +102,7 @@ def test_history_says_what_the_run_says(root: Path, cells: int) -> None:
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_history_goes_on_with_the_run(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
-    history = wait(History(Run.load(folder), exact_cells=cells))
+    history = wait(History(Run.load(folder), FoldLimits(exact_cells=cells)))
     assert not history.read(0.1)
     append(folder, steps(10, first=501))
     assert history.read(0.1)
@@ -116,7 +116,7 @@ def test_history_goes_on_with_the_run(root: Path, cells: int) -> None:
 def test_a_resumed_run_drops_the_steps_it_trains_again(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
     run = Run.load(folder)
-    history = wait(History(run, exact_cells=cells))
+    history = wait(History(run, FoldLimits(exact_cells=cells)))
     append(folder, [{"kind": "resume", "t": 500.0, "step": 300}, *steps(20, first=301)])
     wait(history)
     curve = history.curve("loss")
@@ -131,7 +131,7 @@ def test_a_resumed_run_drops_the_steps_it_trains_again(root: Path, cells: int) -
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_a_stream_that_is_replaced_is_read_anew(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
-    history = wait(History(Run.load(folder), exact_cells=cells))
+    history = wait(History(Run.load(folder), FoldLimits(exact_cells=cells)))
     new = folder / "new"
     new.write_text("".join(json.dumps(event) + "\n" for event in steps(7, loss=lambda step: -step)))
     new.replace(folder / "events.jsonl")
@@ -146,9 +146,9 @@ def test_a_folded_run_opens_from_its_cache(root: Path) -> None:
         for step in range(20_000):
             session.log(step, loss=1 / (step + 1), lr=1e-3)
     run = Run.load(next(root.iterdir()))
-    first = wait(History(run, exact_cells=1000)).curve("loss")
+    first = wait(History(run, FoldLimits(exact_cells=1000))).curve("loss")
     assert (run.path / ".cache" / "metrics").exists()
-    again = wait(History(run, exact_cells=1000))
+    again = wait(History(run, FoldLimits(exact_cells=1000)))
     second = again.curve("loss")
     assert first is not None
     assert second is not None
@@ -184,10 +184,10 @@ def test_metrics_can_be_read_a_block_at_a_time_and_drained(root: Path) -> None:
 def test_tokens_count_up_on_their_axis(root: Path) -> None:
     run = Run.load(write(root / "a", steps(100, loss=lambda s: s, tokens=lambda s: 10)))
     loss, tokens = reference(run), reference(run, "tokens")
-    x = loss.x("tokens", 0.0, tokens)
-    assert x is not None
-    assert (x[0], x[-1]) == (10, 1000)
-    assert loss.x("epoch") is None
-    wall = loss.x("wall time", 1000.0)
+    by_tokens = loss.on_axis("tokens", 0.0, tokens)
+    assert by_tokens is not None
+    assert (by_tokens.x[0], by_tokens.x[-1]) == (10, 1000)
+    assert loss.on_axis("epoch") is None
+    wall = loss.on_axis("wall time", 1000.0)
     assert wall is not None
-    assert wall[0] == 1001.0
+    assert wall.x[0] == 1001.0

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from linnet.board.terminal.state import VIEWS, Board
+from linnet.board.fold import FoldLimits
+from linnet.board.terminal.actions import act
+from linnet.board.terminal.once import frame
+from linnet.board.terminal.spans import text_of
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.tabs import VIEWS
 from linnet.board.terminal.views import chart, screen
 from linnet.gguf import GGUFWriter, MetadataBlock
-from tests.board.conftest import ABOUT, END, append, board_of, look, read, steps, styles, training, write
+from linnet.runs import RunStore
+from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
 
+FEW_BUCKETS = FoldLimits(exact_cells=100, least_buckets=64, bucket_cells=64)
 DATA = Path(__file__).parent.parent / "data"
 
 
@@ -26,19 +33,24 @@ def test_the_header_says_what_the_run_is_and_how_far(trained: Path) -> None:
     assert all(view in header[2] for view in VIEWS)
 
 
-def test_a_live_run_tells_the_time_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("linnet.runs.glance._status", lambda *_: "live")
+def with_status(root: Path, status: str) -> Board:
+    """A board on the one run `a`, as if that stood so."""
+    board = board_of(root, "a")
+    board.watched_runs[0].glance.status = status
+    return board
+
+
+def test_a_live_run_tells_the_time_left(root: Path) -> None:
     write(root / "a", steps(100), total_steps=300)
-    header = look(board_of(root, "a"))
+    header = look(with_status(root, "live"))
     assert "● live" in header
     assert "ETA 3 m 20 s" in header
 
 
 @pytest.mark.parametrize("status", ["live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled"])
-def test_every_status_has_a_word_and_a_colour(root: Path, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("linnet.runs.glance._status", lambda *_: status)
+def test_every_status_has_a_word_and_a_colour(root: Path, status: str) -> None:
     write(root / "a", steps(3))
-    board = board_of(root, "a")
+    board = with_status(root, status)
     assert status in look(board).splitlines()[0]
     assert f"status.{status}" in styles(screen.whole(board, 100, 30))
 
@@ -58,7 +70,7 @@ def test_a_narrow_screen_has_pages(trained: Path) -> None:
     board = board_of(trained.parent, "latest")
     first = look(board, 60, 20)
     assert "page 1/" in first
-    board.act("page_on")
+    act(board, "page_on")
     second = look(board, 60, 20)
     assert "page 2/" in second
     assert "loss" in first
@@ -74,7 +86,7 @@ def test_the_number_of_the_page_is_always_there(root: Path, runs: int, size: tup
     board = board_of(root, *(f"r{number}" for number in range(runs)))
     assert "page 1/" in look(board, *size)
     for _ in values:
-        board.act("page_on")
+        act(board, "page_on")
     last = re.search(r"page (\d+)/(\d+)", look(board, *size))
     assert last is not None
     assert last[1] == last[2]
@@ -98,7 +110,7 @@ def test_several_runs_are_overlaid_with_a_legend(root: Path) -> None:
     text = look(board)
     assert " A  wide ✓   B  the narrow one ✓" in text
     assert {"run0.block", "run1.block"} <= styles(screen.whole(board, 120, 40))
-    board.act("chart:1")
+    act(board, "chart:1")
     detail = look(board)
     assert "A wide" in detail
     assert "B the narrow one" in detail
@@ -113,12 +125,64 @@ def test_detail_has_exact_numbers(trained: Path) -> None:
     assert f"best {best:.6g} @ {step}" in text
     assert f"last {losses[400]:.6g} @ 400" in text
     assert "points 400" in text
-    board.act("left")
-    board.act("left")
-    board.act("first")
+    act(board, "left")
+    act(board, "left")
+    act(board, "first")
     assert f"step 1  at 1.0 s  {losses[1]!r}" in look(board)
-    board.act("last")
+    act(board, "last")
     assert f"step 400  at 6 m 40 s  {losses[400]!r}" in look(board)
+
+
+@pytest.mark.parametrize("axis", ["step", "tokens", "wall time"])
+def test_the_best_point_is_marked_in_the_detail(root: Path, axis: str) -> None:
+    write(root / "a", steps(40, loss=lambda step: 1 + abs(step - 30) / 10, tokens=lambda step: 8))
+    board = board_of(root, "a")
+    assert "◆" not in look(board)
+    board.open_metric("loss")
+    while board.axis != axis:
+        act(board, "axis")
+    lines = look(board, 100, 30).splitlines()
+    marked = [(y, line.index("◆")) for y, line in enumerate(lines) if "◆" in line]
+    (row, column), (below, legend) = marked
+    left, width = board.zoom.columns
+    assert not any(c > "⠀" for c in "".join(lines[row + 1 : below]) if c <= "⣿")  # it is the lowest of all
+    assert column == pytest.approx(left + width * 29 / 39, abs=1)
+    assert lines[below][legend:].startswith("◆ best 1 @ 30")
+
+
+def test_each_of_several_runs_has_its_best_point_marked_in_its_colour(root: Path) -> None:
+    for name, best in (("a", 10), ("b", 30)):
+        write(root / name, steps(40, loss=lambda step, best=best: best + abs(step - best)))
+    board = board_of(root, "a", "b")
+    board.open_metric("loss")
+    body = screen.body(board, 100, 26)
+    assert {style for line in body for text, style in line if "◆" in text and style.startswith("run")} == {
+        "run0",
+        "run1",
+    }
+
+
+def test_a_best_point_out_of_sight_is_not_marked(root: Path) -> None:
+    write(root / "a", steps(1000, loss=lambda step: abs(step - 10), rate=float))
+    board = board_of(root, "a")
+    board.open_metric("loss")
+    assert look(board).count("◆") == 2
+    act(board, "log_scale")
+    assert look(board).count("◆") == 1  # the best is 0
+    act(board, "log_scale")
+    act(board, "zoom_in")
+    assert look(board).count("◆") == 1
+    board.open_metric("rate")
+    assert "◆" not in look(board)  # no way is better
+
+
+def test_the_best_point_of_a_folded_run_is_marked(root: Path) -> None:
+    write(root / "a", steps(5000, loss=lambda step: 1 + abs(step - 2500)))
+    board = board_of(root, "a", limits=FEW_BUCKETS)
+    board.open_metric("loss")
+    chart_line = next(line for line in look(board, 100, 30).splitlines() if "◆" in line)
+    left, width = board.zoom.columns
+    assert chart_line.index("◆") == pytest.approx(left + width / 2, abs=2)
 
 
 def test_smoothing_goes_round_its_four_levels(trained: Path) -> None:
@@ -128,17 +192,17 @@ def test_smoothing_goes_round_its_four_levels(trained: Path) -> None:
     for _ in range(5):
         text = look(board)
         said.append(next(word for word in levels if f"smoothing {word}" in text))
-        board.act("smoothing")
+        act(board, "smoothing")
     assert said == [*levels, "off"]
 
 
 def test_the_raw_line_stays_behind_the_smoothed_one(trained: Path) -> None:
     board = board_of(trained.parent, "latest")
     board.open_metric("loss")
-    board.act("zoom_in")
-    board.act("zoom_in")
+    act(board, "zoom_in")
+    act(board, "zoom_in")
     assert "run0.raw" not in styles(screen.body(board, 120, 36))
-    board.act("smoothing")
+    act(board, "smoothing")
     assert {"run0", "run0.raw"} <= styles(screen.body(board, 120, 36))
 
 
@@ -153,7 +217,7 @@ def test_every_x_axis(trained: Path, axis: str, shown: str, monkeypatch: pytest.
     board = board_of(trained.parent, "latest")
     board.open_metric("loss")
     while board.axis != axis:
-        board.act("axis")
+        act(board, "axis")
     text = look(board)
     assert shown in text
     assert f"x {axis}" in text
@@ -162,10 +226,10 @@ def test_every_x_axis(trained: Path, axis: str, shown: str, monkeypatch: pytest.
 def axes_of(board: Board) -> list[str]:
     """What the key goes through until it begins again."""
     seen = [board.axis]
-    board.act("axis")
+    act(board, "axis")
     while board.axis != seen[0]:
         seen.append(board.axis)
-        board.act("axis")
+        act(board, "axis")
     return seen
 
 
@@ -181,8 +245,8 @@ def test_only_axes_that_the_runs_have_are_gone_through(root: Path, trained: Path
 def test_a_run_without_the_chosen_axis_is_drawn_by_step(root: Path, trained: Path) -> None:
     write(root / "bare", steps(50))
     board = board_of(root, trained.name)
-    board.act("axis")
-    board.act("axis")
+    act(board, "axis")
+    act(board, "axis")
     assert "by epoch" in look(board)
     board.open_runs([str(root / "bare")])
     assert "by epoch" not in look(read(board))
@@ -193,7 +257,7 @@ def test_a_metric_that_has_not_the_axis_falls_back_and_says_so(root: Path) -> No
     write(root / "a", [*steps(50, loss=float, epoch=lambda step: step / 10), evaluation])
     board = board_of(root, "a")
     board.open_metric("validation/loss")
-    board.act("axis")
+    act(board, "axis")
     assert board.axis == "epoch"
     assert "no epoch logged: by step" in look(board)
 
@@ -202,7 +266,7 @@ def test_log_scale_leaves_out_what_has_no_logarithm_and_says_so(root: Path) -> N
     write(root / "a", steps(100, loss=lambda s: s - 10))
     board = board_of(root, "a")
     board.open_metric("loss")
-    board.act("log_scale")
+    act(board, "log_scale")
     assert "10 values ≤ 0 are not on a log scale" in look(board)
 
 
@@ -211,15 +275,15 @@ def test_zoom_and_pan_show_a_stretch(root: Path) -> None:
     board = board_of(root, "a")
     board.open_metric("loss")
     look(board)
-    board.act("zoom_in")
-    board.act("zoom_in")
+    act(board, "zoom_in")
+    act(board, "zoom_in")
     text = look(board)
     assert "25 % of the run, following" in text
     assert "800" in text
     assert "200 " not in text.splitlines()[-6]
-    board.act("pan_left")
+    act(board, "pan_left")
     assert "following" not in look(board)
-    board.act("zoom_all")
+    act(board, "zoom_all")
     assert "% of the run" not in look(board)
 
 
@@ -230,7 +294,7 @@ def test_a_window_at_the_end_moves_on_with_the_run(root: Path) -> None:
     board = board_of(root, "a")
     board.open_metric("loss")
     look(board)
-    board.act("zoom_in")
+    act(board, "zoom_in")
     append(folder, steps(1000, first=1001))
     read(board)
     look(board)
@@ -238,36 +302,31 @@ def test_a_window_at_the_end_moves_on_with_the_run(root: Path) -> None:
 
 
 @pytest.mark.parametrize("axis", ["step", "tokens", "relative time"])
-def test_looking_closely_at_a_folded_run_gives_every_row(
-    root: Path, axis: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("linnet.board.terminal.fold._LEAST_BUCKETS", 64)
-    monkeypatch.setattr("linnet.board.terminal.fold._CELLS", 64)
-    monkeypatch.setattr("linnet.board.terminal.history.History.__init__.__defaults__", (100,))
+def test_looking_closely_at_a_folded_run_gives_every_row(root: Path, axis: str) -> None:
     write(root / "a", steps(5000, loss=lambda step: 2 + 6 / step, tokens=lambda step: 8))
-    board = board_of(root, "a")
-    assert board.watches[0].history.folded
+    board = board_of(root, "a", limits=FEW_BUCKETS)
+    assert board.watched_runs[0].history.folded
     board.open_metric("loss")
     assert "least to greatest of each stretch" in look(board)
     while board.axis != axis:
-        board.act("axis")
+        act(board, "axis")
     look(board)
-    board.act("left")
+    act(board, "left")
     read(board)
     assert repr(2 + 6 / 5000) in look(board)
     for _ in range(9):
-        board.act("zoom_in")
+        act(board, "zoom_in")
     assert "0.195 % of the run" in look(board)
-    drawn = chart.traces_of(board, "loss", close=True)[0][2]
+    _, drawn = chart.curves_of(board, "loss", close=True)[0]
     window = board.zoom.shown()
     assert window is not None
     inside = (drawn.x >= window[0]) & (drawn.x <= window[1])
     assert drawn.mean[inside].tolist() == [2 + 6 / step for step in range(5001 - inside.sum(), 5001)]
     assert inside.sum() in (9, 10, 11)
-    board.act("smoothing")
+    act(board, "smoothing")
     look(board)
-    board.act("back")
-    assert board.watches[0].close_up is None
+    act(board, "back")
+    assert board.watched_runs[0].close_up is None
 
 
 def test_the_machine_is_shown_as_the_run_logged_it(trained: Path) -> None:
@@ -297,6 +356,18 @@ def test_munins_figures_of_the_machine_are_known(root: Path) -> None:
     assert "700 MB" in text
 
 
+def test_a_run_in_the_table_is_as_old_as_its_last_event(root: Path) -> None:
+    for name, last in (("younger", 500), ("older", 100)):
+        write(root / name, steps(last))
+    (root / "older" / "events.jsonl").touch()  # the file that was written last
+    board = Board(RunStore(root), view="runs", now=lambda: BEGAN + 500 + 3600)
+    lines = text_of(frame(board, 120, 20)).splitlines()
+    younger, older = (next(line for line in lines if name in line) for name in ("younger", "older"))
+    assert "1 h 00 m" in younger
+    assert "1 h 06 m" in older
+    assert lines.index(younger) < lines.index(older)
+
+
 def test_the_table_of_runs(root: Path) -> None:
     for index in range(3):
         write(root / f"run-{index}", training(0.1 * index), **{**ABOUT, "tags": [f"seed{index}"]})
@@ -315,11 +386,11 @@ def test_the_table_of_runs(root: Path) -> None:
     board.answer("lora")
     assert [row.glance.run_id for row in board.rows()] == ["other"]
     board.table.filter = ""
-    board.act("sort:run")
+    act(board, "sort:run")
     assert [row.glance.run_id for row in board.rows()] == ["other", "run-0", "run-1", "run-2"]
-    board.act("sort:run")
+    act(board, "sort:run")
     assert board.rows()[0].glance.run_id == "run-2"
-    board.act("sort:best")
+    act(board, "sort:best")
     best = [row.best[1] for row in board.rows() if row.best]
     assert best == sorted(best)
 
@@ -328,21 +399,21 @@ def test_marked_runs_are_opened_together_and_compared(root: Path) -> None:
     write(root / "a", training(), **{**ABOUT, "config": {"lr": 0.1, "batch": 8}})
     write(root / "b", training(), **{**ABOUT, "config": {"lr": 0.2, "batch": 8}})
     board = board_of(root, view="runs")
-    board.act("sort:run")
-    board.act("first")
-    board.act("space")
-    board.act("space")
+    act(board, "sort:run")
+    act(board, "first")
+    act(board, "space")
+    act(board, "space")
     assert "2 marked" in look(board)
-    board.act("differences")
+    act(board, "differences")
     text = look(board)
     assert "config.lr" in text
     assert "0.1" in text
     assert "0.2" in text
     assert "config.batch" not in text
-    board.act("back")
-    board.act("open")
+    act(board, "back")
+    act(board, "open")
     read(board)
-    assert [watch.id for watch in board.watches] == ["a", "b"]
+    assert [watched.id for watched in board.watched_runs] == ["a", "b"]
 
 
 def test_the_other_tabs(trained: Path) -> None:
@@ -354,7 +425,7 @@ def test_the_other_tabs(trained: Path) -> None:
     board = board_of(trained.parent, "latest")
 
     def tab(view: str) -> str:
-        board.act(f"view:{view}")
+        act(board, f"view:{view}")
         return look(board)
 
     samples = tab("samples")
@@ -372,14 +443,14 @@ def test_the_other_tabs(trained: Path) -> None:
     log = tab("log")
     assert "run started" in log
     assert "run completed" in log
-    board.act("help")
+    act(board, "help")
     assert "every command, by name" in look(board, 120, 60)
 
 
 def test_a_note_typed_into_the_board_is_in_the_run(trained: Path) -> None:
     board = board_of(trained.parent, "latest")
-    board.act("notes")
-    board.act("notes")
+    act(board, "notes")
+    act(board, "notes")
     assert board.asking == "note"
     board.answer("look at step 200")
     read(board)
@@ -394,7 +465,7 @@ def test_runs_of_other_writers(run: str) -> None:
     text = look(board)
     assert "loss" in text
     for view in VIEWS:
-        board.act(f"view:{view}")
+        act(board, f"view:{view}")
         look(board)
 
 
@@ -404,12 +475,12 @@ def test_every_tab_fits_every_size(root: Path, size: tuple[int, int]) -> None:
     write(root / "narrow", training(0.4), **ABOUT)
     board = board_of(root, "wide", "narrow")
     for view in VIEWS:
-        board.act(f"view:{view}")
+        act(board, f"view:{view}")
         look(board, *size)
     board.open_metric("loss")
     look(board, *size)
     for action in ("left", "smoothing", "zoom_in", "log_scale", "clip", "help", "differences"):
-        board.act(action)
+        act(board, action)
         look(board, *size)
 
 
@@ -418,12 +489,12 @@ def test_more_runs_than_colours_are_drawn_as_far_as_they_go(root: Path) -> None:
         write(root / f"run{index}", training())
     board = board_of(root, *(f"run{index}" for index in range(10)))
     assert "the first 8 of 10 runs are drawn" in look(board)
-    assert [watch.id for watch in board.watches] == [f"run{index}" for index in range(8)]
+    assert [watched.id for watched in board.watched_runs] == [f"run{index}" for index in range(8)]
 
 
 def test_a_run_named_twice_is_drawn_once(trained: Path) -> None:
     board = board_of(trained.parent, "latest", trained.name)
-    assert len(board.watches) == 1
+    assert len(board.watched_runs) == 1
     assert len(Board(board.store, [trained, trained]).opening or []) == 1
 
 
@@ -431,12 +502,12 @@ def test_a_long_log_is_scrolled_from_its_end_and_followed_there(root: Path) -> N
     folder = write(root / "a", [{"kind": "warning", "t": 1.0, "text": f"number {i}."} for i in range(100)])
     board = board_of(root, "a", view="log")
     assert "number 99." in look(board)
-    board.act("up")
+    act(board, "up")
     assert "number 98." in look(board)
     assert "number 99." not in look(board)
     append(folder, [{"kind": "warning", "t": 1.0, "text": "number 100."}])
     assert "number 98." in look(read(board))  # what is being read stays where it is
-    board.act("last")
+    act(board, "last")
     assert "number 100." in look(board)
     append(folder, [{"kind": "warning", "t": 1.0, "text": "number 101."}])
     assert "number 101." in look(read(board))
@@ -446,9 +517,9 @@ def test_home_and_end_scroll_the_help_over_a_metric(trained: Path) -> None:
     board = board_of(trained.parent, "latest")
     board.open_metric("loss")
     look(board, 60, 20)
-    board.act("help")
+    act(board, "help")
     look(board, 60, 20)
-    board.act("last")
+    act(board, "last")
     assert "no marks" in look(board, 60, 20)
     assert board.zoom.cursor is None
 
@@ -459,7 +530,7 @@ def test_what_could_not_be_opened_is_told_also_without_a_run(trained: Path) -> N
     board = board_of(trained.parent, view="runs")
     look(board)
     shutil.rmtree(trained)
-    board.act("open")
+    act(board, "open")
     read(board, 1)
     assert "is not a run: no such folder" in look(board)
 
@@ -468,7 +539,7 @@ def test_why_a_note_was_not_written_is_seen_on_a_narrow_screen(trained: Path) ->
     board = board_of(trained.parent, "latest", view="notes")
     (trained / "events.jsonl").unlink()
     (trained / "events.jsonl").mkdir()
-    board.act("note")
+    board.ask_for_note()
     board.answer("lost")
     assert "not a regular file" in look(board, 60, 20) or "Is a directory" in look(board, 60, 20)
 
@@ -481,11 +552,11 @@ def test_one_run_that_cannot_be_read_does_not_stop_the_others(root: Path, monkey
     def fail(seconds: float) -> bool:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(board.watches[0], "read", fail)
+    monkeypatch.setattr(board.watched_runs[0], "read", fail)
     append(good, steps(5, first=6))
     with pytest.raises(RuntimeError, match="odd"):
         read(board, 1)
-    assert board.watches[1].step() == 10
+    assert board.watched_runs[1].step() == 10
 
 
 def test_commands_for_checkpoints_can_be_pasted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

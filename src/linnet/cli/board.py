@@ -10,12 +10,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from linnet.board.terminal.tabs import View
 from linnet.cli.options import RunsFolder, require_metrics
 from linnet.errors import UsageError
 from linnet.files import is_folder
 from linnet.runs import RunError, RunStore
-
-View = Literal["metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log"]
 
 
 def board(

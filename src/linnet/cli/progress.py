@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from linnet.board import words
-from linnet.board.braille import sparkline
 from linnet.board.commands import shown_path
+from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
 from linnet.cli.output import LastingStream
 from linnet.cli.terminal import paint

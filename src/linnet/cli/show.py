@@ -87,14 +87,16 @@ def _pairs(fields: dict[str, object]) -> str:
 
 
 def _print_chart(series: Series) -> None:
-    from linnet.board.braille import MARK, chart
+    from linnet.board.curve import Curve
+    from linnet.board.plot import BEST_MARK, chart
 
     across, best = min(width(), _CHART_WIDTH), series.best
     step, value = series.downsample(across * 4)
-    in_order = step.argsort(kind="stable")  # a loop may log its steps in any order
-    lines = chart(step[in_order].astype(float), value[in_order], across, _CHART_HEIGHT, mark=best)
+    lines = chart(Curve.through(step.astype(float), value), across, _CHART_HEIGHT, mark=best)
     if lines:
-        legend = f"  {MARK} best {words.number(best[1])} at step {words.number(best[0])}" if best is not None else ""
+        legend = (
+            f"  {BEST_MARK} best {words.number(best[1])} at step {words.number(best[0])}" if best is not None else ""
+        )
         print(f"\n{paint(words.plain(series.name), 'bold')}{paint(legend, 'dim')}")
         print("\n".join(lines))
 

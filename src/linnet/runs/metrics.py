@@ -6,6 +6,7 @@ import difflib
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from linnet.runs import cache
 from linnet.runs.intake import Intake
@@ -31,6 +32,22 @@ class UnknownMetricError(KeyError):
         return f"no metric {self.name!r}; there is {known or 'none'}"
 
 
+class BlockListener(Protocol):
+    """Somebody else who wants the lines of a stream, so that it is read once. Called by `Metrics.refresh`."""
+
+    def take(self, block: bytes, begin: int, end: int) -> None:
+        """Whole lines: what stands between two places of the file, or all of it that is no line too long to be held.
+
+        Where `begin` lies behind the last `end`, a cache has spared the reader what stands between; where it lies
+        before it, a damaged cache made it read again.
+        """
+        ...
+
+    def begin_anew(self) -> None:
+        """The stream is another one; what follows is taken from its beginning."""
+        ...
+
+
 class Metrics(Mapping[str, Series]):
     """The metrics of one stream: `metrics["loss"].value`, `.step`, `.t`, `.latest`, `.best`, `.downsample(n)`.
 
@@ -39,6 +56,7 @@ class Metrics(Mapping[str, Series]):
     - `superseded`: show also the steps that a resumed run has trained again.
     - `cached`: keep what was read beside the stream, so that opening it again is instant.
     - `read`: take in at once what there is; without, nothing until the first `refresh`.
+    - `listener`: gets every block that is read, and is told how far a cache reaches.
 
     `refresh` takes in what was written since.
     """
@@ -52,8 +70,10 @@ class Metrics(Mapping[str, Series]):
         superseded: bool = False,
         cached: bool = True,
         read: bool = True,
+        listener: BlockListener | None = None,
     ) -> None:
         self._reader = LineReader(events)
+        self._listener = listener
         self._declared = dict(goals or {})
         self._origin = origin
         self._superseded = superseded
@@ -67,6 +87,8 @@ class Metrics(Mapping[str, Series]):
             self._intake.restore(found.tables, found.state)
             self._reader.skip_to(found.position, found.crc, found.oversized)
             self._saved_at = found.position
+            if listener is not None:
+                listener.take(b"", found.position, found.position)
         self._before: list[int] = []  # the stream's stamp before the latest reading began
         if read:
             self.refresh()
@@ -77,11 +99,14 @@ class Metrics(Mapping[str, Series]):
         `blocks`: stop after so many, of about a megabyte each, and leave it to the caller to `keep` what was read.
         """
         self._before = cache.stamp(self._reader.path) if self._cached else []
-        changed = self._refresh_with_helpers() if blocks is None else False
+        changed = self._refresh_with_helpers() if blocks is None and self._listener is None else False
         reading, taken = True, 0
         while reading and (blocks is None or taken < blocks):
-            block, taken = self._reader.read_block(), taken + 1
-            changed |= self._begin_anew_if_replaced()
+            begin, block, taken = self._reader.position, self._reader.read_block(), taken + 1
+            replaced = self._begin_anew_if_replaced()
+            changed |= replaced
+            if self._listener is not None:
+                self._hand_on(self._listener, block, begin, replaced)
             if block:
                 self._take(block, whole=blocks is None)
                 changed = True
@@ -139,6 +164,11 @@ class Metrics(Mapping[str, Series]):
         return self._intake.damaged + self._reader.oversized
 
     @property
+    def trouble(self) -> str:
+        """Why the stream cannot be read now; empty when it can, or is not there yet."""
+        return self._reader.trouble
+
+    @property
     def last_step(self) -> int | None:
         """The highest step of training seen."""
         return self._intake.last_step
@@ -179,6 +209,13 @@ class Metrics(Mapping[str, Series]):
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()
+
+    def _hand_on(self, listener: BlockListener, block: bytes, begin: int, replaced: bool) -> None:
+        if replaced:
+            listener.begin_anew()
+        begin, end = 0 if replaced else begin, self._reader.position
+        if end > begin:
+            listener.take(block, begin, end)
 
     def _refresh_with_helpers(self) -> bool:
         """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""

@@ -20,8 +20,9 @@ from textual.theme import Theme
 from textual.widgets import Input
 
 from linnet.board.terminal import palette, pointer
+from linnet.board.terminal.actions import act
 from linnet.board.terminal.canvas import Canvas
-from linnet.board.terminal.keys import SECTIONS, bindings
+from linnet.board.terminal.keys import PRIORITY, SECTIONS, bindings
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import header, screen
@@ -44,13 +45,7 @@ class BoardApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", show=False, priority=True),
-        Binding("tab", "act('next_view')", show=False, priority=True),
-        Binding("shift+tab", "act('previous_view')", show=False, priority=True),
-        *(
-            Binding(key, f"act('{action}')", show=False)
-            for key, action in bindings().items()
-            if key not in ("tab", "shift+tab")
-        ),
+        *(Binding(key, f"act('{action}')", show=False, priority=key in PRIORITY) for key, action in bindings().items()),
     ]
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = True
@@ -107,7 +102,7 @@ class BoardApp(App[None]):
     @on(Fresh)
     def _fresh(self) -> None:
         """Draw soon, but not more often than eyes can use."""
-        ready = all(watch.history.caught_up for watch in self.board.watches)
+        ready = all(watched.history.caught_up for watched in self.board.watched_runs)
         now, due = time.monotonic(), self._drawn + (_SHORTEST if ready else _WHILE_READING)
         if due <= now:
             self.draw()
@@ -142,7 +137,7 @@ class BoardApp(App[None]):
         elif action == "theme":
             self.action_theme()
         else:
-            board.act(action)
+            act(board, action)
             self._after_key()
 
     def _after_key(self) -> None:

@@ -1,8 +1,10 @@
-"""Every key, what it does, and where."""
+"""Every key, what it does, and where: the bindings, the help, the command palette and the footer follow from it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from linnet.board.terminal.tabs import TABS
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,19 @@ class Key:
     command: str = ""
 
 
+@dataclass(frozen=True)
+class Hint:
+    """What the footer says of an action: `text`, behind the key as the help shows it or, in few characters, `shown`.
+
+    `several`: only where several runs are shown.
+    """
+
+    action: str
+    text: str
+    shown: str = ""
+    several: bool = False
+
+
 SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "everywhere",
@@ -28,14 +43,10 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key("space", "space", "Space", "the same; in the runs tab: mark"),
             Key("escape,q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
             Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
-            Key("m", "view:metrics", "m", "metrics"),
-            Key("y", "view:system", "y", "the machine"),
-            Key("r", "view:runs", "r", "all runs"),
-            Key("a", "view:samples", "a", "samples"),
-            Key("k", "view:checkpoints", "k", "checkpoints"),
-            Key("c", "view:config", "c", "settings and where the run comes from"),
-            Key("n", "notes", "n", "notes; there, write one"),
-            Key("g", "view:log", "g", "the log: turns, warnings, damaged lines"),
+            *(
+                Key(key, "notes" if view == "notes" else f"view:{view}", key, text)
+                for view, (key, text) in TABS.items()
+            ),
             Key("w", "next_run", "w", "of several runs, the next in the header and the tabs"),
             Key("d", "differences", "d", "what was set differently in the runs shown or marked"),
             Key("N", "newest", "N", "open the newest run"),
@@ -89,6 +100,51 @@ MORE = {  # keys that a section names beside another
     "backspace": "back_only",
 }
 
+PRIORITY = ("tab", "shift+tab")  # keys that Textual would otherwise keep for itself
+FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on the screen
+    "overlay": (Hint("up", "scroll", "↑↓"), Hint("back", "close", "Esc")),
+    "one metric": (
+        Hint("left", "cursor", "←→"),
+        Hint("zoom_in", "zoom", "+ -"),
+        Hint("pan_left", "pan", ", ."),
+        Hint("zoom_all", "all"),
+        Hint("smoothing", "smooth"),
+        Hint("axis", "axis"),
+        Hint("log_scale", "log"),
+        Hint("clip_or_sort", "clip"),
+        Hint("page_on", "next", "[ ]"),
+        Hint("back", "back", "Esc"),
+    ),
+    "metrics": (
+        Hint("up", "select", "↑↓←→"),
+        Hint("open", "open", "⏎"),
+        Hint("page_on", "page", "[ ]"),
+        Hint("smoothing", "smooth"),
+        Hint("axis", "axis"),
+        Hint("log_scale", "log"),
+        Hint("next_run", "next run", several=True),
+        Hint("differences", "differences", several=True),
+        Hint("side", "machine"),
+        Hint("theme", "theme"),
+        Hint("back", "quit", "q"),
+    ),
+    "runs": (
+        Hint("space", "mark", "space"),
+        Hint("open", "open", "⏎"),
+        Hint("differences", "differences"),
+        Hint("filter", "filter"),
+        Hint("clip_or_sort", "order"),
+        Hint("back", "back", "q"),
+    ),
+    "notes": (Hint("notes", "write a note"), Hint("up", "scroll", "↑↓"), Hint("back", "back", "q")),
+    "other tabs": (
+        Hint("next_run", "next run", several=True),
+        Hint("up", "scroll", "↑↓"),
+        Hint("back", "back", "q"),
+    ),
+}
+HELP = Hint("help", "help")
+
 
 def bindings() -> dict[str, str]:
     """Key to action, for every key."""
@@ -99,3 +155,10 @@ def bindings() -> dict[str, str]:
                 if key.action:
                     found[name] = f"{key.action}:{name}" if key.action == "chart" else key.action
     return found | MORE
+
+
+def footer(where: str, several: bool) -> list[tuple[str, str]]:
+    """Keys and what they do, in short. `where`: one of `FOOTERS`; `several`: several runs are shown."""
+    shown = {key.action: key.shown for _, keys in SECTIONS for key in keys}
+    hints = [hint for hint in (*FOOTERS[where], HELP) if several or not hint.several]
+    return [(hint.shown or shown[hint.action], hint.text) for hint in hints]

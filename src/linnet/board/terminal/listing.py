@@ -1,22 +1,18 @@
-"""The order of the runs in the table, and which of them are in it."""
+"""`RunList`: how the table of runs stands on the screen."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from linnet.board.terminal.fleet import Row
-from linnet.runs import STATUSES
+from linnet.board.run_order import arranged
+from linnet.board.run_table import RunRow
 
-SORTS = ("age", "run", "status", "recipe", "experiment", "tags", "step", "last", "best")
 HEAD = 2  # lines above the first run
 
 
 @dataclass
-class Table:
-    """How the runs are listed."""
+class RunList:
+    """What of the table of runs is shown: order, filter, the row that is chosen, and those that are marked."""
 
     sort: str = "age"
     reverse: bool = False
@@ -26,54 +22,12 @@ class Table:
     offset: int = 0
 
 
-def arranged(rows: list[Row], table: Table) -> list[Row]:
-    """The rows that fit the filter, in order; what a run does not have comes last, whichever way."""
-    fitting = [row for row in rows if fits(row, table.filter)] if table.filter.strip() else rows
-    key = _KEYS[table.sort]
-    known = [row for row in fitting if key(row) is not None]
-    unknown = [row for row in fitting if key(row) is None]
-    known.sort(key=lambda row: row.glance.run_id)
-    known.sort(key=key, reverse=table.reverse)
-    return known + unknown
+def listed(rows: list[RunRow], table: RunList) -> list[RunRow]:
+    """The rows that are in the table, in its order."""
+    return arranged(rows, table.sort, table.reverse, table.filter)
 
 
-def window(rows: list[Row], table: Table, height: int) -> tuple[int, int]:
+def window(rows: list[RunRow], table: RunList, height: int) -> tuple[int, int]:
     """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
     at = next((i for i, row in enumerate(rows) if row.path == table.cursor), 0)
     return at, min(max(table.offset, at - height + 1), at, max(0, len(rows) - height))
-
-
-def fits(row: Row, wanted: str) -> bool:
-    """Every word of the filter is in the run's own; `status:live`, `tag:wide` look in one place only."""
-    glance, manifest = row.glance, row.glance.manifest
-    places = {
-        "run": [glance.run_id, manifest.name or ""],
-        "status": [glance.status],
-        "recipe": [manifest.recipe or ""],
-        "experiment": [manifest.experiment or ""],
-        "tag": manifest.tags,
-    }
-    for word in wanted.lower().split():
-        place, colon, text = word.partition(":")
-        where = places[place] if colon and place in places else [t for texts in places.values() for t in texts]
-        text = text if colon and place in places else word
-        if not any(text in each.lower() for each in where):
-            return False
-    return True
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
-
-
-_KEYS: dict[str, Callable[[Row], Any]] = {
-    "age": lambda row: -row.glance.modified,
-    "run": lambda row: row.glance.run_id,
-    "status": lambda row: STATUSES.index(row.glance.status),
-    "recipe": lambda row: row.glance.manifest.recipe,
-    "experiment": lambda row: row.glance.manifest.experiment,
-    "tags": lambda row: " ".join(row.glance.manifest.tags) or None,
-    "step": lambda row: row.glance.step,
-    "last": lambda row: _number(row.glance.value),
-    "best": lambda row: None if row.best is None else _number(row.best[1]),
-}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from linnet.board.terminal.listing import SORTS
+from linnet.board.run_order import SORTS
+from linnet.board.terminal.actions import act
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import runs
 
@@ -12,7 +13,7 @@ def point(board: Board, what: str, x: int, y: int, moved: int, width: int, heigh
     if board.overlay or board.view not in ("metrics", "runs"):
         if what in ("up", "down"):
             for _ in range(3):
-                board.act(what)
+                act(board, what)
     elif board.view == "runs":
         _in_runs(board, what, x, y, width, height)
     elif board.detail is not None:
@@ -23,9 +24,9 @@ def point(board: Board, what: str, x: int, y: int, moved: int, width: int, heigh
 
 def _in_grid(board: Board, what: str, x: int, y: int) -> None:
     if what in ("up", "down"):
-        board.act("page_back" if what == "up" else "page_on")
+        act(board, "page_back" if what == "up" else "page_on")
         return
-    y -= 1 if len(board.watches) > 1 else 0  # the legend
+    y -= 1 if len(board.watched_runs) > 1 else 0  # the legend
     names = board.names()
     chosen = board.selected if board.selected in names else names[0] if names else None
     for cell in board.layout().page_of(chosen):
@@ -45,25 +46,24 @@ def _in_detail(board: Board, what: str, x: int, moved: int) -> None:
         board.zoom.move(-moved / board.zoom.columns[1])
     else:
         board.zoom.cursor = at
-    for watch in board.watches:
-        watch.look_closely(board.needs_close_up())
+    board.ask_for_rows()
 
 
 def _in_runs(board: Board, what: str, x: int, y: int, width: int, height: int) -> None:
     if what in ("up", "down"):
         for _ in range(3):
-            board.act(what)
+            act(board, what)
         return
     if y == 1:
         column = runs.column_at(board, width, height, x)
         if column in SORTS:
-            board.act(f"sort:{column}")
+            act(board, f"sort:{column}")
         return
     row = runs.row_at(board, y)
     if row is None:
         return
     board.table.cursor = row.path
     if what == "double":
-        board.act("open")
+        act(board, "open")
     elif what == "click" and x < 3:
-        board.act("space")
+        act(board, "space")

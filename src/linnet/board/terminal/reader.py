@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.watch import Watch
+from linnet.board.watched_run import WatchedRun
 from linnet.runs import Run, RunError
 
 EVERY = 0.15  # seconds between two looks at the files
@@ -51,16 +51,16 @@ class Reader(threading.Thread):
         """One round over everything that is watched; True when something is new."""
         board = self._board
         changed = self._open_wanted()
-        failed: dict[Watch, Exception] = {}
-        for watch in board.watches:
+        failed: dict[WatchedRun, Exception] = {}
+        for watched in board.watched_runs:
             try:
-                changed |= watch.read(_SLICE)
+                changed |= watched.read(_SLICE)
             except Exception as error:  # told below, when the others have been read
-                failed[watch] = error
-        if all(watch.history.caught_up or watch.gone or watch in failed for watch in board.watches):
+                failed[watched] = error
+        if all(watched.history.caught_up or watched.gone or watched in failed for watched in board.watched_runs):
             changed |= self._list()
-        if board.watch is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
-            changed |= board.host.read(board.watch)
+        if board.watched is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
+            changed |= board.host.read(board.watched)
         if failed:
             raise next(iter(failed.values()))
         return changed
@@ -77,25 +77,25 @@ class Reader(threading.Thread):
     def idle(self) -> bool:
         """Everything that was in the files at the last look has been read."""
         board = self._board
-        caught_up = all(watch.caught_up for watch in board.watches)
-        return board.opening is None and caught_up and not (board.view == "runs" and board.fleet.busy)
+        caught_up = all(watched.caught_up for watched in board.watched_runs)
+        return board.opening is None and caught_up and not (board.view == "runs" and board.run_table.busy)
 
     def _open_wanted(self) -> bool:
         board = self._board
         wanted, board.opening = board.opening, None
         if wanted is None:
             return False
-        kept = {str(watch.run.path): watch for watch in board.watches}
+        kept = {str(watched.run.path): watched for watched in board.watched_runs}
         opened = []
         for path in wanted:
             try:
                 key = str(path)
-                opened.append(kept.pop(key) if key in kept else Watch(Run.load(path)))
+                opened.append(kept.pop(key) if key in kept else WatchedRun(Run.load(path), board.limits))
             except RunError as error:
                 board.message = str(error)
-        board.watches = opened
-        for watch in kept.values():
-            watch.close()
+        board.watched_runs = opened
+        for watched in kept.values():
+            watched.close()
         return True
 
     def _list(self) -> bool:
@@ -105,11 +105,11 @@ class Reader(threading.Thread):
             if now - self._listed < _IDLE_LIST:
                 return False
             self._listed = now
-            changed = board.fleet.read(0.0)
+            changed = board.run_table.read(0.0)
         else:
-            changed = board.fleet.read(_SLICE)
-        if not board.watches and board.opening is None and board.view == "metrics":
-            newest = board.fleet.newest()
+            changed = board.run_table.read(_SLICE)
+        if not board.watched_runs and board.opening is None and board.view == "metrics":
+            newest = board.run_table.newest()
             if newest is not None:
                 board.opening = [Path(newest.path)]
         return changed

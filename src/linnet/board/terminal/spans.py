@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+from linnet.board.plot import Line as Line
+from linnet.board.plot import Span as Span
 from linnet.board.words import plain
-
-Span = tuple[str, str]  # text, style
-Line = list[Span]
 
 _LONGEST = 4096  # characters of one foreign text that are looked at; no screen shows more of it in a line
 

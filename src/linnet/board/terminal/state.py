@@ -1,40 +1,58 @@
-"""`Board`: what is on the screen and what a key does to it, without a terminal."""
+"""`Board`: what is on the screen, without a terminal."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
-from linnet.board.terminal.curve import AXES, SMOOTHING
-from linnet.board.terminal.fleet import Fleet, Row
-from linnet.board.terminal.host import Host
+from linnet.board.curve import AXES, SMOOTHING
+from linnet.board.fold import FoldLimits
+from linnet.board.host import Host
+from linnet.board.run_order import SORTS
+from linnet.board.run_table import RunRow, RunTable
 from linnet.board.terminal.layout import Layout, arrange, in_groups
-from linnet.board.terminal.listing import HEAD, SORTS, Table, arranged, window
-from linnet.board.terminal.watch import Watch
+from linnet.board.terminal.listing import HEAD, RunList, listed, window
+from linnet.board.terminal.tabs import VIEWS, View
 from linnet.board.terminal.zoom import Zoom
+from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
 
-VIEWS = ("metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log")
+Overlay = Literal["", "help", "differences"]
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
+_FAR = 10**9  # rows or lines: to the end
 
 
 class Board:
-    """The state of the board. Keys call `act`; whoever draws reads the rest.
+    """The state of the board. `actions.act` changes it as a key asks for; whoever draws reads it.
 
     - `store`: where runs are listed from; `paths`: the runs to open.
+    - `limits`: how much of a long run is held; `now`: the Unix time, by which the age of runs is told.
     - `opening`: folders that the reader is to open next.
     - `asking`: what a text is being typed for: `filter`, `note` or nothing.
     """
 
-    def __init__(self, store: RunStore, paths: list[Path] | None = None, view: str = "metrics") -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        paths: list[Path] | None = None,
+        view: View = "metrics",
+        *,
+        limits: FoldLimits | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.store = store
-        self.fleet = Fleet(store, self._rows_on_screen)
+        self.limits = limits
+        self.now = now
+        self.run_table = RunTable(store, self._rows_on_screen)
         self.host = Host()
-        self.watches: list[Watch] = []
-        self.view = view
+        self.watched_runs: list[WatchedRun] = []
+        self.view: View = view
         self.detail: str | None = None
-        self.overlay = ""  # `help` or `differences`
-        self.asking = ""
+        self.overlay: Overlay = ""
+        self.asking: Literal["", "filter", "note"] = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
@@ -45,7 +63,7 @@ class Board:
         self.clip = False
         self.side = True
         self.zoom = Zoom()
-        self.table = Table()
+        self.table = RunList()
         self.scroll: dict[str, int] = {}
         self.columns: tuple[str, ...] = SORTS  # of the table of runs, as it was last drawn
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
@@ -56,9 +74,9 @@ class Board:
     # -- what is there ------------------------------------------------------------------------------------------
 
     @property
-    def watch(self) -> Watch | None:
+    def watched(self) -> WatchedRun | None:
         """The run that the header and the other tabs are about."""
-        return self.watches[self.primary % len(self.watches)] if self.watches else None
+        return self.watched_runs[self.primary % len(self.watched_runs)] if self.watched_runs else None
 
     @property
     def alpha(self) -> float:
@@ -72,14 +90,14 @@ class Board:
 
     def _has_axis(self, axis: str) -> bool:
         """Has every run shown figures for it?"""
-        histories = [watch.history for watch in self.watches if watch.history.names()]
+        histories = [watched.history for watched in self.watched_runs if watched.history.names()]
         if axis == "tokens":
             return all("tokens" in history.names() for history in histories)
         return axis != "epoch" or all(history.last_epoch is not None for history in histories)
 
     def names(self) -> list[str]:
         """The metrics of all runs shown, grouped, without the machine's."""
-        found = dict.fromkeys(name for watch in self.watches for name in watch.history.names())
+        found = dict.fromkeys(name for watched in self.watched_runs for name in watched.history.names())
         return in_groups([name for name in found if not name.startswith("sys/")])
 
     def layout(self) -> Layout:
@@ -94,58 +112,54 @@ class Board:
     def grid_size(self) -> tuple[int, int]:
         """What is left of the body for charts."""
         width, height = self.size
-        return width - self.side_width(), height - (1 if len(self.watches) > 1 else 0)
+        return width - self.side_width(), height - (1 if len(self.watched_runs) > 1 else 0)
 
     def side_width(self) -> int:
         """The width of the panel beside the charts; 0 where there is no room for it."""
         return 34 if self.side and self.size[0] >= 116 else 0
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RunRow]:
         """The runs of the table, filtered and sorted."""
-        return arranged(self.fleet.rows, self.table)
+        return listed(self.run_table.rows, self.table)
 
-    def _rows_on_screen(self, rows: list[Row]) -> list[Row]:
+    def _rows_on_screen(self, rows: list[RunRow]) -> list[RunRow]:
         """The runs whose best values and curves are needed: those that are shown, or all when sorted by them."""
         if self.table.sort == "best":
             return rows
-        arranged_rows, height = arranged(rows, self.table), max(1, self.size[1] - HEAD)
-        _, offset = window(arranged_rows, self.table, height)
-        return arranged_rows[offset : offset + height]
+        in_order, height = listed(rows, self.table), max(1, self.size[1] - HEAD)
+        _, offset = window(in_order, self.table, height)
+        return in_order[offset : offset + height]
 
-    def marked(self) -> list[Row]:
+    def marked(self) -> list[RunRow]:
         """The marked runs, in the order in which they were marked."""
-        by_path = {row.path: row for row in self.fleet.rows}
+        by_path = {row.path: row for row in self.run_table.rows}
         return [by_path[path] for path in self.table.marks if path in by_path]
 
-    def needs_close_up(self) -> bool:
-        """Somebody looks so closely that folded rows do not do."""
+    def needs_every_row(self) -> bool:
+        """One metric is zoomed to, or has a cursor: the buckets of a folded run are too coarse for that."""
         return self.detail is not None and (self.zoom.window is not None or self.zoom.cursor is not None)
+
+    def ask_for_rows(self) -> None:
+        """Have the runs read what is needed for the present zoom."""
+        for watched in self.watched_runs:
+            watched.want_every_row(self.needs_every_row())
 
     def close(self) -> None:
         """Let go of all files; for the thread that reads, when it ends."""
-        for watch in self.watches:
-            watch.close()
-        self.fleet.close()
+        for watched in self.watched_runs:
+            watched.close()
+        self.run_table.close()
 
-    # -- keys ---------------------------------------------------------------------------------------------------
-
-    def act(self, action: str) -> None:
-        """Do what a key asks for; `action` may carry an argument behind a colon."""
-        name, _, argument = action.partition(":")
-        self.message = ""
-        method = getattr(self, f"_do_{name}")
-        method(argument) if argument else method()
-        for watch in self.watches:
-            watch.look_closely(self.needs_close_up())
+    # -- what is opened -----------------------------------------------------------------------------------------
 
     def answer(self, text: str) -> None:
         """A text was typed for what was asked."""
         asked, self.asking = self.asking, ""
         if asked == "filter":
             self.table.filter, self.table.offset = text.strip(), 0
-        elif asked == "note" and self.watch is not None and text.strip():
+        elif asked == "note" and self.watched is not None and text.strip():
             try:
-                add_note(self.watch.run, text.strip(), self.watch.step())
+                add_note(self.watched.run, text.strip(), self.watched.step())
                 self.message = "noted"
             except LinnetError as error:
                 self.message = str(error)
@@ -161,7 +175,7 @@ class Board:
         self.zoom.whole = None
 
     def open_runs(self, paths: list[str]) -> None:
-        """Watch these runs instead."""
+        """Follow these runs instead."""
         self.opening = self._to_draw([Path(path) for path in paths])
         self.view, self.detail, self.primary, self.selected = "metrics", None, 0, None
         self.scroll.clear()
@@ -173,22 +187,20 @@ class Board:
             self.message = f"the first {MOST_OVERLAID} of {len(found)} runs are drawn"
         return found[:MOST_OVERLAID]
 
-    def _do_view(self, view: str) -> None:
+    def show(self, view: View) -> None:
+        """Go to a tab."""
         self.view, self.detail, self.overlay = view, None, ""
 
-    def _do_next_view(self) -> None:
-        self._do_view(VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)])
+    def show_next(self, by: int) -> None:
+        """Go so many tabs on."""
+        self.show(VIEWS[(VIEWS.index(self.view) + by) % len(VIEWS)])
 
-    def _do_previous_view(self) -> None:
-        self._do_view(VIEWS[(VIEWS.index(self.view) - 1) % len(VIEWS)])
+    def lay_over(self, overlay: Overlay) -> None:
+        """Show a page over the tab; take it away when it is there."""
+        self.overlay = "" if self.overlay == overlay else overlay
+        self.scroll[overlay] = 0
 
-    def _do_back(self) -> None:
-        self.leaving = not self._step_back()
-
-    def _do_back_only(self) -> None:
-        self._step_back()
-
-    def _step_back(self) -> bool:
+    def step_back(self) -> bool:
         """Close what is open; False where nothing is, on the metrics themselves."""
         if self.overlay:
             self.overlay = ""
@@ -197,21 +209,14 @@ class Board:
             self.zoom.reset()
         elif self.view == "runs" and self.table.filter:
             self.table.filter = ""
-        elif self.view != "metrics" and self.watches:
-            self._do_view("metrics")
+        elif self.view != "metrics" and self.watched_runs:
+            self.show("metrics")
         else:
             return False
         return True
 
-    def _do_help(self) -> None:
-        self.overlay = "" if self.overlay == "help" else "help"
-        self.scroll["help"] = 0
-
-    def _do_differences(self) -> None:
-        self.overlay = "" if self.overlay == "differences" else "differences"
-        self.scroll["differences"] = 0
-
-    def _do_open(self) -> None:
+    def open_selected(self) -> None:
+        """Open the chart or the runs that are chosen."""
         if self.overlay:
             self.overlay = ""
         elif self.view == "metrics" and self.detail is None:
@@ -222,103 +227,69 @@ class Board:
             if rows:
                 self.open_runs([row.path for row in rows])
         elif self.view == "notes":
-            self._do_note()
+            self.ask_for_note()
 
-    def _do_space(self) -> None:
-        if self.view == "runs" and not self.overlay:
-            if (row := self._row()) is not None:
-                marks = self.table.marks
-                marks.remove(row.path) if row.path in marks else marks.append(row.path)
-                self._move_row(1)
-        else:
-            self._do_open()
+    def mark_or_open(self) -> None:
+        """Mark the run that is chosen; elsewhere, open what is."""
+        if self.view != "runs" or self.overlay:
+            self.open_selected()
+        elif (row := self._row()) is not None:
+            marks = self.table.marks
+            marks.remove(row.path) if row.path in marks else marks.append(row.path)
+            self._move_row(1)
 
-    def _do_chart(self, number: str) -> None:
+    def open_chart(self, number: int) -> None:
+        """Open the n-th chart of the page."""
         if self.view != "metrics" or self.overlay:
             return
         cells = self.layout().page_of(self._chosen())
-        if int(number) <= len(cells):
-            self.open_metric(cells[int(number) - 1].name)
+        if number <= len(cells):
+            self.open_metric(cells[number - 1].name)
 
-    def _do_left(self) -> None:
-        self._move(-1, 0)
+    def open_newest(self) -> None:
+        """Open the run that was made last."""
+        if (row := self.run_table.newest()) is not None:
+            self.open_runs([row.path])
 
-    def _do_right(self) -> None:
-        self._move(1, 0)
+    def next_run(self) -> None:
+        """Of several runs, have the next one in the header and the tabs."""
+        if self.watched_runs:
+            self.primary = (self.primary + 1) % len(self.watched_runs)
 
-    def _do_up(self) -> None:
-        self._move(0, -1)
+    def ask_for_filter(self) -> None:
+        """Have a filter of the runs typed."""
+        self.show("runs")
+        self.asking = "filter"
 
-    def _do_down(self) -> None:
-        self._move(0, 1)
+    def ask_for_note(self) -> None:
+        """Have a note typed."""
+        if self.watched is not None:
+            self.show("notes")
+            self.asking = "note"
 
-    def _do_page_back(self) -> None:
-        self._turn(-1)
+    # -- how it is drawn ----------------------------------------------------------------------------------------
 
-    def _do_page_on(self) -> None:
-        self._turn(1)
+    def toggle(self, mode: Literal["log_scale", "clip", "side"]) -> None:
+        """Switch one of the modes on or off."""
+        setattr(self, mode, not getattr(self, mode))
 
-    def _do_first(self) -> None:
-        if self.detail is not None and not self.overlay:
-            self._to_end(0)
-        else:
-            self._far(-(10**9))
-
-    def _do_last(self) -> None:
-        if self.detail is not None and not self.overlay:
-            self._to_end(1)
-        else:
-            self._far(10**9)
-
-    def _do_smoothing(self) -> None:
+    def next_smoothing(self) -> None:
+        """The next level of smoothing."""
         self.smoothing = (self.smoothing + 1) % len(SMOOTHING)
 
-    def _do_axis(self) -> None:
+    def next_axis(self) -> None:
+        """The next x axis that the runs shown have figures for."""
         axes = [axis for axis in AXES if self._has_axis(axis)]
         self._axis = axes[(axes.index(self.axis) + 1) % len(axes)]
         self.zoom = Zoom()
 
-    def _do_log_scale(self) -> None:
-        self.log_scale = not self.log_scale
-
-    def _do_clip(self) -> None:
-        self.clip = not self.clip
-
-    def _do_clip_or_sort(self) -> None:
-        if self.view == "runs":
-            self._do_sort()
-        else:
-            self._do_clip()
-
-    def _do_zoom_in(self) -> None:
+    def zoom_by(self, factor: float) -> None:
+        """Show so many times as much of one metric."""
         if self.detail is not None:
-            self.zoom.by(0.5)
+            self.zoom.by(factor)
 
-    def _do_zoom_out(self) -> None:
-        if self.detail is not None:
-            self.zoom.by(2.0)
-
-    def _do_zoom_all(self) -> None:
-        self.zoom.reset()
-
-    def _do_pan_left(self) -> None:
-        self.zoom.move(-0.25)
-
-    def _do_pan_right(self) -> None:
-        self.zoom.move(0.25)
-
-    def _do_side(self) -> None:
-        self.side = not self.side
-
-    def _do_next_run(self) -> None:
-        if self.watches:
-            self.primary = (self.primary + 1) % len(self.watches)
-
-    def _do_newest(self) -> None:
-        if (row := self.fleet.newest()) is not None:
-            self.open_runs([row.path])
-
-    def _do_sort(self, column: str = "") -> None:
+    def sort_by(self, column: str = "") -> None:
+        """Order the runs by a column, the other way round if they are; by the next one shown without."""
         table = self.table
         if column == table.sort:
             table.reverse = not table.reverse
@@ -329,26 +300,9 @@ class Board:
             table.reverse = False
         table.offset = 0
 
-    def _do_reverse(self) -> None:
+    def reverse_order(self) -> None:
+        """Order the runs the other way round."""
         self.table.reverse = not self.table.reverse
-
-    def _do_unmark(self) -> None:
-        self.table.marks.clear()
-
-    def _do_filter(self) -> None:
-        self._do_view("runs")
-        self.asking = "filter"
-
-    def _do_note(self) -> None:
-        if self.watch is not None:
-            self._do_view("notes")
-            self.asking = "note"
-
-    def _do_notes(self) -> None:
-        if self.view == "notes":
-            self._do_note()
-        else:
-            self._do_view("notes")
 
     # -- moving about -------------------------------------------------------------------------------------------
 
@@ -358,7 +312,7 @@ class Board:
             return self.selected
         return names[0] if names else None
 
-    def _row(self) -> Row | None:
+    def _row(self) -> RunRow | None:
         rows = self.rows()
         return next((row for row in rows if row.path == self.table.cursor), rows[0] if rows else None)
 
@@ -369,7 +323,8 @@ class Board:
             at = next((i for i, row in enumerate(rows) if row is now), 0)
             self.table.cursor = rows[min(max(at + by, 0), len(rows) - 1)].path
 
-    def _move(self, right: int, down: int) -> None:
+    def move(self, right: int, down: int) -> None:
+        """An arrow: select, scroll, zoom or move the cursor, as the tab has it."""
         if self.overlay or self.view not in ("metrics", "runs"):
             self._scroll_by(right + down)
         elif self.view == "runs":
@@ -381,12 +336,8 @@ class Board:
         else:
             self.zoom.by(0.5 if down < 0 else 2.0)
 
-    def _to_end(self, end: int) -> None:
-        shown = self.zoom.shown() or self.zoom.whole
-        if shown is not None:
-            self.zoom.cursor = shown[end]
-
-    def _turn(self, by: int) -> None:
+    def turn_page(self, by: int) -> None:
+        """The page before or the next; of one metric, the metric."""
         if self.overlay or self.view not in ("metrics", "runs"):
             self._scroll_by(by * max(1, self.size[1] - 2))
         elif self.view == "runs":
@@ -398,15 +349,18 @@ class Board:
             if self.detail in names:
                 self.open_metric(names[(names.index(self.detail) + by) % len(names)])
 
-    def _far(self, by: int) -> None:
+    def go_to_end(self, end: Literal[0, 1]) -> None:
+        """To the first or the last of what there is."""
+        by = _FAR if end else -_FAR
         if self.overlay or self.view not in ("metrics", "runs"):
             self._scroll_by(by)
         elif self.view == "runs":
             self._move_row(by)
-        else:
-            names = self.names()
-            if names:
-                self.selected = names[0 if by < 0 else -1]
+        elif self.detail is not None:
+            shown = self.zoom.shown() or self.zoom.whole
+            self.zoom.cursor = self.zoom.cursor if shown is None else shown[end]
+        elif names := self.names():
+            self.selected = names[-end]
 
     def _scroll_by(self, lines: int) -> None:
         place = self.overlay or self.view

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from linnet.board.terminal.raster import Range, Trace
+from linnet.board.curve import Curve
+from linnet.board.plot import Range
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Zoom:
     at_end: bool = False
     cursor: float | None = None
     columns: tuple[int, int] = (0, 1)  # where on the screen the plot begins, and how wide it is; set with `whole`
-    traces: list[Trace] = field(default_factory=list)  # the lines the cursor moves along; set with `whole`
+    curves: list[Curve] = field(default_factory=list)  # the lines the cursor moves along; set with `whole`
 
     def at(self, column: int) -> float | None:
         """The x of a column of the screen."""
@@ -74,7 +75,7 @@ class Zoom:
             self.cursor = high
             return
         column = (high - low) / max(1, self.columns[1] * 2)
-        rows = [trace.x[np.isfinite(trace.x) & np.isfinite(trace.mean)] for trace in self.traces]
+        rows = [curve.x[np.isfinite(curve.x) & np.isfinite(curve.mean)] for curve in self.curves]
         ahead = np.concatenate([[], *(x[by * (x - self.cursor) > 0] for x in rows)])
         distance = np.abs(ahead - self.cursor)
         near = distance <= column

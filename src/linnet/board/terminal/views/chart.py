@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linnet.board.terminal.curve import Curve, Floats, smooth
-from linnet.board.terminal.raster import Plot, Range, Trace, range_of
+from linnet.board.curve import Curve, smooth
+from linnet.board.plot import Plot, Range, range_of, y_labels
 from linnet.board.terminal.spans import Line, cells, cut, fit
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.watch import Watch
+from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
 _CROWDED = 4  # rows in a column of dots from which on it shows their mean, and faintly how far they go
 _DENSE = 32  # rows in a column of dots from which on their exponential mean and their mean look the same
-MARKS = "ABCDEFGH"
+LETTERS = "ABCDEFGH"
+RunCurve = tuple[int, Curve]  # which run of the board, and one of its metrics
 
 
 @dataclass
@@ -27,7 +29,6 @@ class Drawing:
     plot: Plot
     lines: list[Line]
     margin: int
-    traces: list[Trace]
     left_out: int
 
 
@@ -36,45 +37,42 @@ def style_of(index: int) -> str:
     return f"run{index % 8}"
 
 
-def traces_of(board: Board, name: str, close: bool = False) -> list[tuple[int, Curve, Trace]]:
-    """The lines of one metric, one a run, with which run and what of it.
+def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
+    """One metric of every run that has it, on the board's axis; by step, where a run does not tell that.
 
     `close`: with every row of the stretch that is zoomed to, where there are not too many.
     """
-    found = []
-    for index, watch in enumerate(board.watches):
-        curve = watch.history.curve(name)
+    found: list[RunCurve] = []
+    for index, watched in enumerate(board.watched_runs):
+        curve = watched.history.curve(name)
         if curve is None or not len(curve):
             continue
-        x = x_of(board, watch, curve)
+        placed = on_axis(board, watched, curve)
+        curve = curve if placed is None else placed
         if close and not curve.exact and (window := board.zoom.shown()) is not None:
-            closer = rows_between(board, watch, curve, *window)
-            curve, x = (closer, x_of(board, watch, closer)) if closer is not None else (curve, x)
-        x = curve.step if x is None else x
-        mark = MARKS[index % len(MARKS)] if len(board.watches) > 1 else ""
-        look = style_of(index)
-        trace = Trace(x, curve.low, curve.high, curve.mean, look, mark=mark, exact=curve.exact)
-        found.append((index, curve, trace))
+            rows = rows_between(board, watched, curve, *window)
+            curve = curve if rows is None else rows
+        found.append((index, curve))
     return found
 
 
-def rows_between(board: Board, watch: Watch, curve: Curve, low: float, high: float) -> Curve | None:
+def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
+    """A curve on the board's axis; None where the run does not tell it."""
+    tokens = watched.history.curve("tokens") if board.axis == "tokens" else None
+    return curve.on_axis(board.axis, watched.glance.manifest.created_at, tokens)
+
+
+def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, high: float) -> Curve | None:
     """Every row of a folded curve between two places of the x axis; None while, or where, they are not to be had."""
-    x = x_of(board, watch, curve)
-    x = curve.step if x is None else x
-    first = max(0, int(np.searchsorted(x, low)) - 2)
-    last = min(len(curve) - 1, int(np.searchsorted(x, high, "right")) + 1)
-    return watch.rows(curve, curve.step[first], curve.step[last])
-
-
-def x_of(board: Board, watch: Watch, curve: Curve) -> Floats | None:
-    """Where a curve's rows stand on the board's axis."""
-    tokens = watch.history.curve("tokens") if board.axis == "tokens" else None
-    return curve.x(board.axis, watch.glance.manifest.created_at, tokens)
+    first = max(0, int(np.searchsorted(curve.x, low)) - 2)
+    last = min(len(curve) - 1, int(np.searchsorted(curve.x, high, "right")) + 1)
+    rows = watched.rows(curve, curve.step[first], curve.step[last])
+    placed = None if rows is None else on_axis(board, watched, rows)
+    return rows if placed is None else placed
 
 
 def draw(
-    traces: list[Trace],
+    found: Sequence[RunCurve],
     width: int,
     height: int,
     *,
@@ -83,50 +81,66 @@ def draw(
     clip: bool = False,
     alpha: float = 1.0,
     labels: int = 0,
+    letters: bool = False,
+    best: bool = False,
 ) -> Drawing | None:
-    """Lines in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
+    """Curves in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
 
-    `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
+    - `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
+    - `letters`: each line ends in its run's letter.
+    - `best`: the best point of each curve is marked.
     """
     left_out = 0
     if log_scale:
-        left_out = sum(int(np.count_nonzero(trace.low <= 0)) for trace in traces)
-        traces = [_logarithms(trace) for trace in traces]
-    ranges = range_of(traces, window, clip)
+        left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in found)
+    shown = [(index, _logarithms(curve) if log_scale else curve) for index, curve in found]
+    ranges = range_of([curve for _, curve in shown], window, clip)
     if ranges is None or width < 8 or height < 1:
         return None
     across, up = ranges
-    marks = y_labels(up, height, log_scale, labels)
-    margin = max((cells(text) for text in marks.values()), default=0)
+    texts = y_labels(up, height, log_scale, labels)
+    margin = max((cells(text) for text in texts.values()), default=0)
     plot = Plot(max(2, width - margin - 1), height, across, up)
-    faint = [alpha < 1.0 or _rows_inside(trace, across) > _CROWDED * plot.width * 2 for trace in traces]
-    for trace, behind in reversed(list(zip(traces, faint, strict=True))):
-        plot.draw(replace(trace, style=f"{trace.style}.raw", mark="") if behind else trace)
-    for trace, behind in reversed(list(zip(traces, faint, strict=True))):
-        if behind:
-            plot.draw(_smoothed(trace, alpha, plot))
-    lines: list[Line] = [[(f"{marks.get(row, ''):>{margin}} ", "axis"), *line] for row, line in enumerate(plot.lines())]
-    return Drawing(plot, lines, margin + 1, traces, left_out)
+    _draw_curves(plot, shown, alpha, letters)
+    for index, curve in found if best else ():
+        if (point := curve.best()) is not None and not (log_scale and point[1] <= 0):
+            plot.mark(point[0], math.log10(point[1]) if log_scale else point[1], style_of(index))
+    lines: list[Line] = [[(f"{texts.get(row, ''):>{margin}} ", "axis"), *line] for row, line in enumerate(plot.lines())]
+    return Drawing(plot, lines, margin + 1, left_out)
 
 
-def _rows_inside(trace: Trace, window: Range) -> int:
-    return int(np.count_nonzero(np.isfinite(trace.mean) & (trace.x >= window[0]) & (trace.x <= window[1])))
+def _draw_curves(plot: Plot, shown: list[RunCurve], alpha: float, letters: bool) -> None:
+    """The rows of all, faint where a smoothed line stands for them, and then those lines; the first run is on top."""
+    smoothed = []
+    for index, curve in reversed(shown):
+        style, letter = style_of(index), LETTERS[index % len(LETTERS)] if letters else ""
+        if alpha < 1.0 or _rows_inside(curve, plot.x_range) > _CROWDED * plot.width * 2:
+            plot.draw(curve, f"{style}.raw")
+            smoothed.append((_smoothed(curve, alpha, plot), style, letter))
+        else:
+            plot.draw(curve, style, letter=letter)
+    for curve, style, letter in smoothed:
+        plot.draw(curve, style, over=True, letter=letter)
 
 
-def _logarithms(trace: Trace) -> Trace:
+def _rows_inside(curve: Curve, window: Range) -> int:
+    return int(np.count_nonzero(np.isfinite(curve.mean) & (curve.x >= window[0]) & (curve.x <= window[1])))
+
+
+def _logarithms(curve: Curve) -> Curve:
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high, mean = (np.log10(np.where(v > 0, v, np.nan)) for v in (trace.low, trace.high, trace.mean))
-    return replace(trace, low=np.where(np.isnan(low), mean, low), high=high, mean=mean)
+        low, high, mean = (np.log10(np.where(v > 0, v, np.nan)) for v in (curve.low, curve.high, curve.mean))
+    return replace(curve, low=np.where(np.isnan(low), mean, low), high=high, mean=mean)
 
 
-def _smoothed(trace: Trace, alpha: float, plot: Plot) -> Trace:
+def _smoothed(curve: Curve, alpha: float, plot: Plot) -> Curve:
     """The exponential mean over all rows (they themselves, where alpha is 1), and its mean in each column of dots."""
     columns = plot.width * 2
     low, high = plot.x_range
-    inside = np.isfinite(trace.mean) & (trace.x >= low) & (trace.x <= high)
+    inside = np.isfinite(curve.mean) & (curve.x >= low) & (curve.x <= high)
     dense = np.count_nonzero(inside) > _DENSE * columns
-    y = trace.mean if dense or alpha >= 1.0 or not trace.exact else smooth(trace.mean, alpha)
-    x = trace.x[inside]
+    y = curve.mean if dense or alpha >= 1.0 or not curve.exact else smooth(curve.mean, alpha)
+    x = curve.x[inside]
     y = y[inside]
     if len(x) > columns:
         share = (x / 2 - low / 2) / (high / 2 - low / 2)
@@ -136,43 +150,7 @@ def _smoothed(trace: Trace, alpha: float, plot: Plot) -> Trace:
         with np.errstate(over="ignore"):
             y = np.bincount(column, weights=y, minlength=columns)[used] / counts[used]
         x = (low + (high - low) * np.arange(columns) / (columns - 1))[used]
-    return replace(trace, x=x, low=y, high=y, mean=y, over=True)
-
-
-def y_labels(up: Range, rows: int, log_scale: bool, count: int) -> dict[int, str]:
-    """Labels by row, top row first."""
-    low, high = up
-    if rows == 1:
-        return {0: _y_text(high, log_scale)}
-    if count:
-        labels: dict[int, str] = {}
-        for value in ticks(low, high, count):
-            row = rows - 1 - round((value - low) / (high - low) * (rows - 1))
-            labels.setdefault(row, _y_text(value, log_scale))
-        if len(labels) >= 2:
-            return labels
-    places = sorted({0, rows - 1} | ({rows // 2} if rows >= 9 else set()))
-    share = {place: 1 - place / (rows - 1) for place in places}
-    return {place: _y_text(low * (1 - share[place]) + high * share[place], log_scale) for place in places}
-
-
-def _y_text(value: float, log_scale: bool) -> str:
-    if log_scale:
-        value = 10.0**value if abs(value) < 308 else math.copysign(math.inf, value)
-    return number(float(value))
-
-
-def ticks(low: float, high: float, count: int) -> list[float]:
-    """Round numbers between two, about `count` of them."""
-    rough = (high / count) - (low / count)
-    if not (0 < rough < math.inf) or not math.isfinite(low):
-        return []
-    power = 10.0 ** math.floor(math.log10(rough)) if rough > 1e-300 else rough
-    step = power * next((m for m in (1, 2, 5, 10) if m * power >= rough * 0.999), 10)
-    first = math.ceil(low / step - 1e-9)
-    if not math.isfinite(low / step) or abs(first) > 1e15:
-        return []
-    return [at * step for at in range(first, first + count + 2) if at * step <= high + step * 1e-9]
+    return Curve.through(x, y, curve.name)
 
 
 def x_text(value: float, axis: str, across: float) -> str:

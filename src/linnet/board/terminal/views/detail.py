@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import math
 
-from linnet.board.terminal.curve import SMOOTHING, Curve, smooth
-from linnet.board.terminal.raster import Trace, nearest, range_of
+from linnet.board.curve import SMOOTHING, Curve, smooth
+from linnet.board.plot import BEST_MARK, range_of, ticks
 from linnet.board.terminal.spans import Line, cells, cut, ends, fit, foreign, length, put
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
 from linnet.board.words import duration, number
 
-Found = list[tuple[int, Curve, Trace]]
+Found = list[chart.RunCurve]
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the detail."""
     name = board.detail or ""
-    found = chart.traces_of(board, name)
-    whole = range_of([trace for _, _, trace in found])
+    found = chart.curves_of(board, name)
+    whole = range_of([curve for _, curve in found])
     board.zoom.whole = whole[0] if whole else None
-    traces = [trace for _, _, trace in chart.traces_of(board, name, close=board.needs_close_up())]
+    shown = chart.curves_of(board, name, close=board.needs_every_row())
     below = [*_cursor(board, found, width), *_numbers(board, found, width), _modes(board, width)]
     rows = max(1, height - 3 - len(below))
     drawing = chart.draw(
-        traces,
+        shown,
         width - 2,
         rows,
         window=board.zoom.shown(),
@@ -32,6 +32,8 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         clip=board.clip,
         alpha=board.alpha,
         labels=max(2, rows // 4),
+        letters=len(board.watched_runs) > 1,
+        best=True,
     )
     lines = [_title(board, name, found, drawing, width)]
     if drawing is None:
@@ -40,7 +42,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         lines[rows // 2 + 1] = fit([(text.center(width), "dim")], width)
     else:
         board.zoom.columns = (drawing.margin + 1, drawing.plot.width)
-        board.zoom.traces = traces
+        board.zoom.curves = [curve for _, curve in shown]
         if board.zoom.cursor is not None:
             drawing.plot.rule(drawing.plot.column(board.zoom.cursor), "│", "cursor.line")
             for row, line in enumerate(drawing.plot.lines()):
@@ -55,15 +57,16 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 def _title(board: Board, name: str, found: Found, drawing: chart.Drawing | None, width: int) -> Line:
     left: Line = [(" ", ""), (foreign(name, max(10, width - 30)), "title")]
     if len(found) == 1:
-        left += [("  ", ""), (number(found[0][1].last_value), found[0][2].style)]
+        index, curve = found[0]
+        left += [("  ", ""), (number(curve.last_value), chart.style_of(index))]
     if board.smoothing:
         left += [(" (EMA)", "dim")]
     right: Line = []
     if drawing is not None and drawing.left_out:
         right = [(f"{drawing.left_out:,} values ≤ 0 are not on a log scale ", "warning")]
-    elif found and any(chart.x_of(board, board.watches[index], curve) is None for index, curve, _ in found):
+    elif found and any(chart.on_axis(board, board.watched_runs[index], curve) is None for index, curve in found):
         right = [(f"no {board.axis} logged: by step ", "warning")]
-    elif found and not all(curve.exact for _, curve, _ in found):
+    elif found and not all(curve.exact for _, curve in found):
         right = [("least to greatest of each stretch ", "dim")]
     return ends(left, right, width)
 
@@ -73,7 +76,7 @@ def _why_empty(board: Board, found: Found) -> str:
         return "no values"
     if board.zoom.window is not None:
         return "no values in this stretch"
-    finite = any(curve.stats.low is not None for _, curve, _ in found)
+    finite = any(curve.stats.low is not None for _, curve in found)
     return "no value above 0 for a log scale" if finite and board.log_scale else "all values are NaN or infinite"
 
 
@@ -85,7 +88,7 @@ def _x_axis(board: Board, drawing: chart.Drawing, width: int) -> Line:
     if board.axis in ("wall time", "relative time"):
         places = [low + (high - low) * i / count for i in range(count + 1)]
     else:
-        places = chart.ticks(low, high, count)
+        places = ticks(low, high, count)
     text = [" "] * width
     for place in places:
         label = chart.x_text(place, board.axis, high - low)
@@ -106,19 +109,18 @@ def _cursor(board: Board, found: Found, width: int) -> list[Line]:
     if at is None:
         return []
     line: Line = [(" │ ", "cursor.line")]
-    for index, folded, trace in found:
-        curve = folded
+    for index, folded in found:
+        curve, style = folded, chart.style_of(index)
         if not folded.exact:
-            closer = chart.rows_between(board, board.watches[index], folded, at, at)
-            curve = folded if closer is None else closer
-        x = chart.x_of(board, board.watches[index], curve)
-        row = nearest(curve.step if x is None else x, curve.mean, at)
+            rows = chart.rows_between(board, board.watched_runs[index], folded, at, at)
+            curve = folded if rows is None else rows
+        row = curve.nearest(at)
         if row is None:
             continue
         if index == found[0][0]:
             line += [("step ", "dim"), (number(int(curve.step[row])), ""), ("  at ", "dim")]
             line += [(duration(float(curve.t[row])), ""), ("  ", "")]
-        line += [(f"{chart.MARKS[index]} " if len(found) > 1 else "", trace.style), _exact(curve, row, trace.style)]
+        line += [(f"{chart.LETTERS[index]} " if len(found) > 1 else "", style), _exact(curve, row, style)]
         if board.smoothing and curve.exact:
             value = smooth(curve.mean, board.alpha)[row]
             line += [(f" (EMA {number(float(value))})", "dim")]
@@ -136,14 +138,18 @@ def _exact(curve: Curve, row: int, style: str) -> tuple[str, str]:
 def _numbers(board: Board, found: Found, width: int) -> list[Line]:
     """Last, best, least, greatest and mean of each run, over all its rows."""
     lines: list[Line] = []
-    rows = [_facts(curve) for _, curve, _ in found]
+    rows = [_facts(curve) for _, curve in found]
     widths = {key: max(cells(row.get(key, "")) for row in rows) for row in rows for key in row}
-    for (index, _, trace), facts in zip(found, rows, strict=True):
+    for (index, _), facts in zip(found, rows, strict=True):
         line: Line = [(" ", "")]
         if len(found) > 1:
-            watch = board.watches[index]
-            name = cut(foreign(watch.glance.manifest.name or watch.id), 24)
-            line += [(f"{chart.MARKS[index]} ", trace.style), (put(name, min(24, width // 4)), ""), (" ", "")]
+            watched = board.watched_runs[index]
+            name = cut(foreign(watched.glance.manifest.name or watched.id), 24)
+            line += [
+                (f"{chart.LETTERS[index]} ", chart.style_of(index)),
+                (put(name, min(24, width // 4)), ""),
+                (" ", ""),
+            ]
         for key in widths:
             part: Line = [(f"{key} ", "dim"), (put(facts.get(key, "–"), widths[key]), ""), ("  ", "")]
             if length(line) + length(part) <= width:
@@ -160,7 +166,7 @@ def _facts(curve: Curve) -> dict[str, str]:
 
     facts = {"last": point(stats.last)}
     if stats.best is not None:
-        facts["best"] = point(stats.best)
+        facts[f"{BEST_MARK} best"] = point(stats.best)
     facts |= {"min": point(stats.low), "max": point(stats.high), "mean": number(stats.mean, 6)}
     facts["points"] = number(stats.count)
     if stats.empty:

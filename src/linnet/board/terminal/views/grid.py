@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.board.terminal.curve import Curve
 from linnet.board.terminal.layout import Cell, group_of
-from linnet.board.terminal.raster import Trace
 from linnet.board.terminal.spans import Line, cells, cut, ends, fit, foreign, length, put
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
@@ -17,7 +15,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the metrics tab."""
     side = board.side_width()
     across = width - side
-    lines = [legend(board, width)] if len(board.watches) > 1 else []
+    lines = [legend(board, width)] if len(board.watched_runs) > 1 else []
     charts = _charts(board, across, height - len(lines))
     if side:
         beside = panel(board, side - 2, height - len(lines))
@@ -28,12 +26,12 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 def legend(board: Board, width: int) -> Line:
     """Which colour and letter is which run."""
     parts: list[Line] = []
-    room = max(8, width // len(board.watches) - 6)
-    for index, watch in enumerate(board.watches):
+    room = max(8, width // len(board.watched_runs) - 6)
+    for index, watched in enumerate(board.watched_runs):
         style = chart.style_of(index)
-        name = cut(foreign(watch.glance.manifest.name or watch.id), room)
+        name = cut(foreign(watched.glance.manifest.name or watched.id), room)
         name_span = (f" {name} ", style)
-        parts.append([(f" {chart.MARKS[index]} ", f"{style}.block"), name_span, status_span(watch.status, False)])
+        parts.append([(f" {chart.LETTERS[index]} ", f"{style}.block"), name_span, status_span(watched.status, False)])
     return fit(_as_many_as_fit(parts, "  ", width), width)
 
 
@@ -63,40 +61,43 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
 
 def tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
     """One chart of the grid."""
-    found = chart.traces_of(board, cell.name)
+    found = chart.curves_of(board, cell.name)
     title: Line = [(f"{cell.number} ", "key")] if cell.number <= 9 else []
     shown = cell.name[len(group_of(cell.name)) + 1 :] if group_of(cell.name) else cell.name
     title += [(foreign(shown or cell.name, 200), "title")]
     value = _value(found, cell.width - length(title) - 7)
     drawing = chart.draw(
-        [trace for _, _, trace in found],
+        found,
         cell.width - 2,
         cell.height - 2,
         log_scale=board.log_scale,
         clip=board.clip,
         alpha=board.alpha,
+        letters=len(board.watched_runs) > 1,
     )
     if drawing is None:
         text = "nothing to draw: all values are NaN or infinite" if found else "no values"
-        if board.log_scale and any(curve.stats.low is not None for _, curve, _ in found):
+        if board.log_scale and any(curve.stats.low is not None for _, curve in found):
             text = "no value above 0 for a log scale"
         inner: list[Line] = [[] for _ in range((cell.height - 2) // 2)] + [[(put(f" {text}", cell.width - 2), "dim")]]
         return chart.box(inner, (title, value), ("", ""), cell.width, cell.height, selected)
     low, high = drawing.plot.x_range
     bottom = (chart.x_text(low, board.axis, high - low), chart.x_text(high, board.axis, high - low))
-    if found and all(len(curve) == 1 for _, curve, _ in found):
-        bottom = ("", chart.x_text(float(found[0][2].x[0]), board.axis, 0.0))
+    if found and all(len(curve) == 1 for _, curve in found):
+        bottom = ("", chart.x_text(float(found[0][1].x[0]), board.axis, 0.0))
     return chart.box(drawing.lines, (title, value), bottom, cell.width, cell.height, selected)
 
 
-def _value(found: list[tuple[int, Curve, Trace]], room: int) -> Line:
+def _value(found: list[chart.RunCurve], room: int) -> Line:
     """The latest value and the best one; with several runs, the latest of each that there is room for."""
     if not found:
         return []
     if len(found) > 1:
-        return _as_many_as_fit([[(number(curve.last_value), trace.style)] for _, curve, trace in found], " ", room)
-    curve = found[0][1]
-    line = [(number(curve.last_value), found[0][2].style)]
+        return _as_many_as_fit(
+            [[(number(curve.last_value), chart.style_of(index))] for index, curve in found], " ", room
+        )
+    index, curve = found[0]
+    line = [(number(curve.last_value), chart.style_of(index))]
     if curve.stats.best is not None:
         line += [(" best ", "dim"), (number(curve.stats.best[1]), "")]
     return line
@@ -127,14 +128,14 @@ def _row(parts: list[tuple[int, Line]], width: int) -> Line:
 
 
 def _waiting(board: Board, width: int, height: int) -> list[Line]:
-    watch = board.watch
-    if board.opening is not None or (watch is not None and not watch.history.caught_up):
+    watched = board.watched
+    if board.opening is not None or (watched is not None and not watched.history.caught_up):
         text = "reading …"
-    elif watch is None:
+    elif watched is None:
         text = f"no runs in {foreign(board.store.root)} yet; the first one opens by itself"
-        text = text if board.fleet.looked and not board.fleet.rows else "reading …"
-    elif watch.journal.trouble:
-        text = f"events.jsonl cannot be read: {watch.journal.trouble}"
+        text = text if board.run_table.looked and not board.run_table.rows else "reading …"
+    elif watched.history.trouble:
+        text = f"events.jsonl cannot be read: {watched.history.trouble}"
     else:
         text = "no metrics yet; they appear here as soon as the run logs some"
     empty: list[Line] = [fit([], width) for _ in range(height)]

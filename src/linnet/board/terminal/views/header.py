@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from linnet.board.terminal.curve import SMOOTHING
+from linnet.board.curve import SMOOTHING
+from linnet.board.terminal.keys import FOOTERS
+from linnet.board.terminal.keys import footer as footer_keys
 from linnet.board.terminal.spans import Line, Span, cells, cut, ends, fit, foreign, length
-from linnet.board.terminal.state import VIEWS, Board
-from linnet.board.terminal.watch import Watch
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.tabs import TABS, VIEWS
+from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
 SIGNS = {
@@ -18,16 +21,6 @@ SIGNS = {
     "stalled": "…",
     "gone": "?",
 }
-HOT = {  # the key of each tab, and where in its name it stands
-    "metrics": 0,
-    "system": 1,
-    "runs": 0,
-    "samples": 1,
-    "checkpoints": 4,
-    "config": 0,
-    "notes": 0,
-    "log": 2,
-}
 
 
 def status_span(status: str, word: bool = True) -> Span:
@@ -38,30 +31,30 @@ def status_span(status: str, word: bool = True) -> Span:
 
 def draw(board: Board, width: int) -> list[Line]:
     """Two lines about the run, and the tabs."""
-    watch = board.watch
-    if watch is None:
+    watched = board.watched
+    if watched is None:
         place = foreign(board.store.root)
         first: Line = [(" linnet ", "brand"), (" ", ""), (place, "dim")]
         return [ends(first, _notice(board, width), width), fit([], width), tabs(board, width)]
-    return [_who(board, watch, width), _how_far(watch, width), tabs(board, width)]
+    return [_who(board, watched, width), _how_far(watched, width), tabs(board, width)]
 
 
-def _who(board: Board, watch: Watch, width: int) -> Line:
-    manifest = watch.glance.manifest
-    name = foreign(watch.id)
-    line: Line = [(" ", ""), (cut(name, max(12, width - 16)), "title"), ("  ", ""), status_span(watch.status)]
+def _who(board: Board, watched: WatchedRun, width: int) -> Line:
+    manifest = watched.glance.manifest
+    name = foreign(watched.id)
+    line: Line = [(" ", ""), (cut(name, max(12, width - 16)), "title"), ("  ", ""), status_span(watched.status)]
     about = [manifest.name, manifest.recipe, manifest.experiment]
     for word in about:
         if word:
             line += [("  ", ""), (foreign(word, 40), "")]
     for tag in manifest.tags[:12]:
         line += [("  ", ""), (foreign(f"#{tag}", 24), "dim")]
-    others = len(board.watches) - 1
+    others = len(board.watched_runs) - 1
     right: Line = []
-    if watch.journal.trouble:
+    if watched.history.trouble:
         right += [(" events.jsonl cannot be read", "warning")]
-    elif watch.history.damaged:
-        right += [(f" {watch.history.damaged:,} damaged", "warning")]
+    elif watched.history.damaged:
+        right += [(f" {watched.history.damaged:,} damaged", "warning")]
     if others:
         right += [(f" +{others} more ", "dim")]
     if board.message:
@@ -82,30 +75,30 @@ def _notice(board: Board, width: int) -> Line:
 
 def _newer(board: Board) -> str:
     """A run that began while the board was open on an older one."""
-    row, watch = board.fleet.newest(), board.watch
-    if row is None or watch is None or any(row.path == str(w.run.path) for w in board.watches):
+    row, watched = board.run_table.newest(), board.watched
+    if row is None or watched is None or any(row.path == str(w.run.path) for w in board.watched_runs):
         return ""
-    newest_shown = max(w.glance.manifest.created_at for w in board.watches)
+    newest_shown = max(w.glance.manifest.created_at for w in board.watched_runs)
     fresh = row.glance.status == "live" and row.glance.manifest.created_at > newest_shown
     return row.glance.run_id if fresh else ""
 
 
-def _how_far(watch: Watch, width: int) -> Line:
-    manifest = watch.glance.manifest
-    step, total = watch.step(), manifest.total_steps
+def _how_far(watched: WatchedRun, width: int) -> Line:
+    manifest = watched.glance.manifest
+    step, total = watched.step(), manifest.total_steps
     facts: list[Line] = []
     said = number(step) + (f"/{number(total)}" if total else "")
     facts.append([("step ", "dim"), (said, "")])
-    epoch = watch.history.last_epoch
+    epoch = watched.history.last_epoch
     if epoch is not None or manifest.total_epochs:
         whole = f"/{number(manifest.total_epochs)}" if manifest.total_epochs else ""
         facts.append([("epoch ", "dim"), (f"{number(epoch, 3)}{whole}", "")])
-    facts.append([("elapsed ", "dim"), (duration(watch.elapsed()), "")])
-    if (left := watch.remaining()) is not None:
+    facts.append([("elapsed ", "dim"), (duration(watched.elapsed()), "")])
+    if (left := watched.remaining()) is not None:
         facts.append([("ETA ", "dim"), (duration(left), "")])
-    if (speed := watch.tokens_per_second()) is not None:
+    if (speed := watched.tokens_per_second()) is not None:
         facts.append([(number(round(speed) if speed >= 10 else speed), ""), (" tok/s", "dim")])
-    if (mfu := watch.history.last("mfu")) is not None:
+    if (mfu := watched.history.last("mfu")) is not None:
         facts.append([("MFU ", "dim"), (f"{100 * mfu:.1f} %", "")])
     line: Line = [(" ", "")]
     for index, fact in enumerate(facts):
@@ -132,7 +125,7 @@ def tabs(board: Board, width: int) -> Line:
     line: Line = [(" ", "tabs")]
     for view in VIEWS:
         on = "tab.on" if view == board.view else "tab"
-        at = HOT[view]
+        at = view.index(TABS[view][0])
         text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
         line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
     modes = _modes(board) if board.view == "metrics" and board.detail is None else []
@@ -167,34 +160,13 @@ def tab_at(board: Board, width: int, x: int) -> str | None:
 def footer(board: Board, width: int) -> Line:
     """The keys that do something here."""
     if board.overlay:
-        keys = [("↑↓", "scroll"), ("Esc", "close")]
+        where = "overlay"
     elif board.view == "metrics" and board.detail is not None:
-        keys = [
-            ("←→", "cursor"),
-            ("+ -", "zoom"),
-            (", .", "pan"),
-            ("0", "all"),
-            ("S", "smooth"),
-            ("x", "axis"),
-            ("l", "log"),
-            ("o", "clip"),
-            ("[ ]", "next"),
-            ("Esc", "back"),
-        ]
-    elif board.view == "metrics":
-        keys = [("↑↓←→", "select"), ("⏎", "open"), ("[ ]", "page"), ("S", "smooth"), ("x", "axis"), ("l", "log")]
-        keys += [("w", "next run"), ("d", "differences")] if len(board.watches) > 1 else []
-        keys += [("e", "machine"), ("t", "theme"), ("q", "quit")]
-    elif board.view == "runs":
-        keys = [("space", "mark"), ("⏎", "open"), ("d", "differences"), ("/", "filter"), ("o", "order"), ("q", "back")]
-    elif board.view == "notes":
-        keys = [("n", "write a note"), ("↑↓", "scroll"), ("q", "back")]
+        where = "one metric"
     else:
-        keys = [("↑↓", "scroll"), ("q", "back")]
-        if len(board.watches) > 1:
-            keys.insert(0, ("w", "next run"))
+        where = board.view if board.view in FOOTERS else "other tabs"
     line: Line = []
-    for key, text in [*keys, ("?", "help")]:
+    for key, text in footer_keys(where, len(board.watched_runs) > 1):
         part: Line = [(f" {key}", "key"), (f" {text} ", "dim")]
         if length(line) + length(part) > width - (9 if key != "?" else 0):
             continue

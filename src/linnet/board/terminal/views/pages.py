@@ -12,7 +12,7 @@ from linnet.board.settings import ABSENT, commit, differing, flatten, settings
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fit, foreign, put, wrap
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.watch import Watch
+from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, moment, number, size
 from linnet.files import link_target, step_of
 from linnet.runs import Manifest
@@ -39,8 +39,8 @@ def page(board: Board, name: str, lines: list[Line], width: int, height: int, en
 
 def samples(board: Board, width: int, height: int) -> list[Line]:
     """What the model wrote, the latest first."""
-    watch = board.watch
-    found = watch.journal.samples() if watch is not None else []
+    watched = board.watched
+    found = watched.journal.samples() if watched is not None else []
     lines: list[Line] = []
     for sample in reversed(found):
         step = f"step {number(sample.step)}" if sample.step is not None else ""
@@ -63,18 +63,18 @@ def _prompt_first(line: str, prompt: list[str], at: int) -> Line:
 
 def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     """The checkpoints there are, with the commands that run the latest."""
-    watch = board.watch
-    files = watch.run.checkpoints() if watch is not None and not watch.gone else []
-    if watch is None or not files:
+    watched = board.watched
+    files = watched.run.checkpoints() if watched is not None and not watched.gone else []
+    if watched is None or not files:
         return page(board, "checkpoints", _nothing("no checkpoints (yet)"), width, height)
-    named = {link_target(watch.run.path / WEIGHTS / name): name for name in ("latest", "best")}
+    named = {link_target(watched.run.path / WEIGHTS / name): name for name in ("latest", "best")}
     head = [("step", 8), ("size", 9), ("loss", 9), ("validation", 10)]
     lines: list[Line] = [[(put(name, wide, right=True) + "  ", "head") for name, wide in head] + [("file", "head")]]
     for file in reversed(files):
-        told = watch.journal.checkpoint(f"{WEIGHTS}/{file.name}")
+        told = watched.journal.checkpoint(f"{WEIGHTS}/{file.name}")
         step = step_of(file) or 0
-        loss = _loss(watch, "loss", step, told.get("train_loss"))
-        held_out = _loss(watch, "validation/loss", step, told.get("validation_loss"))
+        loss = _loss(watched, "loss", step, told.get("train_loss"))
+        held_out = _loss(watched, "validation/loss", step, told.get("validation_loss"))
         line: Line = [(put(number(step), 8, True), ""), ("  ", ""), (put(_bytes(file), 9, True), "")]
         line += [("  ", ""), (put(loss, 9, True), ""), ("  ", ""), (put(held_out, 10, True), "")]
         line += [("  ", ""), (f"{WEIGHTS}/{file.name}", "dim")]
@@ -87,12 +87,12 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
     lines += [[], [(" to run one", "group")]]
     kind = _model_kind(files[-1])
     if kind == "images":
-        lines += [[("   ", ""), (command("classify", watch.run.path, "IMAGE…", checkpoint=newest), "code")]]
+        lines += [[("   ", ""), (command("classify", watched.run.path, "IMAGE…", checkpoint=newest), "code")]]
     elif kind == "token ids":
         lines += [[("   ", ""), ("there is no tokenizer inside: it runs on token ids alone", "dim")]]
-        lines += [[("   ", ""), (command("eval", watch.run.path, "--corpus IDS", checkpoint=newest), "code")]]
+        lines += [[("   ", ""), (command("eval", watched.run.path, "--corpus IDS", checkpoint=newest), "code")]]
     else:
-        lines += [[("   ", ""), (command("generate", watch.run.path, '--prompt "…"', checkpoint=newest), "code")]]
+        lines += [[("   ", ""), (command("generate", watched.run.path, '--prompt "…"', checkpoint=newest), "code")]]
         lines += [[("   ", ""), (f'llama-cli -m {foreign(shlex.quote(str(files[-1])))} -p "…"', "code")]]
     return page(board, "checkpoints", lines, width, height)
 
@@ -129,9 +129,9 @@ def _bytes(file: Path) -> str:
         return "gone"
 
 
-def _loss(watch: Watch, metric: str, step: int, told: object) -> str:
+def _loss(watched: WatchedRun, metric: str, step: int, told: object) -> str:
     """What the run had logged by that step, else what it said when it wrote the checkpoint."""
-    curve = watch.history.curve(metric)
+    curve = watched.history.curve(metric)
     at = int(curve.step.searchsorted(step, "right")) - 1 if curve is not None else -1
     if curve is not None and at >= 0 and (curve.exact or curve.step[at] == step):
         return number(float(curve.mean[at]))
@@ -140,18 +140,18 @@ def _loss(watch: Watch, metric: str, step: int, told: object) -> str:
 
 def config(board: Board, width: int, height: int) -> list[Line]:
     """What was set, and where the run comes from."""
-    watch = board.watch
-    if watch is None:
+    watched = board.watched
+    if watched is None:
         return page(board, "config", _nothing("no run is open"), width, height)
-    manifest = watch.glance.manifest
+    manifest = watched.glance.manifest
     lines: list[Line] = []
-    for title, fields in _rooms(watch, manifest).items():
+    for title, fields in _rooms(watched, manifest).items():
         if fields:
             lines += [[(f" {title}", "group")], *_pairs(fields, width), []]
     return page(board, "config", lines or _nothing("the run tells nothing of its settings"), width, height)
 
 
-def _rooms(watch: Watch, manifest: Manifest) -> dict[str, dict[str, object]]:
+def _rooms(watched: WatchedRun, manifest: Manifest) -> dict[str, dict[str, object]]:
     provenance = {name: value for name, value in manifest.provenance.items() if name not in ("git", "command")}
     command = manifest.provenance.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else command
@@ -166,9 +166,9 @@ def _rooms(watch: Watch, manifest: Manifest) -> dict[str, dict[str, object]]:
         "total steps": manifest.total_steps,
         "total epochs": manifest.total_epochs,
         "written by": manifest.dialect,
-        "folder": watch.run.path,
+        "folder": watched.run.path,
     }
-    ended: dict[str, Any] = watch.glance.end or {}
+    ended: dict[str, Any] = watched.glance.end or {}
     return {
         "run": {name: value for name, value in about.items() if value not in (None, "")},
         "end": flatten({k: v for k, v in ended.items() if k not in ("kind", "type", "t", "phase")}),
@@ -199,9 +199,9 @@ def _said(value: object) -> str:
 
 def notes(board: Board, width: int, height: int) -> list[Line]:
     """What people remarked."""
-    watch = board.watch
+    watched = board.watched
     lines: list[Line] = []
-    for note in watch.journal.notes() if watch is not None else []:
+    for note in watched.journal.notes() if watched is not None else []:
         when = note.at.replace("T", " ").removesuffix("Z") or duration(note.t)
         step = f"  step {number(note.step)}" if note.step is not None else ""
         lines.append([(" ", ""), (foreign(when, 40), "dim"), (step, "dim")])
@@ -213,11 +213,11 @@ def notes(board: Board, width: int, height: int) -> list[Line]:
 
 def log(board: Board, width: int, height: int) -> list[Line]:
     """Turns, warnings and damaged lines."""
-    watch = board.watch
+    watched = board.watched
     lines: list[Line] = []
-    if watch is None:
+    if watched is None:
         return page(board, "log", _nothing("no run is open"), width, height)
-    for remark in watch.journal.remarks():
+    for remark in watched.journal.remarks():
         look = "" if remark.weight == "info" else remark.weight
         sign = {"info": " ", "warning": "!", "error": "✗"}[remark.weight]
         at = duration(remark.t) if remark.t else ""
@@ -227,9 +227,9 @@ def log(board: Board, width: int, height: int) -> list[Line]:
         first, *rest = wrap(remark.text, room, 4) or [""]
         lines.append([*line, (first, look)])
         lines += [[(" " * 29, ""), (more, look)] for more in rest]
-    missing = watch.history.damaged - watch.journal.damaged
-    if missing > 0 and watch.history.caught_up:
-        text = f"{watch.history.damaged:,} damaged lines in all; {command('check', watch.run.path)} names them"
+    missing = watched.history.damaged - watched.journal.damaged
+    if missing > 0 and watched.history.caught_up:
+        text = f"{watched.history.damaged:,} damaged lines in all; {command('check', watched.run.path)} names them"
         lines.append([(" ! ", "warning"), (text, "warning")])
     return page(board, "log", lines or _nothing("nothing was said"), width, height, end=True)
 
@@ -238,7 +238,7 @@ def differences(board: Board, width: int, height: int) -> list[Line]:
     """What was set differently in the marked runs, or in those that are shown."""
     rows = board.marked() if board.view == "runs" else []
     found = [(row.glance.run_id, row.glance.manifest) for row in rows]
-    found = found or [(watch.id, watch.glance.manifest) for watch in board.watches]
+    found = found or [(watched.id, watched.glance.manifest) for watched in board.watched_runs]
     lines: list[Line] = [[(" what was set differently", "group")], []]
     if len(found) < 2:
         text = "mark two runs or more with space in the runs tab, or open several"

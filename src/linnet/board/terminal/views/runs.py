@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
-from linnet.board.braille import sparkline
-from linnet.board.terminal.fleet import Row
+from linnet.board.plot import sparkline
+from linnet.board.run_table import RunRow
 from linnet.board.terminal.listing import HEAD, window
 from linnet.board.terminal.spans import Line, Span, cells, cut, fit, foreign, put
 from linnet.board.terminal.state import Board
@@ -28,13 +27,13 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     lines = [_summary(board, rows, width)]
     if not rows:
         why = "no run fits the filter" if table.filter else f"no runs in {foreign(board.store.root)} yet"
-        why = why if board.fleet.looked else "looking …"
+        why = why if board.run_table.looked else "looking …"
         lines += [fit([], width), fit([(f"   {why}", "dim")], width)]
         return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
     room = max(1, height - HEAD)
     at, table.offset = window(rows, table, room)
     shown = rows[table.offset : table.offset + room]
-    texts = [_texts(row) for row in shown]
+    texts = [_texts(row, board.now()) for row in shown]
     columns = _columns(texts, width)
     board.columns = tuple(columns)
     lines.append(_head(board, columns, width))
@@ -43,7 +42,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
 
 
-def row_at(board: Board, y: int) -> Row | None:
+def row_at(board: Board, y: int) -> RunRow | None:
     """The run in a line of the body."""
     rows = board.rows()
     index = board.table.offset + y - HEAD
@@ -54,17 +53,17 @@ def column_at(board: Board, width: int, height: int, x: int) -> str | None:
     """The column under x, for sorting by it."""
     rows = board.rows()[board.table.offset : board.table.offset + max(1, height - HEAD)]
     at = 3
-    for name, wide in _columns([_texts(row) for row in rows], width).items():
+    for name, wide in _columns([_texts(row, board.now()) for row in rows], width).items():
         if at <= x < at + wide + 2:
             return name
         at += wide + 2
     return None
 
 
-def _summary(board: Board, rows: list[Row], width: int) -> Line:
-    live = sum(1 for row in board.fleet.rows if row.glance.status == "live")
+def _summary(board: Board, rows: list[RunRow], width: int) -> Line:
+    live = sum(1 for row in board.run_table.rows if row.glance.status == "live")
     runs = "run" if len(rows) == 1 and not board.table.filter else "runs"
-    count = f"{len(rows)} of {len(board.fleet.rows)}" if board.table.filter else f"{len(rows)}"
+    count = f"{len(rows)} of {len(board.run_table.rows)}" if board.table.filter else f"{len(rows)}"
     line: Line = [(f" {count} {runs} ", "")]
     if live:
         line += [("  ", ""), (f"{live} live", "status.live")]
@@ -72,12 +71,12 @@ def _summary(board: Board, rows: list[Row], width: int) -> Line:
         line += [("  ", ""), (f"{len(board.marked())} marked: ⏎ overlays them, d compares their settings", "notice")]
     if board.table.filter:
         line += [("  filter ", "dim"), (foreign(board.table.filter, 40), "key"), ("  Esc clears it", "dim")]
-    if board.fleet.busy:
+    if board.run_table.busy:
         line += [("  reading …", "dim")]
     return fit(line, width)
 
 
-def _texts(row: Row) -> dict[str, str]:
+def _texts(row: RunRow, now: float) -> dict[str, str]:
     glance, manifest = row.glance, row.glance.manifest
     total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
     best = row.best[1] if row.best is not None else None
@@ -91,7 +90,7 @@ def _texts(row: Row) -> dict[str, str]:
         "step": f"{number(glance.step)}{total}",
         "last": number(glance.value),
         "best": number(best),
-        "age": _age(time.time() - glance.modified),
+        "age": _age(now - glance.last_event),
         "curve": sparkline(finite, _CURVE) if len(finite) > 1 else "",
     }
 
@@ -134,7 +133,7 @@ def _head(board: Board, columns: dict[str, int], width: int) -> Line:
     return fit(line, width)
 
 
-def _line(row: Row, text: dict[str, str], columns: dict[str, int], here: bool, marked: bool, width: int) -> Line:
+def _line(row: RunRow, text: dict[str, str], columns: dict[str, int], here: bool, marked: bool, width: int) -> Line:
     look = "row.on" if here else ""
     on = ".on" if here else ""
     line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from linnet.board.braille import sparkline
-from linnet.board.terminal.host import HISTORY, describe, is_here, logged
+from linnet.board.host import HISTORY, describe, is_here, logged
+from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import Line, cells, fit, foreign, put
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.watch import Watch
+from linnet.board.watched_run import WatchedRun
 from linnet.board.words import number, size
 
 Past = Callable[[str], list[float]]  # the last readings of a figure
@@ -31,17 +31,17 @@ class Gauge:
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the system tab."""
-    watch = board.watch
-    if watch is None:
+    watched = board.watched
+    if watched is None:
         return _empty("no run is open", width, height)
-    lines = [fit([(" ", ""), *_where(board, watch)], width), fit([], width)]
+    lines = [fit([(" ", ""), *_where(board, watched)], width), fit([], width)]
     title = 14
     text = 24
     graph = max(6, min(60, (width - title - text - 6) // 2)) if width >= 70 else 0
     bar = max(8, min(48, width - title - text - graph - 6))
-    for gauge in gauges(board, watch):
+    for gauge in gauges(board, watched):
         lines.append(_line(gauge, title, bar, text, graph, width))
-    if board.host.cores and is_here(watch):
+    if board.host.cores and is_here(watched):
         lines += [fit([], width), fit([(" cores", "group")], width), *_cores(board.host.cores, width)]
     if len(lines) == 2:
         lines.append(fit([(" this run has logged no figures of its machine", "dim")], width))
@@ -53,12 +53,12 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 
 def panel(board: Board, width: int, height: int) -> list[Line]:
     """The same beside the charts, each figure in two lines."""
-    watch = board.watch
-    if watch is None:
+    watched = board.watched
+    if watched is None:
         return _empty("", width, height)
     lines: list[Line] = [fit([("─" * width, "faint")], width)]
     lines[0] = fit([(" machine ", "group"), ("─" * (width - 9), "faint")], width)
-    for gauge in gauges(board, watch):
+    for gauge in gauges(board, watched):
         if len(lines) + 2 > height - 1:
             break
         room = width - cells(gauge.title) - 1
@@ -69,19 +69,19 @@ def panel(board: Board, width: int, height: int) -> list[Line]:
             lines.append(fit([(_graph(gauge, width), "graph")], width))
     if len(lines) == 1:
         lines.append(fit([("no figures logged", "dim")], width))
-    lines.append(fit(_where(board, watch), width))
+    lines.append(fit(_where(board, watched), width))
     return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
 
 
-def gauges(board: Board, watch: Watch) -> list[Gauge]:
+def gauges(board: Board, watched: WatchedRun) -> list[Gauge]:
     """Every figure there is of the machine: as the run logged them and, when it trains here, live from this one."""
-    here = is_here(watch) and bool(board.host.past("sys/cpu/percent"))
+    here = is_here(watched) and bool(board.host.past("sys/cpu/percent"))
 
     def past(name: str) -> list[float]:
-        return (logged(watch, name) + (board.host.past(name) if here else []))[-HISTORY:]
+        return (logged(watched, name) + (board.host.past(name) if here else []))[-HISTORY:]
 
     found = [*_processor(past), *_memory(past), *_flows(past)]
-    names = watch.history.names()
+    names = watched.history.names()
     cards = sorted({int(match[1]) for name in names if (match := _GPU.match(name))})
     if here:
         cards = sorted({*cards, *(index for index in range(16) if board.host.past(f"sys/gpu{index}/percent"))})
@@ -151,9 +151,9 @@ def _gpu(past: Past, index: int) -> list[Gauge]:
     return found
 
 
-def _where(board: Board, watch: Watch) -> Line:
-    machine = foreign(describe(watch.glance.manifest) or "an unknown machine", 40)
-    if is_here(watch):
+def _where(board: Board, watched: WatchedRun) -> Line:
+    machine = foreign(describe(watched.glance.manifest) or "an unknown machine", 40)
+    if is_here(watched):
         return [(machine, ""), (" · this machine, live", "dim")]
     return [(machine, ""), (" · as the run logged it", "dim")]
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import threading
 import time
 
-from linnet.board.terminal.curve import Curve
-from linnet.board.terminal.fold import Fold
+from linnet.board.curve import Curve
+from linnet.board.fold import Fold, FoldLimits
 from linnet.runs import Metrics, Run
 from linnet.runs.metric_names import has_direction, lower_is_better
+from linnet.runs.metrics import BlockListener
 
-EXACT_CELLS = 1 << 18  # numbers up to which every row is held; beyond, they are folded into buckets
-_WHOLE_CELLS = 24 << 20  # and up to which a run is first read whole, so that its cache can be kept
 _CURVES = 256  # curves held ready; a run may have thousands of metrics, of which a screen shows some
 
 
 class History:
     """The metrics of one run. One thread calls `read`, others may ask for curves meanwhile.
 
-    `caught_up`: everything that was in the stream at the last look has been read.
+    - `limits`: how many rows are held, and in how many buckets those of a longer run.
+    - `listener`: gets every block of the stream that is read.
+    - `caught_up`: everything that was in the stream at the last look has been read.
     """
 
-    def __init__(self, run: Run, exact_cells: int = EXACT_CELLS) -> None:
+    def __init__(self, run: Run, limits: FoldLimits | None = None, listener: BlockListener | None = None) -> None:
         self.caught_up = False
         self._run = run
-        self._exact_cells = exact_cells
+        self._limits = limits or FoldLimits()
+        self._listener = listener
         self._lock = threading.Lock()
         self._metrics = self._open()
         self._fold: Fold | None = None
@@ -85,6 +87,11 @@ class History:
         return self._metrics.damaged
 
     @property
+    def trouble(self) -> str:
+        """Why the stream cannot be read now; empty when it can, or is not there yet."""
+        return self._metrics.trouble
+
+    @property
     def last_step(self) -> int | None:
         """The highest step seen."""
         return self._metrics.last_step
@@ -100,7 +107,8 @@ class History:
 
     def _open(self) -> Metrics:
         run = self._run
-        metrics = Metrics(run.events_path, goals=run.manifest.goals, origin=run.origin, read=False)
+        goals, listener = run.manifest.goals, self._listener
+        metrics = Metrics(run.events_path, goals=goals, origin=run.origin, read=False, listener=listener)
         metrics.verify()
         return metrics
 
@@ -109,7 +117,7 @@ class History:
         self._curves.clear()
         if self._metrics.generation != self._generation:  # the stream is another one: nothing read before stands
             self._generation = self._metrics.generation
-            self._fold, self._resumes = (Fold() if self._drained else None), 0
+            self._fold, self._resumes = (Fold(self._limits) if self._drained else None), 0
         if self._metrics.resumes != self._resumes:  # steps that were folded already are void
             self._resumes = self._metrics.resumes
             self._fold = None
@@ -119,17 +127,17 @@ class History:
         if self._drained:
             assert self._fold is not None
             self._fold.take(self._metrics.drain())
-        elif self._cells() > self._exact_cells:
-            self._fold = self._fold or Fold()
+        elif self._cells() > self._limits.exact_cells:
+            self._fold = self._fold or Fold(self._limits)
             self._fold.follow(self._metrics.tables())
-            if self._cells() > _WHOLE_CELLS:
+            if self._cells() > self._limits.whole_cells:
                 self._drain()
         self._names = self._fold.names() if self._drained and self._fold else self._metrics.names()
 
     def _settle_cached(self) -> None:
         """Once everything is read: long runs go on in buckets. (What a cache held was never read block by block.)"""
-        if self._cells() > self._exact_cells:
-            self._fold = self._fold or Fold()
+        if self._cells() > self._limits.exact_cells:
+            self._fold = self._fold or Fold(self._limits)
             self._fold.follow(self._metrics.tables())
             self._curves.clear()
             self._names = self._metrics.names()

@@ -1,4 +1,4 @@
-"""`Fleet`: all runs of a folder for the table, looked at again only where something changed.
+"""`RunTable`: all runs of a folder for the table, looked at again only where something changed.
 
 How a run stands is read from the ends of its files, for all runs. Its best value and its curve need the whole stream:
 those are read only of the runs that somebody looks at.
@@ -6,6 +6,7 @@ those are read only of the runs that somebody looks at.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from linnet.runs import Glance, Metrics, RunStore, Series
 from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.glance import look, origin_of
 
-_LOOK_SECONDS = 1.0
 _LOOK_SHARE = 10  # a look that takes long, at thousands of runs, is followed by a pause so many times as long
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
@@ -28,7 +28,7 @@ Stamp = tuple[int, int, int]
 
 
 @dataclass
-class Row:
+class RunRow:
     """A run in the table: `best` and `spark` come later than the rest, when its numbers have been read."""
 
     glance: Glance
@@ -44,29 +44,36 @@ class Row:
         return self.glance.path
 
 
-class Fleet:
+class RunTable:
     """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it.
 
-    `needed`: of all rows, those whose best value and curve are to be read.
+    - `needed`: of all rows, those whose best value and curve are to be read.
+    - `look_seconds`: between two looks for new and changed runs.
     """
 
-    def __init__(self, store: RunStore, needed: Callable[[list[Row]], list[Row]] = lambda rows: rows) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        needed: Callable[[list[RunRow]], list[RunRow]] = lambda rows: rows,
+        look_seconds: float = 1.0,
+    ) -> None:
         self.store = store
         self._needed = needed
-        self.rows: list[Row] = []
+        self.look_seconds = look_seconds
+        self.rows: list[RunRow] = []
         self.looked = False  # at least once
-        self._known: dict[str, Row] = {}
+        self._known: dict[str, RunRow] = {}
         self._open: dict[str, Metrics] = {}
-        self._next_look = 0.0
+        self._looked_at, self._look_took = -math.inf, 0.0
 
     def read(self, seconds: float) -> bool:
         """Look for new and changed runs, then sum some up, for about so long; True when something is new."""
         until = time.monotonic() + seconds
         changed = False
-        if (began := time.monotonic()) >= self._next_look:
+        if (began := time.monotonic()) - self._looked_at >= max(self.look_seconds, _LOOK_SHARE * self._look_took):
             changed = self._look()
-            ended = time.monotonic()
-            self._next_look = ended + max(_LOOK_SECONDS, _LOOK_SHARE * (ended - began))
+            self._looked_at = time.monotonic()
+            self._look_took = self._looked_at - began
         for row in self._waiting():
             if time.monotonic() >= until:
                 break
@@ -79,7 +86,7 @@ class Fleet:
         """There are runs whose numbers are needed and were not read yet."""
         return bool(self._waiting())
 
-    def newest(self) -> Row | None:
+    def newest(self) -> RunRow | None:
         """The run that was made last."""
         return max(self.rows, key=lambda row: (row.glance.manifest.created_at, row.glance.run_id), default=None)
 
@@ -99,7 +106,7 @@ class Fleet:
                 if glance is None:
                     continue
                 if row is None:
-                    row, changed = Row(glance, stamp), True
+                    row, changed = RunRow(glance, stamp), True
                 elif row.glance != glance:
                     row.glance, row.stamp, changed = glance, stamp, True
             known[key] = row
@@ -110,12 +117,12 @@ class Fleet:
         self.rows = list(known.values())
         return changed
 
-    def _waiting(self) -> list[Row]:
+    def _waiting(self) -> list[RunRow]:
         now = time.monotonic()
         rows = self._needed(self.rows)
         return [r for r in rows if r.summed != r.stamp and (not r.summed or now - r.summed_at > _SUMMARY_SECONDS)]
 
-    def _sum_up(self, row: Row) -> None:
+    def _sum_up(self, row: RunRow) -> None:
         row.summed, row.summed_at = row.stamp, time.monotonic()
         metrics = self._open.pop(row.path, None)
         if metrics is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,16 @@ class Stats:
 
 @dataclass
 class Curve:
-    """Columns, all equally long: `step`, `t` and `epoch` of a row, the `low`, `high` and `mean` of what it stands for.
+    """One metric of one run, reduced or not: the one form in which it goes to a chart, in a terminal or elsewhere.
 
-    In a curve that is `exact` a row is a row of the run and the three are the same; else a row may stand for many.
-    What is not finite is NaN. `last_value` is the run's last, finite or not.
+    Columns, all equally long: `x` (where a row stands on the axis that is shown: its step, unless `on_axis` says
+    otherwise), `step`, `t` and `epoch` of a row, the `low`, `high` and `mean` of what it stands for. In a curve that is
+    `exact` a row is a row of the run and the three are the same; else a row may stand for many. What is not finite is
+    NaN. `last_value` is the run's last, finite or not.
     """
 
     name: str
+    x: Floats
     step: Floats
     t: Floats
     epoch: Floats
@@ -58,9 +61,11 @@ class Curve:
         value = series.value[rows]
         finite = np.isfinite(value)
         shown = value if finite.all() else np.where(finite, value, np.nan)
+        step = series.step[rows].astype(np.float64)
         return cls(
             name=series.name,
-            step=series.step[rows].astype(np.float64),
+            x=step,
+            step=step,
             t=series.t[rows],
             epoch=series.epoch[rows],
             low=shown,
@@ -71,19 +76,43 @@ class Curve:
             lower_is_better=series.lower_is_better,
         )
 
-    def x(self, axis: str, created_at: float = 0.0, tokens: Curve | None = None) -> Floats | None:
-        """Where each row stands on an axis; None when the run does not tell. `tokens`: those of each step."""
+    @classmethod
+    def through(cls, x: Floats, y: Floats, name: str = "") -> Curve:
+        """A line through points that are no rows of a run, such as a smoothed or a downsampled one."""
+        shown, unknown = np.where(np.isfinite(y), y, np.nan), np.full(len(x), np.nan)
+        stats = Stats(len(x), 0, None, None, None, None, None)
+        return cls(
+            name, x, x, unknown, unknown, shown, shown, shown, stats, last_value=float(y[-1]) if len(y) else np.nan
+        )
+
+    def on_axis(self, axis: str, created_at: float = 0.0, tokens: Curve | None = None) -> Curve | None:
+        """The same with `x` on an axis; None when the run does not tell it. `tokens`: those of each step."""
         if axis == "step":
-            return self.step
+            return replace(self, x=self.step)
         if axis == "relative time":
-            return self.t
+            return replace(self, x=self.t)
         if axis == "wall time":
-            return self.t + created_at
+            return replace(self, x=self.t + created_at)
         if axis == "epoch":
-            return self.epoch if np.isfinite(self.epoch).any() else None
+            return replace(self, x=self.epoch) if np.isfinite(self.epoch).any() else None
         if tokens is None or not len(tokens):
             return None
-        return np.asarray(np.interp(self.step, tokens.step, _counted(tokens)))
+        return replace(self, x=np.asarray(np.interp(self.step, tokens.step, _counted(tokens))))
+
+    def nearest(self, x: float) -> int | None:
+        """The row that stands closest to a place of the axis and has a value."""
+        at = np.flatnonzero(np.isfinite(self.mean) & np.isfinite(self.x))
+        return int(at[int(np.argmin(np.abs(self.x[at] - x)))]) if len(at) else None
+
+    def best(self) -> tuple[float, float] | None:
+        """Place on the axis and value of the best row; None where no way is better, or it is not among these rows."""
+        if self.stats.best is None:
+            return None
+        step, value = self.stats.best
+        at = np.flatnonzero((self.low if self.lower_is_better else self.high) == value)
+        if not len(at):
+            return None
+        return float(self.x[at[int(np.argmin(np.abs(self.step[at] - step)))]]), value
 
 
 def _counted(tokens: Curve) -> Floats:

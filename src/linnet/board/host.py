@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from linnet.board.terminal.watch import Watch
+from linnet.board.watched_run import WatchedRun
 from linnet.runs import Manifest, provenance
 from linnet.runs.events import to_event
 from linnet.runs.metric_names import rows
@@ -41,16 +41,16 @@ class Host:
         self._told_pid: object = None
         self._read_at = -_EVERY
 
-    def read(self, watch: Watch) -> bool:
+    def read(self, watched: WatchedRun) -> bool:
         """Take the figures again when it is time, for a run that trains on this machine."""
         now = time.monotonic()
-        if not is_here(watch) or now - self._read_at < _EVERY:
+        if not is_here(watched) or now - self._read_at < _EVERY:
             return False
-        pid = watch.glance.manifest.provenance.get("pid")
+        pid = watched.glance.manifest.provenance.get("pid")
         if self._probe is None or pid != self._told_pid:
             self._past, self._told_pid = {}, pid
             self._pid = pid if isinstance(pid, int) and 0 < pid < 2**31 and psutil.pid_exists(pid) else None
-            self._probe = SystemProbe(watch.run.path, self._pid)
+            self._probe = SystemProbe(watched.run.path, self._pid)
             psutil.cpu_percent(percpu=True)
             self._read_at = now
             return False
@@ -72,20 +72,22 @@ class Host:
         return list(self._past.get(name, ()))
 
 
-def is_here(watch: Watch) -> bool:
+def is_here(watched: WatchedRun) -> bool:
     """Does this run train on this machine, now? By boot id; by the host's name where there is none."""
-    if watch.status != "live":
+    if watched.status != "live":
         return False
-    told: dict[str, Any] = watch.glance.manifest.provenance
+    told: dict[str, Any] = watched.glance.manifest.provenance
     if told.get("boot_id") and provenance.boot_id():
         return bool(told["boot_id"] == provenance.boot_id())
     return bool(told.get("host")) and told.get("host") == provenance.host()["name"]
 
 
-def logged(watch: Watch, name: str) -> list[float]:
+def logged(watched: WatchedRun, name: str) -> list[float]:
     """The last readings of a figure that the run itself has logged."""
     foreign, scale = _MUNIN.get(name, ("", 1.0))
-    curve, scale = (c, 1.0) if (c := watch.history.curve(name)) is not None else (watch.history.curve(foreign), scale)
+    curve, scale = (
+        (c, 1.0) if (c := watched.history.curve(name)) is not None else (watched.history.curve(foreign), scale)
+    )
     return [] if curve is None else [float(v) * scale for v in curve.mean[-HISTORY:] if v == v]
 
 

@@ -8,23 +8,42 @@ become one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linnet.board.terminal.curve import Curve, Floats, Stats
+from linnet.board.curve import Curve, Floats, Stats
 from linnet.runs.series import Table
 
-MOST_BUCKETS = 8_192
-_LEAST_BUCKETS = 1_024
-_CELLS = 1 << 20  # numbers of one kind in a table; tables of very many metrics get fewer buckets
+
+@dataclass(frozen=True)
+class FoldLimits:
+    """How much of a run is held.
+
+    - `exact_cells`: numbers up to which every row is held; beyond, they are folded into buckets.
+    - `whole_cells`: numbers up to which a run is first read whole, so that its cache can be kept.
+    - `most_buckets`: of a table; those of very many metrics get fewer, so that they have about `bucket_cells` numbers
+      of one kind, but not fewer than `least_buckets`.
+    """
+
+    exact_cells: int = 1 << 18
+    whole_cells: int = 24 << 20
+    least_buckets: int = 1_024
+    most_buckets: int = 8_192
+    bucket_cells: int = 1 << 20
+
+    def buckets(self, metrics: int) -> int:
+        """Buckets of a table of so many metrics."""
+        return max(self.least_buckets, min(self.bucket_cells // metrics, self.most_buckets))
 
 
 class Fold:
     """Tables of a run, folded; `curve` puts a metric together again."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: FoldLimits | None = None) -> None:
+        self._limits = limits or FoldLimits()
         self._tables: dict[tuple[str, ...], _Folded] = {}
 
     def take(self, tables: Sequence[Table]) -> None:
@@ -40,7 +59,7 @@ class Fold:
     def _take(self, table: Table, begin: int) -> None:
         if table.rows > begin:
             if table.names not in self._tables:
-                self._tables[table.names] = _Folded(table.names)
+                self._tables[table.names] = _Folded(table.names, self._limits.buckets(len(table.names)))
             self._tables[table.names].take(table, begin)
 
     def names(self) -> list[str]:
@@ -61,6 +80,7 @@ class Fold:
             mean = joined["total"] / joined["count"]
         return Curve(
             name=name,
+            x=joined["step"],
             step=joined["step"],
             t=joined["t"],
             epoch=joined["epoch"],
@@ -106,11 +126,11 @@ class _Tally:
 class _Folded:
     """One table. `stride`: rows that a bucket stands for; the last may not be full yet. `rows`: of all buckets."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], most: int) -> None:
         self.names = names
         self.stride = 1
         self.rows = 0
-        self._most = int(np.clip(_CELLS // len(names), _LEAST_BUCKETS, MOST_BUCKETS))
+        self._most = most
         self._tallies = [_Tally() for _ in names]
         metrics, room = len(names), 64
         self._own = np.empty((4, room))  # line, step, t, epoch of a bucket's first row

@@ -1,39 +1,45 @@
-"""`Watch`: one run that is being looked at: how it stands, its numbers, and what it said."""
+"""`WatchedRun`: one run that is followed: how it stands, its numbers, and what it said."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import replace
 
 import numpy as np
 
-from linnet.board.terminal.curve import Curve
-from linnet.board.terminal.history import History
-from linnet.board.terminal.journal import Journal
+from linnet.board.curve import Curve
+from linnet.board.fold import FoldLimits
+from linnet.board.history import History
+from linnet.board.journal import Journal
 from linnet.runs import Glance, Metrics, Run
 from linnet.runs.glance import look
 from linnet.runs.metric_names import main_metric
 
-_LOOK_SECONDS = 1.0
 _ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
 _MOST_ROWS = 1 << 16
 _PACE_ROWS = 256  # rows by which the present speed is judged
 
 
-class Watch:
-    """A run folder under observation. One thread calls `read`; the rest is for whoever draws."""
+class WatchedRun:
+    """A run folder under observation. One thread calls `read`; the rest is for whoever draws.
 
-    def __init__(self, run: Run) -> None:
+    - `limits`: how much of a long run is held.
+    - `look_seconds`: between two looks at how the run stands; new events are read at every `read`.
+    """
+
+    def __init__(self, run: Run, limits: FoldLimits | None = None, look_seconds: float = 1.0) -> None:
         self.run = run
+        self.look_seconds = look_seconds
         self.glance: Glance = Glance(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
-        self.history = History(run)
         self.journal = Journal(run)
+        self.history = History(run, limits, self.journal)
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
         self._close_lock = threading.Lock()
         self._want_close_up = False
-        self._looked = -_LOOK_SECONDS
+        self._looked = -math.inf
         self._status = ""
         self._trouble = ""
 
@@ -54,9 +60,9 @@ class Watch:
             return changed
         changed |= self.history.read(seconds)
         if self.history.caught_up:
-            changed |= self.journal.read(seconds)
+            changed |= self.journal.catch_up(seconds)
             changed |= self._tell_trouble()
-            changed |= self._look_closely()
+            changed |= self._read_close_up()
         return changed
 
     @property
@@ -64,8 +70,8 @@ class Watch:
         """Everything that was in the folder at the last look has been read; of one that is gone there is no more."""
         return self.gone or (self.history.caught_up and self.journal.caught_up)
 
-    def look_closely(self, wanted: bool) -> None:
-        """Ask for every row of the run (or say that they are not needed any more)."""
+    def want_every_row(self, wanted: bool) -> None:
+        """Ask for every row of a folded run (or say that they are not needed any more)."""
         self._want_close_up = wanted
         if not wanted:
             with self._close_lock:
@@ -74,7 +80,7 @@ class Watch:
     def rows(self, curve: Curve, first: float, last: float) -> Curve | None:
         """Every row of a folded curve between two steps, and some before them, by which a smoothed line begins.
 
-        None while they are not there (see `look_closely`), and where they are so many that buckets show as much.
+        None while they are not there (see `want_every_row`), and where they are so many that buckets show as much.
         """
         with self._close_lock:
             series = None if self.close_up is None else self.close_up.get(curve.name)
@@ -97,7 +103,7 @@ class Watch:
 
     def elapsed(self, now: float | None = None) -> float:
         """Seconds of training; of a live run, up to this moment."""
-        since = (time.time() if now is None else now) - self.glance.modified
+        since = (time.time() if now is None else now) - self.glance.last_event
         return self.glance.t + (max(0.0, min(since, 60.0)) if self.glance.status == "live" else 0.0)
 
     def remaining(self) -> float | None:
@@ -122,10 +128,10 @@ class Watch:
         """Let go of the files."""
         self.history.close()
         self.journal.close()
-        self.look_closely(False)
+        self.want_every_row(False)
 
     def _look(self) -> bool:
-        if time.monotonic() - self._looked < _LOOK_SECONDS:
+        if time.monotonic() - self._looked < self.look_seconds:
             return False
         self._looked = time.monotonic()
         found = look(self.run.path)
@@ -157,7 +163,7 @@ class Watch:
 
     def _tell_trouble(self) -> bool:
         """Put into the log that the stream cannot be read any more, and that it can again."""
-        before, self._trouble = self._trouble, self.journal.trouble
+        before, self._trouble = self._trouble, self.history.trouble
         if before == self._trouble:
             return False
         moment = time.strftime("%H:%M:%S")
@@ -168,7 +174,7 @@ class Watch:
             self.journal.say(f"{moment}: events.jsonl can be read again", "info", self.glance.t)
         return True
 
-    def _look_closely(self) -> bool:
+    def _read_close_up(self) -> bool:
         if not self._want_close_up or not self.history.folded:
             return False
         if self.close_up is None:

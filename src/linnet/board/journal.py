@@ -12,7 +12,7 @@ from linnet.runs import Event, Run
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
 
-_PLAIN = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
+_NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
     b'"kind":"scalars"',
     b'"kind":"system"',
@@ -56,17 +56,20 @@ class Note:
 
 
 class Journal:
-    """Reads a stream for all that is not a number. One thread calls `read`; the lists are for others to show.
+    """Keeps of a stream all that is not a number. One thread feeds it; the lists are for others to show.
 
-    The lists are bounded: of very many, the latest are kept.
+    It gets the blocks that the metrics are read from (`linnet.runs.metrics.BlockListener`), so the stream is read once;
+    only what a cache spared the metrics it reads itself, by `catch_up`. The lists are bounded: of very many, the latest
+    are kept.
     """
 
     def __init__(self, run: Run) -> None:
         self._origin = run.origin
-        self._reader = LineReader(run.events_path)
+        self._events = run.events_path
         self._lock = threading.Lock()
-        self._generation = 0
-        self.caught_up = False
+        self._reader: LineReader | None = None  # of what the metrics need not read
+        self._position = 0  # bytes of the stream that were taken
+        self._end = 0  # and those that the metrics have taken
         self._clear()
 
     def _clear(self) -> None:
@@ -101,50 +104,72 @@ class Journal:
         with self._lock:
             self._remarks.append(Remark(t, None, weight, text))
 
-    def read(self, seconds: float) -> bool:
-        """Take in what is new, for about so long; True when there was something."""
-        until = time.monotonic() + seconds
-        changed = False
-        while block := self._reader.read_block():
-            self._notice_replacement()
-            with self._lock:
-                self._take(block)
-            changed = True
-            if time.monotonic() >= until:
-                break
-        self.caught_up = not block
-        return self._notice_replacement() or changed
+    def take(self, block: bytes, begin: int, end: int) -> None:
+        """Take in a block that the metrics were read from; one that lies farther on waits for `catch_up`."""
+        with self._lock:
+            self._end = max(self._end, end)
+            if begin <= self._position < end:
+                self._take(block[-(end - self._position) :])
+                self._position = end
+
+    def begin_anew(self) -> None:
+        """The stream is another one: nothing that was read before stands."""
+        moment = time.strftime("%H:%M:%S")
+        text = f"{moment}: the stream was cut or replaced while the board was open; it was read anew"
+        with self._lock:
+            self._clear()
+            self._position = self._end = 0
+            self._remarks.append(Remark(0.0, None, "warning", text))
 
     @property
-    def trouble(self) -> str:
-        """Why the stream cannot be read now; empty when it can, or is not there yet."""
-        return self._reader.trouble
+    def caught_up(self) -> bool:
+        """It has taken all that the metrics have."""
+        return self._position >= self._end
+
+    def catch_up(self, seconds: float) -> bool:
+        """Read what a cache spared the metrics, for about so long; True when there was something."""
+        until = time.monotonic() + seconds
+        changed = False
+        while not self.caught_up and self._read_block():
+            changed = True
+            if time.monotonic() >= until:
+                return True
+        self.close()
+        return changed
+
+    def _read_block(self) -> bool:
+        if self._reader is None or self._reader.position != self._position:
+            self.close()
+            self._reader = LineReader(self._events)
+            self._reader.skip_to(self._position, 0)
+        reader = self._reader
+        block = reader.read_block()
+        if reader.generation:  # another file; if it is no copy of the first, the metrics will tell
+            self.close()
+            return True
+        if reader.position <= self._position:  # gone
+            self._end = self._position
+            return False
+        beyond = max(0, reader.position - self._end)  # it was written meanwhile, and will be handed on
+        self.take(block[: max(0, len(block) - beyond)], self._position, reader.position - beyond)
+        return True
 
     def close(self) -> None:
         """Let go of the file."""
-        self._reader.close()
-
-    def _notice_replacement(self) -> bool:
-        if self._reader.generation == self._generation:
-            return False
-        self._generation = self._reader.generation
-        with self._lock:
-            self._clear()
-            moment = time.strftime("%H:%M:%S")
-            text = f"{moment}: the stream was cut or replaced while the board was open; it was read anew"
-            self._remarks.append(Remark(0.0, None, "warning", text))
-        return True
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _take(self, block: bytes) -> None:
         count = block.count(b"\n")
-        plain = sum(block.count(word) for word in _PLAIN)
+        plain = sum(block.count(word) for word in _NUMBERS)
         if plain == count and block.count(b"}\n") == count:
             self.lines += count
             return
         for line in block.split(b"\n")[:-1]:
             self.lines += 1
             head = line[:_HEAD]
-            if line.endswith((b"}", b"}\r")) and any(word in head for word in _PLAIN):
+            if line.endswith((b"}", b"}\r")) and any(word in head for word in _NUMBERS):
                 continue
             if line and not line.isspace():
                 self._take_line(line)
