@@ -10,6 +10,7 @@ import pytest
 from linnet.board.journal import Journal
 from linnet.board.watched_run import WatchedRun
 from linnet.runs import Metrics, Run
+from linnet.runs.lines import LONGEST_LINE
 from tests.board.conftest import Event, append, steps, write
 
 Told = tuple[int, int, list[object], list[object], list[object]]
@@ -116,11 +117,8 @@ def test_a_stream_that_goes_away_is_not_waited_for(run: Run) -> None:
     assert watched.journal.samples() == []
 
 
-def test_a_mark_before_the_first_line_and_a_line_too_long_are_passed_over(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("linnet.runs.lines.LONGEST_LINE", 100_000)
-    long = b'{"kind":"note","text":"' + b"x" * 3_000_000 + b'"}'
+def test_a_mark_before_the_first_line_and_a_line_too_long_are_passed_over(root: Path) -> None:
+    long = b'{"kind":"note","text":"' + b"x" * (LONGEST_LINE + 100) + b'"}'
     first, *rest = talk(20_000)
     mark = b"\xef\xbb\xbf" + json.dumps(first).encode()
     run = Run.load(write(root / "a", [mark, *rest[:9000], long, *rest[9000:]]))

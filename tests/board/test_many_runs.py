@@ -61,6 +61,5 @@ def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
 def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(board, 120, HEIGHT)
     monkeypatch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
-    monkeypatch.setattr("linnet.board.run_table._LOOK_SHARE", 0)
-    board.run_table.look_seconds = 0.0
+    board.run_table.look_seconds = board.run_table.look_pause = 0.0
     assert not Reader(board, lambda: None).read_once()

@@ -19,7 +19,6 @@ from linnet.runs import Glance, Metrics, RunStore, Series
 from linnet.runs.folder import EVENTS, MANIFEST
 from linnet.runs.glance import look, origin_of
 
-_LOOK_SHARE = 10  # a look that takes long, at thousands of runs, is followed by a pause so many times as long
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
 _OPEN = 16  # runs whose numbers stay open, because they are being written
@@ -48,7 +47,8 @@ class RunTable:
     """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it.
 
     - `needed`: of all rows, those whose best value and curve are to be read.
-    - `look_seconds`: between two looks for new and changed runs.
+    - `look_seconds`: between two looks for new and changed runs; after one that takes long, at thousands of runs, a
+      pause `look_pause` times as long.
     """
 
     def __init__(
@@ -56,10 +56,12 @@ class RunTable:
         store: RunStore,
         needed: Callable[[list[RunRow]], list[RunRow]] = lambda rows: rows,
         look_seconds: float = 1.0,
+        look_pause: float = 10.0,
     ) -> None:
         self.store = store
         self._needed = needed
         self.look_seconds = look_seconds
+        self.look_pause = look_pause
         self.rows: list[RunRow] = []
         self.looked = False  # at least once
         self._known: dict[str, RunRow] = {}
@@ -70,7 +72,7 @@ class RunTable:
         """Look for new and changed runs, then sum some up, for about so long; True when something is new."""
         until = time.monotonic() + seconds
         changed = False
-        if (began := time.monotonic()) - self._looked_at >= max(self.look_seconds, _LOOK_SHARE * self._look_took):
+        if (began := time.monotonic()) - self._looked_at >= max(self.look_seconds, self.look_pause * self._look_took):
             changed = self._look()
             self._looked_at = time.monotonic()
             self._look_took = self._looked_at - began
