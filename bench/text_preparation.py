@@ -35,7 +35,7 @@ from linnet.data.documents import pieces
 from linnet.data.encoder import Encoder
 from linnet.data.vocabulary import Vocabulary, train_vocabulary
 from linnet.models import build, preset
-from linnet.recipes.material import weights_of_layers
+from linnet.recipes.job import weights_of_layers
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step

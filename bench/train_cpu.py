@@ -54,7 +54,7 @@ def linnet(preset_name: str, batch: int, ctx: int) -> tuple[Callable[[], object]
     """The step that `linnet train` makes, and what it is measured by."""
 
     from linnet.models import build, preset
-    from linnet.recipes.material import weights_of_layers
+    from linnet.recipes.job import weights_of_layers
     from linnet.train.hardware import choose
     from linnet.train.settings import TrainSettings
     from linnet.train.step import Step

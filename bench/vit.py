@@ -56,19 +56,19 @@ def train(data: Path, runs: Path, recipe: dict[str, Any], changes: dict[str, Any
     import torch
 
     from linnet.models import preset
-    from linnet.recipes import ImageData, Job, VitOptions, VitSettings, launch
-    from linnet.train import Watch
+    from linnet.recipes import ImageData, Job, VitOptions, VitSettings, start
+    from linnet.train import Callback
 
     began = time.perf_counter()
     curve: list[tuple[float, int, float]] = []
 
-    class Curve(Watch):
-        def on_start(self, text: str) -> None:
+    class Curve(Callback):
+        def on_remark(self, text: str) -> None:
             print(f"  {text}", file=sys.stderr, flush=True)
 
-        def on_evaluation(self, step: int, found: Any) -> None:
-            curve.append((time.perf_counter() - began, step, found.accuracy))
-            print(f"  {curve[-1][0]:7.1f} s  step {step:6,}  {found.accuracy:.2%}", file=sys.stderr, flush=True)
+        def on_evaluation(self, step: int, result: Any) -> None:
+            curve.append((time.perf_counter() - began, step, result.accuracy))
+            print(f"  {curve[-1][0]:7.1f} s  step {step:6,}  {result.accuracy:.2%}", file=sys.stderr, flush=True)
 
     settings = VitSettings(**{**recipe["settings"], **changes})
     job = Job(
@@ -78,8 +78,8 @@ def train(data: Path, runs: Path, recipe: dict[str, Any], changes: dict[str, Any
         recipe="vit-tiny",
         options=VitOptions(**recipe["options"]),
     )
-    training = launch(job, runs_root=runs, watch=Curve())
-    outcome = training.finish()
+    training = start(job, runs_root=runs, callbacks=[Curve()])
+    outcome = training.run()
     if outcome.reason != "completed" or outcome.progress.validation is None:
         sys.exit(f"training ended {outcome.reason}: {outcome.error}")
     return {

@@ -7,7 +7,7 @@ linnet show latest
 from __future__ import annotations
 
 from linnet.models import preset
-from linnet.recipes import Job, TextData, launch
+from linnet.recipes import Job, TextData, start
 from linnet.train import TrainSettings
 
 
@@ -19,8 +19,8 @@ def main(corpus: str = "python", steps: int = 300) -> None:
         settings=TrainSettings(steps=steps, batch=16, lr=3e-3),
         prompts=("def ",),
     )
-    training = launch(job, name="from a script", tags=["example"])
-    outcome = training.finish()
+    training = start(job, name="from a script", tags=["example"])
+    outcome = training.run()
     print(f"{training.run_id} {outcome.reason}: loss {outcome.progress.loss:.3f} → {training.run_dir}/weights/latest")
 
 

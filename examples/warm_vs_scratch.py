@@ -27,12 +27,12 @@ from linnet.board.terminal.views.chart import compact, ticks
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD
-from linnet.recipes import Job, TextData, WarmOptions, WarmStart, launch, warm_start
+from linnet.recipes import Job, TextData, WarmOptions, WarmStart, start, warm_start
 from linnet.recipes.donor import Donor
 from linnet.recipes.inheritance import Init
 from linnet.recipes.shape import shape_from
 from linnet.recipes.training import RECIPES
-from linnet.train import TrainSettings
+from linnet.train import RunData, TrainSettings
 from linnet.train.hardware import Hardware
 
 # The name of an arm, and how it begins. All have the same shape and a head of their own, but "scratch, tied". Rows seen
@@ -131,8 +131,8 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         job = Job(model, data, replace(settings, seed=seed, lr=lr), recipe=recipe, options=options)
         if (known := done.get(job)) is not None:
             return known
-        training = launch(job, runs_root=runs, name=f"{arm}, seed {seed}, lr {lr:g}", experiment="warm_vs_scratch")
-        outcome = training.finish()
+        training = start(job, runs_root=runs, name=f"{arm}, seed {seed}, lr {lr:g}", experiment="warm_vs_scratch")
+        outcome = training.run()
         held = linnet.open(training.run_dir).metrics()["validation/loss"]
         for folder in ("weights", "state"):  # the curves are wanted, not the models
             shutil.rmtree(training.run_dir / folder)
@@ -178,9 +178,9 @@ class _Done:
         self._path.write_text(json.dumps(self._runs, indent=1) + "\n")
 
 
-def _large_rows(job: Job, hardware: Hardware, prepared: Any, resumed: bool) -> tuple[WarmStart, Job]:
+def _large_rows(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
     """A recipe of this script's own: from scratch, with embedding rows as large as a lens's."""
-    recipe, job = warm_start.realize(job, hardware, prepared, resumed)
+    recipe, job = warm_start.from_job(job, data, hardware, resumed)
     recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
     return recipe, job
 

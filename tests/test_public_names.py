@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -40,3 +42,26 @@ def test_every_list_of_a_rooms_names_agrees(name: str) -> None:
 
 def test_the_calls_a_notebook_needs_first_are_completed() -> None:
     assert {"open", "list_runs", "start", "runs", "__version__"} <= set(dir(linnet))
+
+
+def test_the_room_train_can_be_called_and_is_still_a_room() -> None:
+    import linnet.train.settings
+
+    room: object = linnet.train
+    assert callable(room)
+    assert isinstance(room, ModuleType)
+    assert room is importlib.import_module("linnet.train")
+    assert room.settings.TrainSettings is room.TrainSettings
+
+
+def test_what_a_program_annotates_with_is_at_the_top() -> None:
+    from linnet.runs import Run, Session
+    from linnet.train import Callback
+
+    assert (linnet.Run, linnet.Session, linnet.Callback) == (Run, Session, Callback)
+    assert {"Run", "Session", "Callback", "UsageError", "train", "resume"} <= set(dir(linnet))
+
+
+def test_importing_linnet_and_its_callback_loads_no_torch() -> None:
+    code = "import sys, linnet; linnet.Callback, linnet.Run, linnet.Session; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

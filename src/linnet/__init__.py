@@ -15,22 +15,32 @@ if TYPE_CHECKING:
     from linnet import models as models
     from linnet import recipes as recipes
     from linnet import runs as runs
-    from linnet import train as train
+    from linnet.api import resume as resume
+    from linnet.api import train as train
     from linnet.errors import LinnetError as LinnetError
-    from linnet.runs import Glance, Run
+    from linnet.errors import UsageError as UsageError
+    from linnet.runs import Glance
+    from linnet.runs import Run as Run
     from linnet.runs import RunBundle as RunBundle
+    from linnet.runs import Session as Session
     from linnet.runs import start as start
+    from linnet.train.callback import Callback as Callback
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Callback": "linnet.train.callback",
     "LinnetError": "linnet.errors",
+    "Run": "linnet.runs.run",
     "RunBundle": "linnet.runs.bundle",
+    "Session": "linnet.runs.session",
+    "UsageError": "linnet.errors",
     "data": "linnet.data",
     "gguf": "linnet.gguf",
     "infer": "linnet.infer",
     "models": "linnet.models",
     "recipes": "linnet.recipes",
+    "resume": "linnet.api",
     "runs": "linnet.runs",
     "start": "linnet.runs.session",
     "train": "linnet.train",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -26,3 +28,13 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object
         return sorted({*module["__all__"], *(name for name in module if name.startswith("__"))})
 
     return find, names
+
+
+def callable_room(package: str, home: str, name: str) -> None:
+    """Let a room be called: `linnet.train(…)` is the function `name` of `home`, and `linnet.train` the room."""
+
+    class CallableRoom(ModuleType):
+        def __call__(self, *arguments: Any, **options: Any) -> Any:
+            return getattr(import_module(home), name)(*arguments, **options)
+
+    sys.modules[package].__class__ = CallableRoom

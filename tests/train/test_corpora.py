@@ -77,12 +77,12 @@ def test_a_run_is_resumed_from_another_folder(
 
 def test_a_run_that_kept_its_corpus_relative_is_resumed_as_before(said: Said, rows: Path) -> None:
     from linnet.models import preset
-    from linnet.recipes import Job, TextData, launch
+    from linnet.recipes import Job, TextData, start
     from linnet.train import TrainSettings
 
     data = TextData("rows.jsonl", field="content")
     job = Job(preset("tiny", vocab=384), data, TrainSettings(steps=2, batch=4, eval_tokens=64))
-    assert launch(job, runs_root="runs", run_id="old").finish().reason == "completed"
+    assert start(job, runs_root="runs", run_id="old").run().reason == "completed"
     assert linnet.open("old").manifest.config["corpus"] == "rows.jsonl"
     assert said("resume", "old", "--steps", "3")[0] == 0
 
@@ -90,7 +90,7 @@ def test_a_run_that_kept_its_corpus_relative_is_resumed_as_before(said: Said, ro
 def test_names_for_what_is_built_in_and_patterns_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from linnet.cli.options import absolute_source
+    from linnet.recipes.requests import absolute_source
 
     for name in ("python", "digits", "*.txt", "hf://somewhere/else", "none.txt"):
         assert absolute_source(name) == name

@@ -21,7 +21,7 @@ import linnet
 from linnet import gguf
 from linnet.cli.train import finish
 from linnet.models import LanguageModel, load, preset
-from linnet.recipes import FromScratch, Job, TextData, launch
+from linnet.recipes import FromScratch, Job, TextData, start
 from linnet.train import state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import steps_with_state
@@ -151,7 +151,7 @@ def test_another_fault_of_the_program_is_not_taken_for_one_of_memory(
 def test_weights_that_cannot_be_written_do_not_stop_training(
     job: Job, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    training = launch(job)
+    training = start(job)
     (training.run_dir / "weights").write_text("in the way")
     with caplog.at_level(logging.WARNING, "linnet"):
         code = finish(training, json=False)
@@ -177,7 +177,7 @@ def test_a_disk_that_was_full_for_a_while_costs_one_checkpoint(
 
     monkeypatch.setattr(gguf, "write", write)
     with caplog.at_level(logging.WARNING, "linnet"):
-        assert finish(launch(job), json=True) == 0
+        assert finish(start(job), json=True) == 0
     assert "checkpoint of step 4 was not written: [Errno 28] No space left on device" in caplog.text
     run = linnet.open("latest")
     assert run.status == "completed"
@@ -194,7 +194,7 @@ def test_whatever_keeps_a_state_from_being_written_does_not_hang_the_training(
 
     monkeypatch.setattr(state, "save", save)
     with caplog.at_level(logging.WARNING, "linnet"):
-        done = threading.Thread(target=lambda: finish(launch(job), json=True), daemon=True)
+        done = threading.Thread(target=lambda: finish(start(job), json=True), daemon=True)
         done.start()
         done.join(60)
     assert not done.is_alive()

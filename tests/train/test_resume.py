@@ -21,12 +21,11 @@ from linnet.cli.train import finish
 from linnet.errors import LinnetError
 from linnet.files import STAGED_SUFFIX
 from linnet.models import preset
-from linnet.recipes import Job, TextData, go_on, launch, training
+from linnet.recipes import Job, TextData, resume, start, training
 from linnet.runs import Run
-from linnet.train import state
+from linnet.train import Callback, StepMetrics, state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, StateError, steps_with_state
-from linnet.train.watch import StepReport, Watch
 from tests.train.conftest import Said
 from tests.train.test_training import digest, losses
 
@@ -35,14 +34,14 @@ class Crash(BaseException):
     """As good as a kill, within a test: nothing of the loop handles it."""
 
 
-class At(Watch):
+class At(Callback):
     """Does something at a step: crash, send a signal."""
 
     def __init__(self, step: int, act: Any) -> None:
         self._step, self._act = step, act
 
-    def on_step(self, report: StepReport) -> None:
-        if report.step == self._step:
+    def on_step(self, metrics: StepMetrics) -> None:
+        if metrics.step == self._step:
             self._act()
 
 
@@ -70,7 +69,7 @@ def job_of(corpus: Path, **settings: Any) -> Job:
 def crashed(job: Job, step: int, **labels: Any) -> Run:
     """A run that broke off after a step, as a kill would end it."""
     with pytest.raises(Crash):
-        launch(job, watch=At(step, crash), run_id="a", **labels).finish()
+        start(job, callbacks=[At(step, crash)], run_id="a", **labels).run()
     return linnet.open("a") if "runs_root" not in labels else linnet.open(Path(labels["runs_root"]) / "a")
 
 
@@ -151,8 +150,8 @@ def test_a_state_under_another_name_is_refused(said: Said, corpus: Path) -> None
 
 def test_the_weights_of_another_run_are_refused(said: Said, corpus: Path) -> None:
     run = crashed(job_of(corpus), 10)
-    twin = launch(job_of(corpus, seed=1), run_id="b")
-    twin.finish()
+    twin = start(job_of(corpus, seed=1), run_id="b")
+    twin.run()
     (run.path / "weights/step_8.gguf").write_bytes((twin.run_dir / "weights/step_8.gguf").read_bytes())
     code, _, err = said("resume", "a")
     assert code == 1
@@ -227,7 +226,7 @@ def test_two_resumes_at_once_are_one_resume_and_a_refusal(
     # The other one took the run between this one's look at its status and the start.
     monkeypatch.setattr(Run, "status", "crashed")
     with linnet.start(tmp_path / "runs", resume="a", from_step=4), pytest.raises(LinnetError, match="another process"):
-        go_on(run)
+        resume(run)
     assert [path.name for path in run.path.parent.iterdir() if not path.name.startswith(".")] == ["a"]
 
 
@@ -238,12 +237,12 @@ def test_held_out_loss_and_best_are_those_of_the_undisturbed_run(corpus: Path, t
     settings = {"steps": 16, "eval_every": 5, "eval_tokens": 64, "checkpoint_every": 2, "keep": 0, "lr": 0.3}
     settings |= {"schedule": "constant", "seed": 3, "on_nan": "ignore"}
     job = job_of(corpus, **settings)
-    launch(job, run_id="a", runs_root=tmp_path / "whole").finish()
+    start(job, run_id="a", runs_root=tmp_path / "whole").run()
     whole = tmp_path / "whole/a/weights"
     for step in (3, 7, 9, 11, 13):
         root = tmp_path / f"cut{step}"
         run = crashed(job, step, runs_root=root)
-        go_on(run).finish()
+        resume(run).run()
         for file in sorted(whole.glob("step_*.gguf")):
             assert digest(run.path / "weights" / file.name) == digest(file), (step, file.name)
         for link in ("best", "latest"):
@@ -252,8 +251,8 @@ def test_held_out_loss_and_best_are_those_of_the_undisturbed_run(corpus: Path, t
 
 def test_a_run_killed_after_its_last_weights_is_closed_as_completed(said: Said, corpus: Path) -> None:
     job = job_of(corpus, eval_every=4, keep=0, steps=8, gate="validation/loss<100")
-    training = launch(job, run_id="a")
-    training.finish()
+    training = start(job, run_id="a")
+    training.run()
     folder = training.run_dir
     assert (folder / "weights/best").readlink() == Path("step_8.gguf")
     # As if it had been killed between `latest` and `best` of step 8.
@@ -278,15 +277,15 @@ def test_a_run_killed_after_its_last_weights_is_closed_as_completed(said: Said, 
 
 def test_a_run_killed_before_its_last_tidying_is_tidied(corpus: Path, tmp_path: Path) -> None:
     settings = {"steps": 8, "checkpoint_every": 4}
-    launch(job_of(corpus, **settings, keep=0), run_id="a", runs_root=tmp_path / "all").finish()
-    training = launch(job_of(corpus, **settings, keep=1), run_id="a")
-    training.finish()
+    start(job_of(corpus, **settings, keep=0), run_id="a", runs_root=tmp_path / "all").run()
+    training = start(job_of(corpus, **settings, keep=1), run_id="a")
+    training.run()
     folder, weights = training.run_dir, training.run_dir / "weights"
     kept = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "events.jsonl").write_bytes(b"".join(line for line in kept if b"run_end" not in line))
     shutil.copy(tmp_path / "all/a/weights/step_4.gguf", weights)
     (weights / ".best.0123456789ab.linnet-partial").symlink_to("step_8.gguf")
-    go_on(Run.load(folder)).finish()
+    resume(Run.load(folder)).run()
     assert linnet.open("a").status == "completed"
     assert sorted(path.name for path in weights.iterdir()) == ["latest", "step_8.gguf"]
 
@@ -295,7 +294,7 @@ def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(corpus: Path) -> N
     job = job_of(corpus)
     run = crashed(job, 10)
     first = state.load(run.path / "state/step_8.safetensors").facts
-    outcome = go_on(run).finish()
+    outcome = resume(run).run()
     assert first["seconds"] > 0
     assert outcome.seconds > first["seconds"]
     assert outcome.progress.seen == 12 * 4 * 32
@@ -306,7 +305,7 @@ def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(corpus: Path) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_with_a_checkpoint_and_its_own_exit_code(corpus: Path, number: signal.Signals) -> None:
-    training = launch(job_of(corpus, checkpoint_every=0), watch=At(5, send(number)), run_id="a")
+    training = start(job_of(corpus, checkpoint_every=0), callbacks=[At(5, send(number))], run_id="a")
     assert finish(training, json=True) == 128 + number
     run = linnet.open("a")
     assert run.status == "interrupted"
@@ -329,8 +328,8 @@ def test_a_second_signal_during_the_last_save_does_not_throw_it_away(
         return path
 
     monkeypatch.setattr(gguf, "write", write)
-    training = launch(job_of(corpus, checkpoint_every=0), watch=At(5, send(signal.SIGTERM)), run_id="a")
-    assert training.finish().exit_code == 128 + signal.SIGTERM
+    training = start(job_of(corpus, checkpoint_every=0), callbacks=[At(5, send(signal.SIGTERM))], run_id="a")
+    assert training.run().exit_code == 128 + signal.SIGTERM
     assert steps_with_state(training.run_dir) == [5]
     assert linnet.open("a").status == "interrupted"
 
@@ -338,7 +337,7 @@ def test_a_second_signal_during_the_last_save_does_not_throw_it_away(
 def test_nohup_stays_in_force(corpus: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        outcome = launch(job_of(corpus), watch=At(5, send(signal.SIGHUP))).finish()
+        outcome = start(job_of(corpus), callbacks=[At(5, send(signal.SIGHUP))]).run()
         assert outcome.reason == "completed"
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
@@ -347,7 +346,7 @@ def test_nohup_stays_in_force(corpus: Path) -> None:
 
 def test_what_was_due_at_the_step_of_a_stop_is_done_first(corpus: Path) -> None:
     job = job_of(corpus, eval_every=5, eval_tokens=64)
-    outcome = launch(job, watch=At(5, send(signal.SIGINT)), run_id="a").finish()
+    outcome = start(job, callbacks=[At(5, send(signal.SIGINT))], run_id="a").run()
     assert (outcome.reason, outcome.progress.step) == ("interrupted", 5)
     assert linnet.open("a").metrics()["validation/loss"].step.tolist() == [5]
 
@@ -374,7 +373,7 @@ def test_a_gate_on_a_metric_that_will_not_be_there_is_refused_before_the_first_s
 
 def test_a_gate_leaves_an_interrupted_run_interrupted(said: Said, corpus: Path) -> None:
     job = job_of(corpus, eval_every=6, eval_tokens=64, gate="validation/loss<100")
-    outcome = launch(job, watch=At(3, send(signal.SIGINT)), run_id="a").finish()
+    outcome = start(job, callbacks=[At(3, send(signal.SIGINT))], run_id="a").run()
     assert (outcome.reason, outcome.gate, outcome.exit_code) == ("interrupted", None, 130)
     assert linnet.open("a").status == "interrupted"
     assert said("resume", "a")[0] == 0
@@ -384,18 +383,18 @@ def test_a_gate_leaves_an_interrupted_run_interrupted(said: Said, corpus: Path) 
 
 
 def test_run_start_says_what_was_derived_and_chosen(corpus: Path) -> None:
-    launch(job_of(corpus, eval_every=None, warmup=None, steps=40), run_id="a").finish()
-    start = next(event.data for event in linnet.open("a").events().read_events() if event.kind == "run_start")
-    assert start["schedule"] == {"kind": "cosine", "lr_max": 1e-3, "lr_min": 1e-4, "warmup": 2, "n_steps": 40}
-    chosen = start["chosen"]
+    start(job_of(corpus, eval_every=None, warmup=None, steps=40), run_id="a").run()
+    first = next(event.data for event in linnet.open("a").events().read_events() if event.kind == "run_start")
+    assert first["schedule"] == {"kind": "cosine", "lr_max": 1e-3, "lr_min": 1e-4, "warmup": 2, "n_steps": 40}
+    chosen = first["chosen"]
     assert (chosen["device"], chosen["dtype"], chosen["compile"]) == ("cpu", "float32", False)
     assert (chosen["threads"], chosen["graph"]) == (1, True)
     assert (chosen["eval_every"], chosen["eval_tokens"], chosen["checkpoint_every"]) == (4, 1024, 4)
 
 
 def test_a_checkpoint_event_names_its_losses_and_its_digest(corpus: Path) -> None:
-    training = launch(job_of(corpus, eval_every=4, eval_tokens=64), run_id="a")
-    outcome = training.finish()
+    training = start(job_of(corpus, eval_every=4, eval_tokens=64), run_id="a")
+    outcome = training.run()
     event = [e.data for e in linnet.open("a").events().read_events() if e.kind == "checkpoint"][-1]
     assert event["train_loss"] == losses("a")[12]
     assert outcome.progress.validation is not None
@@ -415,13 +414,13 @@ def test_a_checkpoint_is_announced_when_it_is_on_the_disk(corpus: Path, monkeypa
 
     announced: list[tuple[int, bool]] = []
 
-    class Listener(Watch):
+    class Listener(Callback):
         def on_checkpoint(self, step: int, path: Path) -> None:
             announced.append((step, path.is_file()))
 
     monkeypatch.setattr(gguf, "write", write)
-    training = launch(job_of(corpus), watch=Listener())
-    training.finish()
+    training = start(job_of(corpus), callbacks=[Listener()])
+    training.run()
     assert announced == [(4, True), (12, True)]
     assert [path.name for path in (training.run_dir / "state").iterdir()] == ["step_12.safetensors"]
 
@@ -432,20 +431,20 @@ def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(corpus: Pa
         (run.path / "state" / name).write_bytes(b"half")
     (run.path / "state/step_11.safetensors").write_bytes(b"a state without weights")
     (run.path / f"weights/.step_9.gguf.0a0b0c{STAGED_SUFFIX}").write_bytes(b"half")
-    go_on(run).finish()
+    resume(run).run()
     assert [path.name for path in (run.path / "state").iterdir()] == ["step_12.safetensors"]
     assert not list((run.path / "weights").glob(".*"))
 
 
 def test_only_checkpoints_of_this_run_are_thinned_out(corpus: Path, tmp_path: Path) -> None:
-    training = launch(job_of(corpus, checkpoint_every=2, keep=1), run_id="a")
+    training = start(job_of(corpus, checkpoint_every=2, keep=1), run_id="a")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for step in (1, 2, 3):
         (elsewhere / f"step_{step}.gguf").write_bytes(b"somebody's file")
     (elsewhere / "step_².gguf").write_bytes(b"an odd name")
     (training.run_dir / "weights").symlink_to(elsewhere)
-    assert training.finish().reason == "completed"
+    assert training.run().reason == "completed"
     assert (elsewhere / "step_1.gguf").read_bytes() == b"somebody's file"
     assert (elsewhere / "step_3.gguf").read_bytes() == b"somebody's file"
     assert sorted(path.name for path in elsewhere.glob("step_*")) == [
@@ -459,10 +458,10 @@ def test_only_checkpoints_of_this_run_are_thinned_out(corpus: Path, tmp_path: Pa
 def test_a_name_that_cannot_be_moved_costs_a_warning_not_the_run(
     corpus: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    training = launch(job_of(corpus), run_id="a")
+    training = start(job_of(corpus), run_id="a")
     (training.run_dir / "weights/latest").mkdir(parents=True)
     with caplog.at_level(logging.WARNING, "linnet"):
-        outcome = training.finish()
+        outcome = training.run()
     assert (outcome.reason, outcome.exit_code) == ("completed", 0)
     assert outcome.model == training.run_dir / "weights/step_12.gguf"
     assert "weights/latest" in caplog.text
@@ -485,13 +484,13 @@ def test_mfu_is_never_above_one(
 ) -> None:
     true_choose = training.choose
     monkeypatch.setattr(training, "choose", lambda *a, **o: replace(true_choose(*a, **o), peak_flops=peak))
-    reports: list[StepReport] = []
+    reports: list[StepMetrics] = []
 
-    class Listener(Watch):
-        def on_step(self, report: StepReport) -> None:
-            reports.append(report)
+    class Listener(Callback):
+        def on_step(self, metrics: StepMetrics) -> None:
+            reports.append(metrics)
 
-    launch(job_of(corpus, steps=3), watch=Listener(), run_id="a").finish()
+    start(job_of(corpus, steps=3), callbacks=[Listener()], run_id="a").run()
     metrics = linnet.open("a").metrics()
     assert ("mfu" in metrics) == logged
     assert [report.mfu is not None for report in reports] == [logged] * 3

@@ -24,15 +24,17 @@ import pytest
 
 import linnet
 from linnet.cli import main
-from linnet.cli.progress import LiveLine, PlainLines, watch_for
-from linnet.train.watch import StepReport
+from linnet.cli.progress import LiveLine, PlainLines, screen_for
+from linnet.train import StepMetrics
 from tests.board.terminals import PtyTerminal
 from tests.train.conftest import Said
 
 
-def report(step: int, steps: int = 20_000, **changes: Any) -> StepReport:
-    fields = {"loss": 4.2361, "lr": 0.0005, "grad_norm": 0.9, "unit": "tokens", "count": 1024, "per_s": 5815.2}
-    return StepReport(step, steps, **{**fields, "mfu": 0.4385, "seconds_left": 192.0, **changes})
+def report(step: int, steps: int = 20_000, **changes: Any) -> StepMetrics:
+    values = {"loss": 4.2361, "lr": 0.0005, "grad_norm": 0.9}
+    values |= {name: changes.pop(name) for name in (*values, "accuracy") if name in changes}
+    fields = {"unit": "tokens", "per_s": 5815.2, "mfu": 0.4385, "seconds_left": 192.0}
+    return StepMetrics(step, steps, values, **{**fields, **changes})
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,11 @@ class Clock:
 
 def test_a_log_has_the_first_and_the_last_step_and_one_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, out = Clock(monkeypatch), io.StringIO()
-    watch = watch_for(out)
+    watch = screen_for(out)
     for step in range(1, 1001):
         watch.on_step(report(step, 1000))
         clock.now += 0.01
-    watch.on_end()
+    watch.on_end("completed")
     said = [int(line.split()[1].rstrip(":")) for line in out.getvalue().splitlines()]
     assert (said[0], said[-1]) == (1, 1000)
     assert len(said) == 5  # of ten seconds
@@ -168,7 +170,7 @@ def test_a_log_ends_with_the_step_at_which_a_run_was_stopped(monkeypatch: pytest
     for step in range(1, 8):
         watch.on_step(report(step, mfu=None))
     watch.on_evaluation(7, HELD_OUT)
-    watch.on_end()
+    watch.on_end("completed")
     assert out.getvalue().splitlines() == [
         "step 1: loss=4.236100 lr=0.0005 tok/s=5815",
         "eval 7: loss=4.390000 ppl=80.67",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from linnet.models import LlamaConfig
-from linnet.recipes import Job, TextData, launch
+from linnet.recipes import Job, TextData, start
 from linnet.recipes.donor import Donor
 from linnet.recipes.inheritance import Init
 from linnet.recipes.shape import shape_from
@@ -37,8 +37,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path)
     model = LlamaConfig(vocab=512, d_model=96, n_heads=6, n_kv=2, d_ff=192, n_layers=6, ctx=64, rope_base=5e4)
     settings = TrainSettings(steps=120, batch=8, lr=5e-3, eval_every=0, sample_every=0, device="cpu")
     job = Job(model, TextData(str(corpus), cache=str(cache)), settings)
-    training = launch(job, runs_root=tmp_path_factory.mktemp("donors"), name="the donor")
-    outcome = training.finish()
+    training = start(job, runs_root=tmp_path_factory.mktemp("donors"), name="the donor")
+    outcome = training.run()
     assert outcome.progress.loss < 5, "chance is 6.2"
     return training.run_dir / "weights/step_120.gguf"
 

@@ -63,7 +63,7 @@ def test_a_donor_gives_its_width_and_its_rows(tmp_path: Path) -> None:
     warm.realize_warm(path)
     assert torch.equal(warm.model.token_embd.weight, torch.from_numpy(table()))
     assert not warm.model.token_embd.weight.requires_grad
-    assert warm.found["donor_sha256"] == Donor(path).sha256()
+    assert warm.options.donor_sha256 == Donor(path).sha256()
 
 
 def test_a_donor_that_is_not_there(tmp_path: Path) -> None:

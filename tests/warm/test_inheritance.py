@@ -121,7 +121,7 @@ def test_select_takes_the_same_channels_everywhere_and_heads_whole(
     model, donor = recipe.model, load(trained)
     channels = np.round(np.linspace(0, 95, 48)).astype(int)
     assert torch.equal(model.token_embd.weight, donor.token_embd.weight[:, channels])
-    assert recipe.found["taken"].startswith(f"layers {', '.join(map(str, layers))} of 6, 48 of 96 channels")
+    assert recipe.options.taken.startswith(f"layers {', '.join(map(str, layers))} of 6, 48 of 96 channels")
     # Of three queries that share a key, the first and the last: heads 0 and 2, 3 and 5, of 16 channels each.
     queries = np.concatenate([np.arange(16) + 16 * head for head in (0, 2, 3, 5)])
     rows = np.concatenate((queries, 96 + np.arange(64)))
@@ -150,7 +150,7 @@ def test_embed_copies_the_rows_and_nothing_else(trained: Path) -> None:
     recipe = warmed(trained, "embed", n_layers=2, options={"rescale": False})
     assert torch.equal(recipe.model.token_embd.weight, load(trained).token_embd.weight)
     assert torch.equal(recipe.model.get_parameter("blocks.0.attn_norm.weight"), torch.ones(96))
-    assert recipe.found["taken"].startswith("embedding copied (all 512 rows")
+    assert recipe.options.taken.startswith("embedding copied (all 512 rows")
 
 
 @pytest.mark.parametrize(("tied", "size"), [(True, 0.02), (False, 3.0)])

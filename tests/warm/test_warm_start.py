@@ -16,7 +16,7 @@ import torch
 import linnet
 from linnet import gguf
 from linnet.models import load
-from linnet.recipes import Job, TextData, WarmOptions, launch
+from linnet.recipes import Job, TextData, WarmOptions, start
 from linnet.recipes.donor import Donor
 from linnet.recipes.inheritance import Init
 from linnet.recipes.shape import shape_from
@@ -140,8 +140,8 @@ def test_the_same_from_python(trained: Path, corpus: Path, said: Said) -> None:
         recipe="warm-start",
         options=WarmOptions(donor=str(trained), init="select"),
     )
-    training = launch(job)
-    assert training.finish().reason == "completed"
+    training = start(job)
+    assert training.run().reason == "completed"
     assert losses(training.run_id) == losses("a")
     for run in (training.run_id, "a"):
         assert linnet.open(run).manifest.config["taken"].startswith("layers 0, 5 of 6"), "the first and the last"

@@ -17,19 +17,6 @@ ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in 
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 
 
-def absolute(path: str | Path) -> str:
-    """A path as a run keeps it: `linnet resume` may be called in another folder."""
-    from linnet.data.corpus import expanded
-
-    return str(expanded(path).absolute())
-
-
-def absolute_source(name: str) -> str:
-    """The same for a corpus or images; words for what is built in, and patterns, stay as they are."""
-    path = absolute(name)
-    return path if Path(path).exists() else name
-
-
 def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
     """Refuse a `--key` that is no metric, by name, with what may have been meant. `whose`: `run first has`."""
     for key in keys:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linnet.board import words
 from linnet.board.commands import shown_path
@@ -16,8 +16,11 @@ from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
 from linnet.cli.output import LastingStream
 from linnet.cli.terminal import paint
-from linnet.train.task import Held
-from linnet.train.watch import StepReport, Watch
+from linnet.train.callback import Callback
+
+if TYPE_CHECKING:
+    from linnet.train.metrics import StepMetrics
+    from linnet.train.run_data import EvalResult
 
 _CURVE = 24  # characters of the little curve, where there is room for it
 _LEAST_CURVE = 8
@@ -27,8 +30,8 @@ _SAMPLE_INDENT = 8  # columns before the text of a sample: its step
 _SHORT = {"tokens": "tok", "images": "img"}
 
 
-def watch_for(stream: Any = None) -> Watch:
-    """The watch that fits where the output goes."""
+def screen_for(stream: Any = None) -> Callback:
+    """The callback that shows a training where its output goes."""
     out = sys.stdout if stream is None else stream
     return LiveLine(out) if out.isatty() else PlainLines(out)
 
@@ -52,39 +55,40 @@ def _columns(stream: Any) -> int:
     return columns or shutil.get_terminal_size().columns
 
 
-def _accuracy(report: StepReport, word: str, after: str = "") -> str:
-    return "" if report.accuracy is None else f"{word}{report.accuracy:.1%}{after}"
+def _accuracy(metrics: StepMetrics, word: str, after: str = "") -> str:
+    accuracy = metrics.get("accuracy")
+    return "" if accuracy is None else f"{word}{accuracy:.1%}{after}"
 
 
-def _main_figure(held: Held) -> str:
-    accuracy = held.figures.get("accuracy")
-    return words.number(held.loss) if accuracy is None else f"{accuracy:.2%}"
+def _main_figure(result: EvalResult) -> str:
+    accuracy = result.figures.get("accuracy")
+    return words.number(result.loss) if accuracy is None else f"{accuracy:.2%}"
 
 
-class PlainLines(Watch):
+class PlainLines(Callback):
     """Lines for a log, as Toy's trainers print them: of the first and the last step, and every few seconds between."""
 
     def __init__(self, out: Any) -> None:
         self._out = LastingStream(out)
         self._next = 0.0  # when the next step line is due
-        self._unsaid: StepReport | None = None
+        self._unsaid: StepMetrics | None = None
 
-    def on_start(self, text: str) -> None:
-        """Say what was chosen."""
+    def on_remark(self, text: str) -> None:
+        """As it is."""
         self._say(text)
 
-    def on_step(self, report: StepReport) -> None:
+    def on_step(self, metrics: StepMetrics) -> None:
         """One line, every few seconds."""
-        self._unsaid = report
+        self._unsaid = metrics
         now = time.monotonic()
-        if now >= self._next or report.step >= report.steps:
+        if now >= self._next or metrics.step >= metrics.steps:
             self._next = now + _LOG_EVERY
             self._say_step()
 
-    def on_evaluation(self, step: int, found: Held) -> None:
+    def on_evaluation(self, step: int, result: EvalResult) -> None:
         """One line."""
-        rest = "".join(f" {name}={value:.4g}" for name, value in found.figures.items() if name != "loss")
-        self._say(f"eval {step}: loss={found.loss:.6f}{rest}")
+        rest = "".join(f" {name}={value:.4g}" for name, value in result.figures.items() if name != "loss")
+        self._say(f"eval {step}: loss={result.loss:.6f}{rest}")
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """One line."""
@@ -99,17 +103,17 @@ class PlainLines(Watch):
         for line in lines:
             self._say(line)
 
-    def on_end(self) -> None:
+    def on_end(self, reason: str) -> None:
         """The step at which the run was stopped, if it was not said yet."""
         self._say_step()
 
     def _say_step(self) -> None:
-        report, self._unsaid = self._unsaid, None
-        if report is not None:
-            mfu = "" if report.mfu is None else f" mfu={report.mfu:.1%}"
+        metrics, self._unsaid = self._unsaid, None
+        if metrics is not None:
+            mfu = "" if metrics.mfu is None else f" mfu={metrics.mfu:.1%}"
             self._say(
-                f"step {report.step}: loss={report.loss:.6f} {_accuracy(report, 'accuracy=', ' ')}lr={report.lr:.3g} "
-                f"{_SHORT[report.unit]}/s={report.per_s:.0f}{mfu}"
+                f"step {metrics.step}: loss={metrics.loss:.6f} {_accuracy(metrics, 'accuracy=', ' ')}"
+                f"lr={metrics.lr:.3g} {_SHORT[metrics.unit]}/s={metrics.per_s:.0f}{mfu}"
             )
 
     def _say(self, text: str) -> None:
@@ -117,35 +121,35 @@ class PlainLines(Watch):
         self._out.flush()
 
 
-class LiveLine(Watch):
+class LiveLine(Callback):
     """A line that is drawn over, with everything worth keeping above it."""
 
     def __init__(self, out: Any) -> None:
         self._out = LastingStream(out)
         self._losses: list[float] = []
         self._drawn = 0.0
-        self._held: Held | None = None
-        self._last: StepReport | None = None
+        self._held: EvalResult | None = None
+        self._last: StepMetrics | None = None
 
-    def on_start(self, text: str) -> None:
-        """Say what was chosen."""
+    def on_remark(self, text: str) -> None:
+        """As it is."""
         self._above(paint(textwrap.fill(text, max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim"))
 
-    def on_step(self, report: StepReport) -> None:
+    def on_step(self, metrics: StepMetrics) -> None:
         """Draw the line anew, at most ten times a second."""
-        self._last = report
-        self._losses.append(report.loss)
+        self._last = metrics
+        self._losses.append(metrics.loss)
         if len(self._losses) > 4096:
             self._losses = [sum(pair) / 2 for pair in zip(self._losses[::2], self._losses[1::2], strict=False)]
         now = time.monotonic()
-        if now - self._drawn < _REDRAW and report.step < report.steps:
+        if now - self._drawn < _REDRAW and metrics.step < metrics.steps:
             return
         self._drawn = now
         self._write(f"\r\x1b[K{self._line()}")
 
-    def on_evaluation(self, step: int, found: Held) -> None:
+    def on_evaluation(self, step: int, result: EvalResult) -> None:
         """Remember it for the line."""
-        self._held = found
+        self._held = result
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """Above the line, in at most two rows, the second below the text of the first."""
@@ -166,29 +170,29 @@ class LiveLine(Watch):
         for line in lines:
             self._above(line)
 
-    def on_end(self) -> None:
+    def on_end(self, reason: str) -> None:
         """Leave the last line standing."""
         if self._last is not None:
             self._write(f"\r\x1b[K{self._line()}\n")
 
     def _line(self) -> str:
         """The last step in one row of the terminal: what is least important is left out where the row is short."""
-        report = self._last
-        if report is None:
+        metrics = self._last
+        if metrics is None:
             return ""
         room = _columns(self._out) - 1  # a full row would make some terminals begin the next
-        done = round(10 * report.step / report.steps)
+        done = round(10 * metrics.step / metrics.steps)
         # In the order of the row; where there is too little room, the part with the lowest figure goes first.
         parts = [
             (3, "█" * done + "░" * (10 - done), ""),
-            (9, f"{report.step:,}/{report.steps:,}", ""),
-            (8, f"loss {words.number(report.loss)}", "bold"),
-            (6, _accuracy(report, "accuracy "), ""),
+            (9, f"{metrics.step:,}/{metrics.steps:,}", ""),
+            (8, f"loss {words.number(metrics.loss)}", "bold"),
+            (6, _accuracy(metrics, "accuracy "), ""),
             (4, "" if self._held is None else f"held-out {_main_figure(self._held)}", ""),
-            (2, f"lr {report.lr:.2g}", ""),
-            (5, f"{report.per_s:,.0f} {_SHORT[report.unit]}/s", ""),
-            (1, "" if report.mfu is None else f"MFU {report.mfu:.0%}", ""),
-            (7, f"{words.duration(report.seconds_left)} left", ""),
+            (2, f"lr {metrics.lr:.2g}", ""),
+            (5, f"{metrics.per_s:,.0f} {_SHORT[metrics.unit]}/s", ""),
+            (1, "" if metrics.mfu is None else f"MFU {metrics.mfu:.0%}", ""),
+            (7, f"{words.duration(metrics.seconds_left)} left", ""),
         ]
         parts = [part for part in parts if part[1]]
         curve = min(_CURVE, room - _row_length(parts) - 2)

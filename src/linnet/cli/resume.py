@@ -25,17 +25,16 @@ def resume(
         Go on although the corpus or the config has changed.
     """
     from linnet.cli.output import lasting_output
-    from linnet.cli.progress import preparing, watch_for
+    from linnet.cli.progress import preparing, screen_for
     from linnet.cli.train import finish
-    from linnet.recipes import go_on
-    from linnet.train.watch import Watch
+    from linnet.recipes import resume as resume_run
 
     with lasting_output():
-        training = go_on(
+        training = resume_run(
             RunStore(runs).find(run),
             steps=steps,
             force=force,
-            watch=Watch() if json else watch_for(),
+            callbacks=[] if json else [screen_for()],
             preparing=None if json else preparing,
         )
         return finish(training, json)

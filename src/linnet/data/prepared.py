@@ -30,6 +30,7 @@ from linnet.files import write_file
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from linnet.gguf.file import GGUFFile
     from linnet.gguf.metadata import MetadataBlock
 
 Progress = Callable[[str, int, int], None]
@@ -112,7 +113,7 @@ def prepare(
     corpus: str | os.PathLike[str] = PYTHON,
     *,
     vocab: int | None = None,
-    tokenizer: str | os.PathLike[str] | None = None,
+    tokenizer: str | os.PathLike[str] | GGUFFile | None = None,
     pre: str = "gpt-2",
     held_out: float = 0.02,
     field: str = "text",

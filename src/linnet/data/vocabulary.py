@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 
 class Vocabulary:
-    """A tokenizer with all that goes with it, read from a GGUF (a model, or one of ours without tensors)."""
+    """A tokenizer with all that goes with it, read from a GGUF (a model, or one of ours without tensors).
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        with GGUFFile.open(path) as file:
+    A file that is open already stays open.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | GGUFFile) -> None:
+        path = source.path if isinstance(source, GGUFFile) else source
+        with nullcontext(source) if isinstance(source, GGUFFile) else GGUFFile.open(source) as file:
             keys = donor_keys(file.metadata)
             if "tokenizer.ggml.tokens" not in keys:
                 raise DataError(f"tokenizer {os.fspath(path)}: this GGUF has no vocabulary inside")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from linnet.recipes.options import VitSettings as VitSettings
     from linnet.recipes.options import WarmOptions as WarmOptions
     from linnet.recipes.training import Training as Training
-    from linnet.recipes.training import go_on as go_on
-    from linnet.recipes.training import launch as launch
+    from linnet.recipes.training import resume as resume
+    from linnet.recipes.training import start as start
     from linnet.recipes.vit_tiny import VitTiny as VitTiny
     from linnet.recipes.warm_start import WarmStart as WarmStart
 
@@ -29,8 +29,8 @@ _HOMES = {
     "VitTiny": "linnet.recipes.vit_tiny",
     "WarmOptions": "linnet.recipes.options",
     "WarmStart": "linnet.recipes.warm_start",
-    "go_on": "linnet.recipes.training",
-    "launch": "linnet.recipes.training",
+    "resume": "linnet.recipes.training",
+    "start": "linnet.recipes.training",
 }
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy(__name__, _HOMES)

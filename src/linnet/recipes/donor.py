@@ -59,11 +59,17 @@ class Donor:
         self._is_link = self.path.name in ("latest", "best")  # of a run
         with donor_errors():
             self._file = GGUFFile.open(resolve_link(self.path) if self._is_link else self.path)
+        self.closed = False
         try:
             self.width = self._width()
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def file(self) -> GGUFFile:
+        """The open file, for whoever reads its tokenizer."""
+        return self._file
 
     @property
     def name(self) -> str:
@@ -153,6 +159,7 @@ class Donor:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        self.closed = True
 
     def __enter__(self) -> Donor:
         return self

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.data import Prepared
+from linnet.data import Batch as TextBatch
 from linnet.errors import LinnetError
 from linnet.models import Config, LanguageModel, Llama, ViTConfig, build
 from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
+from linnet.train.run_data import RunData
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, check_parameters
-from linnet.train.step import Batch, Step, StepResult
+from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult
 
 
 class FromScratch:
@@ -31,8 +32,16 @@ class FromScratch:
 
     name = "from-scratch"
 
-    def __init__(self, settings: TrainSettings, hardware: Hardware, *, init_scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        settings: TrainSettings,
+        hardware: Hardware,
+        *,
+        init_scale: float = 1.0,
+        loss: LossFunction | None = None,
+    ) -> None:
         self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
+        self._own_loss = loss
         self._model: LanguageModel | None = None
         self._step: Step | None = None
         self.step_index = 0  # steps done, those before a restored checkpoint among them
@@ -57,7 +66,8 @@ class FromScratch:
 
     def build(self) -> None:
         """Make optimiser and step."""
-        self._step = Step(self.model, self._settings, self._hardware)
+        own = None if self._own_loss is None else OwnLoss(self.model, self._own_loss, text_batch)
+        self._step = Step(self.model, self._settings, self._hardware, own)
 
     def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on one batch at the rate `lr`.
@@ -70,6 +80,10 @@ class FromScratch:
         result = self._built(batch, lr)
         self.step_index += 1
         return result
+
+    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+        """The loop's step."""
+        return self.step(batch, lr)
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights by the names of `linnet.architectures`."""
@@ -109,13 +123,18 @@ class FromScratch:
         return self._step
 
 
-def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[FromScratch, Job]:
+def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[FromScratch, Job]:
     """The recipe of a job, built; a resumed one is the same until its checkpoint is put back."""
     assert not isinstance(job.model, ViTConfig)
-    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale)
+    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale, loss=job.loss)
     recipe.realize(job.model)
     recipe.build()
     return recipe, job
+
+
+def text_batch(ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None) -> TextBatch:
+    """Some rows as a batch, for a loss of one's own; their targets are counted on the device's own time."""
+    return TextBatch(ids_BT, targets_BT, documents_BT, int((targets_BT >= 0).sum()))
 
 
 def _read(weights: Path) -> list[tuple[str, Tensor]]:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig
+from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
 from linnet.errors import LinnetError
-from linnet.recipes.options import OPTIONS, Options
+from linnet.recipes.options import OPTIONS, Options, WarmOptions
 from linnet.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from linnet.gguf import GGUFFile
+    from linnet.recipes.donor import Donor
+    from linnet.train.step import LossFunction
+
+PrepareProgress = Callable[[str, int, int], None]  # of what, how much is done, how much there is
 
 # What may change between a run and its continuation without making it another run.
 _FREE = (
@@ -62,16 +71,64 @@ class ImageData:
 
 
 @dataclass(frozen=True)
+class RowData:
+    """Rows of token ids that a program gives: `rows` names their type, since `run.json` cannot hold them."""
+
+    rows: str
+    held_out: float = 0.02  # of a map-style dataset
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows themselves: a map-style dataset or an iterable, those to evaluate on, and what their ids stand for."""
+
+    rows: Any
+    eval_rows: Any = None
+    tokenizer: Any = None  # a GGUF's path, or an object of tokenizers or transformers
+
+
+@dataclass(frozen=True)
 class Job:
-    """Model, data and settings of a run."""
+    """Model, data and settings of a run.
+
+    `donor`, `rows` and `loss` are objects that travel with it where a program has them; `run.json` holds none of them.
+    """
 
     model: AnyConfig
-    data: TextData | ImageData
+    data: TextData | ImageData | RowData
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
     init_scale: float = 1.0
     recipe: str = "from-scratch"  # a name of `training.RECIPES`
     options: Options = None  # what only this recipe is asked for, and what it found when it was realised
+    loss_name: str | None = None  # of a program's own loss
+    donor: Donor | None = field(default=None, compare=False, repr=False)  # where it is open already
+    rows: Rows | None = field(default=None, compare=False, repr=False)
+    loss: LossFunction | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def open_donor(self) -> Donor:
+        """The warm start's donor: the one that is open, else opened now."""
+        from linnet.recipes.donor import Donor
+
+        assert isinstance(self.options, WarmOptions)
+        return Donor(self.options.donor) if self.donor is None or self.donor.closed else self.donor
+
+    @property
+    def tokenizer_source(self) -> Path | GGUFFile | None:
+        """Where the tokenizer is read from: the donor's file where that is open and has it."""
+        named = self.data.tokenizer if isinstance(self.data, TextData) else None
+        if named is None:
+            return None
+        is_donors = isinstance(self.options, WarmOptions) and self.options.donor == named
+        if is_donors and self.donor is not None and not self.donor.closed:
+            return self.donor.file
+        return Path(named)
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens, or patches of images, that pass through the model together."""
+        return self.settings.batch * (self.model.tokens if isinstance(self.model, ViTConfig) else self.model.ctx)
 
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
@@ -85,6 +142,8 @@ class Job:
         own: dict[str, Any] = {"init_scale": self.init_scale}
         if not isinstance(self.model, ViTConfig):
             own = {"context": self.model.ctx, "prompts": list(self.prompts), **own}
+        if self.loss_name is not None:
+            own["own_loss"] = self.loss_name
         options = asdict(self.options) if self.options is not None else {}
         fields = {**asdict(self.settings), **asdict(self.data), **own, **options}
         return {name: value for name, value in fields.items() if value is not None}
@@ -97,21 +156,36 @@ class Job:
             described = ARCHITECTURES[model["arch"]]
             return cls(
                 model=_read_fields(described.config, model),
-                data=_read_fields(ImageData if described.task == "images" else TextData, config),
+                data=_read_fields(
+                    ImageData if described.task == "images" else RowData if "rows" in config else TextData, config
+                ),
                 settings=_read_fields(TrainSettings, config),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
                 recipe=recipe,
                 options=_read_fields(OPTIONS[recipe], config) if recipe in OPTIONS else None,
+                loss_name=config.get("own_loss"),
             )
         except (KeyError, TypeError, ValueError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise LinnetError(f"run.json does not describe a run that can be resumed: {reason}") from error
 
     def fingerprint(self) -> str:
-        """A word that changes with anything that would make the continuation another run."""
+        """A hash of everything that would make the continuation another run."""
         kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in _FREE}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def weights_of_layers(model: AnyConfig) -> int:
+    """Parameters of the blocks. A vocabulary is not counted: it may change while the text is read."""
+    params = layout(model).params
+    return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
+
+
+def _kind_of_data(is_vit: bool, config: Mapping[str, Any]) -> type[TextData | ImageData | RowData]:
+    if is_vit:
+        return ImageData
+    return RowData if "rows" in config else TextData
 
 
 def _read_fields(kind: Any, values: Mapping[str, Any]) -> Any:

@@ -1,59 +1,71 @@
-"""A job on its way: started, or gone on with. Data, device, run folder, recipe, loop."""
+"""A job on its way: started, or resumed. Data, device, run folder, recipe, loop."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from linnet import gguf
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes import from_scratch, vit_tiny, warm_start
-from linnet.recipes.job import Job
-from linnet.recipes.material import Material, PrepareProgress, read, tokens_at_once, weights_of_layers
+from linnet.recipes.image_data import ImageRunData
+from linnet.recipes.job import ImageData, Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.options import WarmOptions
-from linnet.runs import Run, Session, start
+from linnet.recipes.row_data import RowRunData
+from linnet.recipes.text_data import TextRunData
+from linnet.runs import Run, Session
+from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS
 from linnet.runs.ids import require_writable
+from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpointer import BestCheckpoint, checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.recipe import Recipe
+from linnet.train.run_data import KeptEvaluation, RunData
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
+from linnet.train.step import LossFunction
 from linnet.train.stop_signals import StopSignals
-from linnet.train.task import KeptEvaluation, Task
-from linnet.train.watch import Watch
 
-Realize = Callable[[Job, Hardware, Any, bool], tuple[Any, Job]]
 
-# What can be trained. A function makes the recipe of a job, built; `True`: it goes on from a checkpoint, which the
-# caller puts back.
-RECIPES: dict[str, Realize] = {
-    "from-scratch": from_scratch.realize,
-    "warm-start": warm_start.realize,
-    "vit-tiny": vit_tiny.realize,
+class RecipeBuilder(Protocol):
+    """Makes the recipe of a job, ready to step, and completes the job with what was found out on the way.
+
+    `resumed`: it goes on from a checkpoint, which the caller puts back.
+    """
+
+    def __call__(self, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[Recipe, Job]: ...  # noqa: D102
+
+
+# What can be trained.
+RECIPES: dict[str, RecipeBuilder] = {
+    "from-scratch": from_scratch.from_job,
+    "warm-start": warm_start.from_job,
+    "vit-tiny": vit_tiny.from_job,
 }
 
 
 class Training:
-    """A job on its way: made by `launch` or `go_on`, run once."""
+    """A job on its way: made by `start` or `resume`, run once."""
 
-    def __init__(self, run: Session, loop: Loop) -> None:
-        self.run_dir = run.run_dir
-        self.run_id = run.run_id
+    def __init__(self, session: Session, loop: Loop, remarks: Iterable[str] = ()) -> None:
+        self.run_dir = session.run_dir
+        self.run_id = session.run_id
         self.unit = loop.unit  # what is counted: tokens or images
-        self._session = run
-        self._loop = loop
+        self._session = session
+        self._loop, self._remarks = loop, tuple(remarks)
 
-    def finish(self) -> Outcome:
+    def run(self) -> Outcome:
         """Train to the end and close the run with the true reason."""
         with StopSignals() as stop, self._session as session:
-            outcome = self._loop.run(stop)
+            outcome = self._loop.run(stop, self._remarks)
             progress = outcome.progress
             session.run_end(
                 progress.step or None,
@@ -66,11 +78,11 @@ class Training:
         return outcome
 
 
-def launch(
+def start(
     job: Job,
     *,
     runs_root: str | os.PathLike[str] | None = None,
-    watch: Watch | None = None,
+    callbacks: Iterable[Callback] = (),
     preparing: PrepareProgress | None = None,
     **labels: Any,
 ) -> Training:
@@ -80,12 +92,12 @@ def launch(
     """
     if job.settings.gate:
         Gate.parse(job.settings.gate)
-    root = require_writable(runs_root)
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
-    material = read(job, preparing)
-    recipe, job = _realized(material, hardware, resumed=False)
-    task = _task(material, recipe, hardware)
-    session = start(
+    root, called = require_writable(runs_root), Callbacks(callbacks)
+    hardware = _hardware(job)
+    data = _read(job, hardware, preparing)
+    recipe, job = _built(data.job, data, hardware, resumed=False)
+    _check_gate(job, data)
+    session = start_run(
         root,
         arch=job.model.arch,
         recipe=recipe.name,
@@ -94,55 +106,100 @@ def launch(
         exact=job.config_fields().keys(),  # resume reads them back
         total_steps=job.settings.steps,
         device=hardware.backend,
-        **_as_realized(job, task, hardware),
+        mode="enabled",  # a training always has its folder: that is where its checkpoints go
+        **_chosen(job, data, hardware),
         **labels,
     )
     if not session.active:
         session.finish("errored", "the run folder cannot be written")
         raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with --runs")
     write_flow(session.run_dir, recipe.model, job.settings.batch)
-    for remark in material.remarks:
+    for remark in data.remarks:
         session.note(remark)
-    return _training(session, job, material, task, recipe, hardware, Progress(), watch)
+    return _training(session, job, data, recipe, hardware, Progress(), called)
 
 
-def go_on(
+def resume(
     run: Run,
     *,
     steps: int | None = None,
     force: bool = False,
-    watch: Watch | None = None,
+    callbacks: Iterable[Callback] = (),
     preparing: PrepareProgress | None = None,
+    rows: Rows | None = None,
+    loss: LossFunction | None = None,
 ) -> Training:
     """Continue a run from its newest checkpoint, to the bit on the CPU.
 
-    One that was killed between its last checkpoint and its end is closed as completed.
+    One that was killed between its last checkpoint and its end is closed as completed. `rows`, `loss`: those of the
+    program, where the run was started with its own.
     """
+    called = Callbacks(callbacks)
     at = _newest_step(run)
     state = load(state_path(run.path, at), verify=not force)
     weights = step_path(run.path / WEIGHTS, at)
     if not force:
         _check_pair(run, at, state, weights)
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
+    job = _with_own(run, job, weights, rows, loss)
     if steps is not None:
         job = replace(job, settings=replace(job.settings, steps=steps))
     last = job.settings.steps
     if at > last or (at == last and run.status == "completed"):
         raise UsageError(f"run {run.id} has done {at} steps; go further with --steps N")
     require_writable(run.path)
-    hardware = choose(job.settings, tokens=tokens_at_once(job), weights=weights_of_layers(job.model))
-    material = read(job, preparing, tokenizer=weights)
-    _check_same(run, material, state, force)
-    recipe, job = _realized(material, hardware, resumed=True)
+    hardware = _hardware(job)
+    data = _read(job, hardware, preparing, tokenizer=weights)
+    _check_same(run, data, state, force)
+    recipe, job = _built(data.job, data, hardware, resumed=True)
     recipe.restore(weights, state)
-    task = _task(material, recipe, hardware)
-    details = _as_realized(job, task, hardware)
-    session = start(run.path.parent, resume=run.path.name, from_step=at, strict=True, **details)
+    _check_gate(job, data)
+    details = _chosen(job, data, hardware)
+    session = start_run(run.path.parent, resume=run.path.name, from_step=at, strict=True, mode="enabled", **details)
     if steps is not None:
         session.manifest.total_steps = steps
         session.manifest.config = {**session.manifest.config, "steps": steps}
         session.manifest.write(session.run_dir)
-    return _training(session, job, material, task, recipe, hardware, _progress(state, at), watch)
+    return _training(session, job, data, recipe, hardware, _progress(state, at), called)
+
+
+def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
+    """The job with the data and the loss of the program that started it; without them it cannot go on."""
+    if isinstance(job.data, RowData) and rows is None:
+        raise UsageError(
+            f"run {run.id} was trained on the data of a program ({job.data.rows}): go on with it there,"
+            " linnet.resume(run, data=…)"
+        )
+    if rows is not None and not isinstance(job.data, RowData):
+        raise UsageError(f"run {run.id} was not trained on the data of a program: leave data= out")
+    if rows is not None and rows.tokenizer is None:
+        with gguf.GGUFFile.open(weights) as file:
+            rows = replace(rows, tokenizer=weights) if "tokenizer.ggml.tokens" in file.metadata else rows
+    if (job.loss_name is None) != (loss is None):
+        known = "was trained with the model's own loss: leave loss= out"
+        if job.loss_name is not None:
+            known = f"was trained with a loss of its own ({job.loss_name}): give it, linnet.resume(run, loss=…)"
+        raise UsageError(f"run {run.id} {known}")
+    return replace(job, rows=rows, loss=loss)
+
+
+def _hardware(job: Job) -> Hardware:
+    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights_of_layers(job.model))
+    if job.loss is None:
+        return hardware
+    # A function of the user's may do anything: it is run as it stands, in one thread.
+    why = f"{hardware.why}; a loss of one's own: neither compiled nor captured"
+    return replace(hardware, compile=False, graph=False, halves=False, why=why)
+
+
+def _read(
+    job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None
+) -> TextRunData | ImageRunData | RowRunData:
+    if isinstance(job.data, ImageData):
+        return ImageRunData(job, hardware, preparing)
+    if isinstance(job.data, RowData):
+        return RowRunData(job, hardware)
+    return TextRunData(job, hardware, preparing, tokenizer)
 
 
 def _newest_step(run: Run) -> int:
@@ -196,33 +253,34 @@ def _check_pair(run: Run, at: int, state: State, weights: Path) -> None:
         raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with --force")
 
 
-def _realized(material: Material, hardware: Hardware, *, resumed: bool) -> tuple[Any, Job]:
+def _built(job: Job, data: RunData, hardware: Hardware, *, resumed: bool) -> tuple[Recipe, Job]:
     """The job's recipe, ready to step, and the job with what was found out on the way."""
-    job = material.job
     if job.recipe not in RECIPES:
         raise UsageError(f"there is no recipe {job.recipe!r}; choose from {', '.join(RECIPES)}")
     try:
-        return RECIPES[job.recipe](job, hardware, material.prepared, resumed)
+        return RECIPES[job.recipe](job, data, hardware, resumed)
     except RuntimeError as problem:
         if not is_out_of_memory(problem):
             raise
         raise LinnetError(
             f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
         ) from None
+    finally:
+        if job.donor is not None:
+            job.donor.close()
 
 
-def _task(material: Material, recipe: Any, hardware: Hardware) -> Task:
-    """The recipe at work on its data; a gate on a metric that it will not have is refused."""
-    task, settings = material.task(recipe, hardware), material.job.settings
+def _check_gate(job: Job, data: RunData) -> None:
+    """Refuse a gate on a metric that the run will not have."""
+    settings = job.settings
     if settings.gate:
-        held_out = task.held_out_metrics if settings.eval_every != 0 else ()
-        Gate.parse(settings.gate).require([*task.step_metrics, *(f"validation/{name}" for name in held_out)])
-    return task
+        held_out = data.held_out_metrics if settings.eval_every != 0 else ()
+        Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
 
 
-def _as_realized(job: Job, task: Task, hardware: Hardware) -> dict[str, Any]:
+def _chosen(job: Job, data: RunData, hardware: Hardware) -> dict[str, Any]:
     """What the run really does, for `run_start`: settings that were derived, and what `auto` became."""
-    tokens = task.per_step if task.unit == "tokens" else None
+    tokens = data.per_step if data.unit == "tokens" else None
     chosen = {**hardware.fields(), **job.settings.derived(tokens)}
     return {"schedule": job.settings.schedule_fields(), "chosen": chosen}
 
@@ -230,28 +288,25 @@ def _as_realized(job: Job, task: Task, hardware: Hardware) -> dict[str, Any]:
 def _training(
     session: Session,
     job: Job,
-    material: Material,
-    task: Task,
-    recipe: Any,
+    data: RunData,
+    recipe: Recipe,
     hardware: Hardware,
     progress: Progress,
-    watch: Watch | None,
+    callbacks: Callbacks,
 ) -> Training:
-    progress.fingerprints = {"config": job.fingerprint(), "data": material.fingerprint}
-    remarks = [hardware.why, *material.remarks]
+    progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
+    loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks)
+    remarks = [hardware.why, *data.remarks]
     if isinstance(job.options, WarmOptions) and job.options.taken is not None and progress.step == 0:
         remarks.append(f"from {job.options.donor_name}: {job.options.taken}")
-    for remark in remarks if watch is not None else ():
-        assert watch is not None
-        watch.on_start(remark)
-    return Training(session, Loop(recipe, task, job.settings, hardware, session, progress=progress, watch=watch))
+    return Training(session, loop, remarks)
 
 
-def _check_same(run: Run, material: Material, state: State, force: bool) -> None:
+def _check_same(run: Run, data: TextRunData | ImageRunData | RowRunData, state: State, force: bool) -> None:
     """Refuse to go on with other data or settings than the run began with."""
     before = state.facts.get("fingerprints", {})
-    now = {"data": material.fingerprint, "config": material.job.fingerprint()}
-    words = {"config": "config in run.json", "data": material.what}
+    now = {"data": data.fingerprint, "config": data.job.fingerprint()}
+    words = {"config": "config in run.json", "data": data.description}
     for name, mark in now.items():
         if before.get(name) != mark and not force:
             raise StateError(

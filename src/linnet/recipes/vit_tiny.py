@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from linnet import gguf
 from linnet.data.image_batches import ImageBatch
-from linnet.data.images import Images, load_images
 from linnet.errors import LinnetError, UsageError
 from linnet.models import ViT, ViTConfig, build, load, select_weights
 from linnet.recipes.donor import donor_errors
-from linnet.recipes.job import ImageData, Job
+from linnet.recipes.job import Job
 from linnet.recipes.options import VitOptions
 from linnet.train.hardware import Hardware
+from linnet.train.run_data import RunData
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, check_parameters
-from linnet.train.step import Step, StepResult
+from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
 
@@ -47,7 +47,9 @@ class VitTiny:
         options: VitOptions | None = None,
         *,
         init_scale: float = 1.0,
+        loss: LossFunction | None = None,
     ) -> None:
+        self._own_loss = loss
         self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
         self._options = options or VitOptions()
         self._trained: ViT | None = None
@@ -88,7 +90,8 @@ class VitTiny:
 
     def build(self) -> None:
         """Make optimiser and step."""
-        self._step = Step(self._realized, self._settings, self._hardware)
+        own = None if self._own_loss is None else OwnLoss(self._realized, self._own_loss, ImageBatch)
+        self._step = Step(self._realized, self._settings, self._hardware, own)
 
     def step(self, images: Tensor, labels: Tensor, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on pixels [B, C, H, W] from 0 to 255 and classes [B], or shares of them [B, classes].
@@ -105,6 +108,11 @@ class VitTiny:
         self._steps += 1
         self._follow()
         return result
+
+    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+        """The loop's step."""
+        assert isinstance(batch, ImageBatch)
+        return self.step(batch.images_BCHW, batch.targets, lr, is_first=index == 0)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -152,37 +160,12 @@ class VitTiny:
         return self._step
 
 
-def read_images(job: Job, told: Callable[[str, int, int], None] | None = None) -> tuple[Images, Job]:
-    """The images of a job, and the job with the classes, channels and brightness that they have."""
-    model, data = job.model, job.data
-    assert isinstance(model, ViTConfig) and isinstance(data, ImageData)
-    images = load_images(
-        data.images,
-        size=model.image_size,
-        channels=data.channels,
-        num_classes=data.num_classes,
-        held_out=data.held_out,
-        strict=data.strict,
-        progress=told,
-    )
-    mean, std = images.brightness()
-    shape = replace(
-        model,
-        num_classes=len(images.labels),
-        num_channels=images.channels,
-        labels=images.labels,
-        image_mean=mean,
-        image_std=std,
-    )
-    return images, replace(job, model=shape)
-
-
-def realize(job: Job, hardware: Hardware, prepared: object, resumed: bool) -> tuple[VitTiny, Job]:
+def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[VitTiny, Job]:
     """The recipe of a job, built; a resumed one needs no donor, its checkpoint is put back."""
     options = job.options
     assert isinstance(options, VitOptions) and isinstance(job.model, ViTConfig)
     chosen = replace(options, init="seed", donor=None) if resumed else options
-    recipe = VitTiny(job.settings, hardware, chosen, init_scale=job.init_scale)
+    recipe = VitTiny(job.settings, hardware, chosen, init_scale=job.init_scale, loss=job.loss)
     recipe.realize(job.model)
     recipe.build()
     return recipe, job

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
-from linnet.data import Prepared
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
 from linnet.models import Config, Llama, LlamaConfig, ViTConfig, put_lens
-from linnet.models.lens import fit_lens
+from linnet.models.lens import Lens, fit_lens
 from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors
 from linnet.recipes.from_scratch import FromScratch
 from linnet.recipes.inheritance import Asked, Init, Taken, take
@@ -23,7 +23,9 @@ from linnet.recipes.options import WarmOptions
 from linnet.recipes.pca import principal_axes
 from linnet.recipes.token_rows import TokenRows, find_rows, same_rows
 from linnet.train.hardware import Hardware
+from linnet.train.run_data import RunData
 from linnet.train.settings import TrainSettings
+from linnet.train.step import LossFunction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,12 +58,20 @@ class WarmStart(FromScratch):
         rescale: bool = True,
         train_table: bool = False,
         init_scale: float = 1.0,
+        loss: LossFunction | None = None,
     ) -> None:
-        super().__init__(settings, hardware, init_scale=init_scale)
+        super().__init__(settings, hardware, init_scale=init_scale, loss=loss)
         self.init = Init.parse(init)
-        self.found: dict[str, Any] = {}  # what goes into run.json and the GGUF: fields of WarmOptions
-        self._lens_file, self._tokens, self._layers = lens, tokens, layers
-        self._rescale, self._train_table = rescale, train_table
+        # What was asked for, and what is found out on the way: it goes into run.json and the GGUF.
+        self.options = WarmOptions(
+            donor="",
+            init=str(self.init),
+            lens=None if lens is None else os.fspath(lens),
+            tokens=tokens,
+            layers=layers,
+            rescale=rescale,
+            train_table=train_table,
+        )
         self._window: Literal["not opened", "open", "closed"] = "not opened"
         self._uploaded = False
 
@@ -74,9 +84,17 @@ class WarmStart(FromScratch):
     @property
     def origin(self) -> Mapping[str, Any]:
         """Where the model comes from, for its checkpoints."""
-        named = {"donor": "donor_name", "donor_sha256": "donor_sha256", "init": "init"}
-        named |= {"explained_variance": "explained_variance", "coverage": "coverage"}
-        return {key: self.found[field] for key, field in named.items() if self.found.get(field) is not None}
+        options = self.options
+        if self._window == "not opened":
+            return {}
+        known = {
+            "donor": options.donor_name,
+            "donor_sha256": options.donor_sha256,
+            "init": options.init,
+            "explained_variance": options.explained_variance,
+            "coverage": options.coverage,
+        }
+        return {key: value for key, value in known.items() if value is not None}
 
     def realize(self, config: Config) -> None:
         """`realize_scratch` without a lens."""
@@ -95,12 +113,14 @@ class WarmStart(FromScratch):
             raise UsageError(f"init {self.init} has no lens: call realize_scratch(config) without donor_d_in")
         super().realize(config)
         if donor_d_in:
-            put_lens(self.model, donor_d_in, seed=self._settings.seed, train_table=self._train_table)
-        self.found = {"init": str(self.init), "donor_d_in": donor_d_in or None}
+            put_lens(self.model, donor_d_in, seed=self._settings.seed, train_table=self.options.train_table)
+        self.options = replace(self.options, donor_d_in=donor_d_in or None)
         self._window = "open"
 
-    def realize_warm(self, donor: str | os.PathLike[str], tokenizer: Mapping[str, Any] | None = None) -> None:
-        """Read a donor and take over what `init` says.
+    def realize_warm(
+        self, donor: str | os.PathLike[str] | Donor, tokenizer: Mapping[str, object] | None = None
+    ) -> None:
+        """Read a donor and take over what `init` says; one that is open already stays open.
 
         `tokenizer` has the `tokenizer.*` keys of the vocabulary to be trained on: where it is another than the
         donor's, rows are found by the text of the tokens. Without it row i is the donor's row i.
@@ -110,12 +130,17 @@ class WarmStart(FromScratch):
             raise UsageError(
                 "init scratch takes nothing from a donor; leave out realize_warm(), or choose another init"
             )
-        with donor_errors(), Donor(donor) as opened:
+        with donor_errors(), nullcontext(donor) if isinstance(donor, Donor) else Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
             take_in = self._see_through_lens if self.init.has_lens else self._take_over
             words = take_in(opened, rows)
-            self.found |= {"donor_name": opened.name, "donor_sha256": opened.sha256()}
-            self.found |= {"coverage": rows.coverage, "taken": words}
+            self.options = replace(
+                self.options,
+                donor_name=opened.name,
+                donor_sha256=opened.sha256(),
+                coverage=rows.coverage,
+                taken=words,
+            )
 
     def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
         """Put rows that are read already into the table behind the lens: [vocab, donor_d_in], or row after row, flat.
@@ -149,17 +174,17 @@ class WarmStart(FromScratch):
     def build(self) -> None:
         """Close the window: fit what is seen through a lens to the model, make optimiser and step."""
         self._require_window("build()")
-        if self.model.lens is not None and self._uploaded and self._rescale:
+        if self.model.lens is not None and self._uploaded and self.options.rescale:
             fit_lens(self.model)
         super().build()
         self._window = "closed"
 
-    def _rows(self, donor: Donor, tokenizer: Mapping[str, Any] | None) -> TokenRows:
+    def _rows(self, donor: Donor, tokenizer: Mapping[str, object] | None) -> TokenRows:
         vocab = self.model.config.vocab
         if tokenizer is None:
             return same_rows(vocab)
-        rows = find_rows(donor.metadata, tokenizer, pieces=self._tokens != "exact", path=donor.path)
-        if not rows.same and self._tokens is None:
+        rows = find_rows(donor.metadata, tokenizer, pieces=self.options.tokens != "exact", path=donor.path)
+        if not rows.same and self.options.tokens is None:
             raise DonorError(
                 "the corpus has another tokenizer than the donor",
                 path=donor.path,
@@ -180,25 +205,25 @@ class WarmStart(FromScratch):
             )
         vocab, D = self.model.config.vocab, self.model.config.d_model
         table = rows.take(donor.table(vocab if rows.same else None), self._settings.seed)
-        if self._lens_file is not None:
-            self.upload_lens(_read_lens(self._lens_file, (D, donor.width)))
-            how = f"the lens {os.fspath(self._lens_file)}"
+        if self.options.lens is not None:
+            self.upload_lens(_read_lens(self.options.lens, (D, donor.width)))
+            how = f"the lens {self.options.lens}"
         elif self.init.kind == "pca":
             axes = principal_axes(table, D)
             self.upload_lens(axes.proj_DW)
-            self.found["explained_variance"] = axes.explained
+            self.options = replace(self.options, explained_variance=axes.explained)
             how = f"its {D} principal axes, which hold {axes.explained:.1%} of the variance"
         else:
             how = "a random projection"
         self.upload_donor(table)
-        frozen = "trained" if self._train_table else "frozen"
+        frozen = "trained" if self.options.train_table else "frozen"
         return f"embedding {donor.width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
 
     def _take_over(self, donor: Donor, rows: TokenRows) -> str:
         config = self.model.config
         if not isinstance(config, LlamaConfig):
             raise UsageError(f"init {self.init} makes a llama of a llama, found a {config.arch}; choose pca or warm")
-        asked = Asked(self.init.number, rows, self._layers, self._rescale, self._settings.seed)
+        asked = Asked(self.init.number, rows, self.options.layers, self.options.rescale, self._settings.seed)
         taken = take(self.init, donor, config, asked)
         self._put(taken)
         return taken.words
@@ -221,39 +246,28 @@ class WarmStart(FromScratch):
             again = "a second time" if call == "build()" else "after build()"
             raise LinnetError(f"{call} came {again}; the window is closed, and the model is being trained as it is")
 
-    def _require_lens(self, call: str) -> Any:
+    def _require_lens(self, call: str) -> Lens:
         if self.model.lens is None:
             raise LinnetError(f"{call} needs a lens: realize_scratch(config, donor_d_in=…) makes one")
         return self.model.lens
 
 
-def realize(job: Job, hardware: Hardware, prepared: Prepared, resumed: bool) -> tuple[WarmStart, Job]:
+def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
     """The recipe of a job, built. Going on needs neither donor nor lens: the state holds what came of them."""
     options = job.options
     assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
-    recipe = WarmStart(
-        job.settings,
-        hardware,
-        init=options.init,
-        lens=options.lens,
-        tokens=options.tokens,
-        layers=options.layers,
-        rescale=options.rescale,
-        train_table=options.train_table,
-        init_scale=job.init_scale,
-    )
+    recipe = WarmStart(job.settings, hardware, init=options.init, init_scale=job.init_scale, loss=job.loss)
+    recipe.options = replace(options, init=str(recipe.init))
     if resumed:
         recipe.realize_scratch(job.model, options.donor_d_in or 0)
-        recipe.build()
-        recipe.found = {field.name: getattr(options, field.name) for field in fields(options)}
-        return recipe, job
-    width = WarmStart.donor_embed_width(options.donor) if recipe.init.has_lens else 0
-    recipe.realize_scratch(job.model, width)
-    if recipe.init.kind != "scratch":
-        vocabulary = prepared.vocabulary
-        recipe.realize_warm(options.donor, vocabulary.metadata if vocabulary is not None else None)
+    elif recipe.init.kind != "scratch":
+        with job.open_donor as donor:
+            recipe.realize_scratch(job.model, donor.width if recipe.init.has_lens else 0)
+            recipe.realize_warm(donor, data.vocabulary)
+    else:
+        recipe.realize_scratch(job.model)
     recipe.build()
-    return recipe, replace(job, options=replace(options, **recipe.found))
+    return recipe, replace(job, options=recipe.options)
 
 
 def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray[np.float32]:

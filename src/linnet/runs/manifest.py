@@ -24,7 +24,7 @@ _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The fields of `run.json`. `dialect` tells who wrote it and is not itself written.
 
-    `summary`: figures that munin's user declared to be the run's; Linnet writes none.
+    `summary`: figures that its user declared to be the run's (`run.summary`).
     """
 
     run_id: str

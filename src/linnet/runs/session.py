@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import importlib
 import logging
 import math
@@ -19,11 +18,13 @@ from typing import Any, Self, SupportsIndex
 
 from linnet.runs import ids, provenance
 from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, OWN_FIELDS, RunBundle, kept_from_the_loop
-from linnet.runs.encode import encode_lines, flat_names, safe_text, spell_record, whole_number
+from linnet.runs.encode import encode_lines, flat_names, safe_text, spell, spell_record, whole_number
+from linnet.runs.live_fields import LiveFields, fields_of
 
 SYSTEM_SECONDS = 5.0
 _now, _write = time.monotonic_ns, os.write
 _LEAST, _GREATEST = -math.inf, math.inf
+_MANIFEST_SECONDS = 1.0  # between two writings of run.json that changes of config and summary cause
 _OWN_FIELDS = 4  # kind, phase, t, step: what log() itself puts into a step event
 
 log = logging.getLogger("linnet")
@@ -44,6 +45,40 @@ class Session(RunBundle):
     _caught_signals: tuple[int, ...] = ()
     _error_before: BaseException | None = None
     _told_of_values = False
+    _manifest_written = -math.inf  # when a change of config or summary was last written
+
+    @property
+    def config(self) -> LiveFields:
+        """The run's settings, as `run.json` has them: `run.config.update(lr=3e-4)`. Secrets are masked."""
+        return LiveFields(lambda: self.manifest.config, self._put_config)
+
+    @property
+    def summary(self) -> LiveFields:
+        """Figures that stand for the whole run: `run.summary["best_accuracy"] = 0.97`; `linnet show` has them."""
+        return LiveFields(lambda: self.manifest.summary, self._put_summary)
+
+    @kept_from_the_loop
+    def _put_config(self, fields: dict[str, Any]) -> None:
+        self.manifest.config = provenance.mask_config(fields, self._folder.exact)
+        self._manifest_changed()
+
+    @kept_from_the_loop
+    def _put_summary(self, fields: dict[str, Any]) -> None:
+        spelt, _ = spell(fields)
+        assert isinstance(spelt, dict)
+        self.manifest.summary = dict(spelt)
+        self._manifest_changed()
+
+    def _manifest_changed(self) -> None:
+        """Write `run.json` now, or leave it to the background thread where that was done a moment ago."""
+        if os.getpid() != self._pid:
+            return
+        now = time.monotonic()
+        if not self._ended and now - self._manifest_written < _MANIFEST_SECONDS:
+            self._folder.manifest_due = True
+        else:
+            self._manifest_written = now
+            self._folder.write_manifest()
 
     def log(
         self,
@@ -257,6 +292,7 @@ def start(
     strict: bool = False,
     exact: Collection[str] = (),
     system_every: float = SYSTEM_SECONDS,
+    mode: str | None = None,
 ) -> Session:
     """Start a run and return it; its folder, `run.json` and `run_start` are there when this returns.
 
@@ -271,9 +307,27 @@ def start(
       written, a new one is started, with a warning. With `strict` one that is not free is a LinnetError.
     - `exact`: fields of `config` that your program reads back to resume: kept to the letter, never masked as a secret.
     - `system_every`: seconds between two readings of the machine's figures; 0 for none.
+    - `mode`: `disabled`: nothing is written and every method works; None: as `$LINNET_MODE` says, else `enabled`.
     """
+    from linnet.runs.disabled import DisabledSession, is_disabled
+
     arch = str(arch or "run")
     labels = {"arch": arch, "recipe": recipe or "", "experiment": provenance.mask_labels([experiment or ""])[0]}
+    fields: dict[str, Any] = {
+        "name": name,
+        "experiment": experiment,
+        "group": group,
+        "parent": parent,
+        "recipe": recipe,
+        "tags": [tags] if isinstance(tags, str) else [str(tag) for tag in tags],
+        "total_steps": total_steps,
+        "total_epochs": total_epochs,
+        "goals": _goals(goals or {}),
+        "model": fields_of(model),
+        "config": fields_of(config),
+    }
+    if is_disabled(mode):
+        return DisabledSession(run_id, **fields)
     root, resumed = _resumed(ids.runs_root(runs_root), resume)
     session = Session(
         root,
@@ -284,17 +338,7 @@ def start(
         strict=strict,
         system_every=system_every,
         exact=exact,
-        name=name,
-        experiment=experiment,
-        group=group,
-        parent=parent,
-        recipe=recipe,
-        tags=[tags] if isinstance(tags, str) else [str(tag) for tag in tags],
-        total_steps=total_steps,
-        total_epochs=total_epochs,
-        goals=_goals(goals or {}),
-        model=_fields(model),
-        config=_fields(config),
+        **fields,
     )
     session._watch_for_the_end()
     details: dict[str, Any] = {"schedule": schedule, "chosen": chosen, "cost": cost, "compare_to": compare_to}
@@ -319,21 +363,6 @@ def _resumed(root: Path, reference: str | None) -> tuple[Path, str | None]:
         log.warning("%s; this is a new run", error)
         return root, None
     return found.path.parent, found.path.name
-
-
-def _fields(given: object) -> dict[str, Any]:
-    """Settings in whatever form a program has them: a mapping, a dataclass, the result of argparse."""
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        return {str(name): value for name, value in given.items()}
-    if dataclasses.is_dataclass(given):
-        return {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
-    try:
-        return dict(vars(given))
-    except TypeError:
-        log.warning("a config of type %s is not understood and left out", type(given).__name__)
-        return {}
 
 
 def _goals(given: Mapping[str, str]) -> dict[str, str]:

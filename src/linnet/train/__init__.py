@@ -2,27 +2,36 @@
 
 from typing import TYPE_CHECKING
 
+from linnet._lazy import callable_room as _callable_room
 from linnet._lazy import lazy as _lazy
 
 if TYPE_CHECKING:
+    from linnet.train.callback import Callback as Callback
+    from linnet.train.callback import CallbackError as CallbackError
     from linnet.train.evaluation import Evaluation as Evaluation
     from linnet.train.evaluation import evaluate as evaluate
     from linnet.train.hardware import Hardware as Hardware
     from linnet.train.hardware import choose as choose
     from linnet.train.loop import Loop as Loop
     from linnet.train.loop import Outcome as Outcome
+    from linnet.train.metrics import StepMetrics as StepMetrics
+    from linnet.train.recipe import Recipe as Recipe
+    from linnet.train.run_data import EvalResult as EvalResult
+    from linnet.train.run_data import RunData as RunData
     from linnet.train.settings import TrainSettings as TrainSettings
-    from linnet.train.watch import StepReport as StepReport
-    from linnet.train.watch import Watch as Watch
 
 _HOMES = {
+    "Callback": "linnet.train.callback",
+    "CallbackError": "linnet.train.callback",
+    "EvalResult": "linnet.train.run_data",
     "Evaluation": "linnet.train.evaluation",
     "Hardware": "linnet.train.hardware",
     "Loop": "linnet.train.loop",
     "Outcome": "linnet.train.loop",
-    "StepReport": "linnet.train.watch",
+    "Recipe": "linnet.train.recipe",
+    "RunData": "linnet.train.run_data",
+    "StepMetrics": "linnet.train.metrics",
     "TrainSettings": "linnet.train.settings",
-    "Watch": "linnet.train.watch",
     "choose": "linnet.train.hardware",
     "evaluate": "linnet.train.evaluation",
 }
@@ -30,3 +39,5 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 __getattr__, __dir__ = _lazy(__name__, _HOMES)
+
+_callable_room(__name__, "linnet.api", "train")  # `linnet.train("from-scratch", …)` trains

@@ -43,7 +43,7 @@ _SMALL_WORK, _TINY_WORK = 2e9, 1e8
 # The share of the cores' time that the process must have had for itself while its peak was measured.
 _OWN_CORES = 0.85
 
-# Tokens of a pass from which on a CPU does it in two halves (abreast.py), unless it is small. With 1,024 nothing is
+# Tokens of a pass from which on a CPU does it in two halves (split_batch.py), unless it is small. With 1,024 nothing is
 # gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same bits.
 _TO_HALVE = 2048
 

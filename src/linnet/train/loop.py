@@ -5,59 +5,31 @@ from __future__ import annotations
 import gc
 import logging
 import math
-import statistics
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from linnet import gguf
 from linnet.errors import is_out_of_memory
 from linnet.runs import Session
+from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpointer import BestCheckpoint, Checkpointer
 from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware
-from linnet.train.late import Figures, Late
+from linnet.train.metrics import MetricQueue, StepMetrics, StepWork
 from linnet.train.profile import Profile
+from linnet.train.recipe import Recipe
+from linnet.train.run_data import DataEndedError, EvalResult, RunData
 from linnet.train.schedule import learning_rate
 from linnet.train.settings import CHECKPOINTS, EVALUATIONS, SAMPLES, TrainSettings
-from linnet.train.state import State
 from linnet.train.stop_signals import StopSignals
-from linnet.train.task import Held, Task
-from linnet.train.watch import StepReport, Watch
 
 log = logging.getLogger("linnet")
 
-_TIMED = 25  # steps whose median is the speed that is shown
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
-
-
-class Recipe(Protocol):
-    """What the loop keeps: a model that is realised and built, and its optimiser."""
-
-    name: str
-
-    @property
-    def config(self) -> Any:
-        """The model's shape, as `gguf.write` takes it."""
-
-    def parameters(self) -> dict[str, Tensor]:
-        """What a checkpoint holds, by the names of `linnet.architectures`."""
-
-    def moments(self) -> dict[str, Tensor]:
-        """The optimiser's tensors."""
-
-    @property
-    def origin(self) -> Mapping[str, Any]:
-        """Fields of `gguf.Provenance` that only this recipe knows."""
-
-    def restore(self, weights: Path, state: State) -> None:
-        """Put a checkpoint back, to the bit."""
 
 
 @dataclass
@@ -69,7 +41,7 @@ class Progress:
     seconds: float = 0.0  # that all sessions took until the newest checkpoint
     loss: float = math.nan
     accuracy: float | None = None
-    validation: Held | None = None
+    validation: EvalResult | None = None
     first_loss: float | None = None
     best: BestCheckpoint | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
@@ -98,72 +70,77 @@ class Loop:
     def __init__(
         self,
         recipe: Recipe,
-        task: Task,
+        data: RunData,
         settings: TrainSettings,
         hardware: Hardware,
         run: Session,
         *,
         progress: Progress | None = None,
-        watch: Watch | None = None,
+        callbacks: Callbacks | Iterable[Callback] = (),
     ) -> None:
-        self._recipe, self._task, self._settings = recipe, task, settings
+        self._recipe, self._data, self._settings = recipe, data, settings
         self._hardware, self._run = hardware, run
-        self.unit = task.unit
-        self._watch = watch or Watch()
+        self.unit = data.unit
+        self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
+        self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
+        self._stop_reason: str | None = None  # why a callback wants the run to end
         self.progress = progress or Progress()
-        self._late = Late(hardware.device)
+        flops = data.flops(recipe.model)
+        work = StepWork(data.unit, data.per_step, flops, settings.steps)
+        self._metrics = MetricQueue(hardware.device, work, hardware.peak_flops, run.run_id)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = Checkpointer(
             run,
             recipe.config,
-            task.tokenizer,
+            data.tokenizer,
             keep=settings.keep,
             file_type=settings.file_type,
             best=self.progress.best,
         )
         self._stop = StopSignals()
-        self._peak_flops = hardware.peak_flops
         self._saved_at = self.progress.step
         self._began = time.monotonic()
         self._profile: Profile | None = None
         if settings.profile:
             n_params = sum(tensor.numel() for tensor in recipe.parameters().values())
-            self._profile = Profile(
-                run, task, hardware, self._watch, done=self.progress.step, last=settings.steps, n_params=n_params
-            )
-        self._seconds: deque[float] = deque(maxlen=_TIMED)
+            self._profile = Profile(run, work, hardware, self._callbacks, done=self.progress.step, n_params=n_params)
 
-    def run(self, stop: StopSignals | None = None) -> Outcome:
+    def run(self, stop: StopSignals | None = None, remarks: Iterable[str] = ()) -> Outcome:
         """Train. What was reached is kept, unless a step broke off in the middle: then the last checkpoint stands.
 
-        `stop`: listens for signals already; else they are listened for until this returns.
+        `stop`: listens for signals already; else they are listened for until this returns. `remarks`: for callbacks.
         """
         if stop is None:
             with StopSignals() as stop:
-                return self.run(stop)
+                return self.run(stop, remarks)
         self._stop, self._began = stop, time.monotonic()
         reason, error = "errored", None
         if self.progress.step:
             self._checkpointer.mend(self.progress.step, self.progress.loss, self._validation_loss)
         try:
+            for remark in remarks:
+                self._callbacks.on_remark(remark)
             with _without_pauses():
+                self._callbacks.on_start()
                 reason, error = self._train()
                 if self._profile is not None:
                     self._profile.finish(self.progress.step)
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
-            error = _out_of_memory(problem, self._task.to_lower)
+            error = _out_of_memory(problem, self._data.memory_settings)
         finally:
             if self._profile is not None:
                 self._profile.stop()
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
             self._checkpointer.finish()
-            self._tell_of_checkpoints()
-            self._watch.on_end()
-        if reason == "completed" and self._checkpointer.failure:
-            reason, error = "errored", self._checkpointer.failure
+            if reason == "completed" and self._checkpointer.failure:
+                reason, error = "errored", self._checkpointer.failure
+            try:
+                self._announce_checkpoints()
+            finally:
+                self._callbacks.on_end(reason)
         gate = self._verdict()
         missed = gate is not None and not gate["passed"]
         exit_code = stop.exit_code if reason == "interrupted" else int(reason != "completed" or missed)
@@ -171,17 +148,22 @@ class Loop:
 
     def _train(self) -> tuple[str, str | None]:
         settings, last = self._settings, self._settings.steps
-        self._late.begin()
+        self._metrics.begin()
         for step in range(self.progress.step + 1, last + 1):
             lr = learning_rate(settings, step - 1)
-            result = self._task.step(step - 1, lr)
-            self._late.add(step, lr, result)
+            try:
+                batch = self._data.batch(step - 1)
+            except DataEndedError:
+                self._ask_to_stop(f"the data ended after step {step - 1} of {last}")
+                return self._end_early()
+            result = self._recipe.train_on(batch, lr, step - 1)
+            self._metrics.add(step, lr, result.metrics)
             if self._profile is not None:
                 self._profile.after(step)
-                self._late.begin()
-            if problem := self._take_in(self._late.ready()):
+                self._metrics.begin()
+            if problem := self._log_steps(self._metrics.ready()):
                 return "aborted", problem
-            self._tell_of_checkpoints()
+            self._announce_checkpoints()
             scoring = settings.eval_every != 0 and (
                 settings.due(step, settings.eval_every, EVALUATIONS) or step == last
             )
@@ -189,9 +171,9 @@ class Loop:
             sampling = settings.sample_every != 0 and (
                 settings.due(step, settings.sample_every, SAMPLES) or step == last
             )
-            if not (scoring or saving or sampling or self._stop.caught):
+            if not (scoring or saving or sampling or self._stop.caught or self._stop_reason):
                 continue
-            if problem := self._take_in(self._late.ready(wait=True)):
+            if problem := self._log_steps(self._metrics.ready(wait=True)):
                 return "aborted", problem
             with self._pause():  # also before a stop: else a resumed run would lack what was due at this step
                 if scoring:
@@ -202,6 +184,18 @@ class Loop:
                     self._save()
             if self._stop.caught and step < last:
                 return "interrupted", None
+            if self._stop_reason and step < last:
+                return self._end_early()
+        return "completed", None
+
+    def _ask_to_stop(self, why: str) -> None:
+        self._stop_reason = self._stop_reason or why
+
+    def _end_early(self) -> tuple[str, str | None]:
+        """A callback has seen enough, or the data ended: the run is completed, and says why it is short."""
+        if problem := self._log_steps(self._metrics.ready(wait=True)):
+            return "aborted", problem
+        self._run.note(f"ended early: {self._stop_reason}", step=self.progress.step)
         return "completed", None
 
     @contextmanager
@@ -210,92 +204,47 @@ class Loop:
         if self._profile is not None:
             self._profile.pause()
         yield
-        self._late.begin()
+        self._metrics.begin()
         if self._profile is not None:
             self._profile.go_on()
 
-    def _take_in(self, found: list[Figures]) -> str | None:
-        """Log the steps whose figures have come; the reason to stop, if one of them is no loss to go on from."""
-        task = self._task
-        for figures in found:
-            self.progress.step = figures.step
-            self.progress.seen += task.per_step
-            self.progress.loss, self.progress.accuracy = figures.loss, figures.accuracy
-            accuracy = {} if figures.accuracy is None else {"accuracy": figures.accuracy}
-            utilization = self._utilization(figures.seconds)
-            self._run.log(
-                figures.step,
-                {
-                    "loss": figures.loss,
-                    **accuracy,
-                    "lr": figures.lr,
-                    "grad_norm": figures.grad_norm,
-                    task.unit: task.per_step,
-                    "wall_us": round(figures.seconds * 1e6),
-                    f"{task.unit}_per_s": task.per_step / figures.seconds,
-                    **({} if utilization is None else {"mfu": utilization}),
-                },
-            )
-            self._seconds.append(figures.seconds)
-            usual = statistics.median(self._seconds)  # a step in which something is compiled tells nothing
-            self._watch.on_step(
-                StepReport(
-                    figures.step,
-                    self._settings.steps,
-                    figures.loss,
-                    figures.lr,
-                    figures.grad_norm,
-                    task.unit,
-                    task.per_step,
-                    task.per_step / usual,
-                    self._utilization(usual),
-                    (self._settings.steps - figures.step) * usual,
-                    figures.accuracy,
-                )
-            )
-            if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(figures)):
+    def _log_steps(self, arrived: list[StepMetrics]) -> str | None:
+        """Log the steps whose metrics have come; the reason to stop, if one of them has no loss to go on from."""
+        for metrics in arrived:
+            self.progress.step = metrics.step
+            self.progress.seen += self._data.per_step
+            self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
+            self._run.log(metrics.step, metrics.values)
+            self._callbacks.on_step(metrics)
+            if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
                 return problem
         return None
 
-    def _cannot_go_on(self, figures: Figures) -> str | None:
+    def _cannot_go_on(self, metrics: StepMetrics) -> str | None:
         if self.progress.first_loss is None:
-            self.progress.first_loss = figures.loss
-        if not math.isfinite(figures.loss) or not math.isfinite(figures.grad_norm):
-            what = "loss" if not math.isfinite(figures.loss) else "gradient"
-            return f"the {what} of step {figures.step} is not finite; lower --lr (now {self._settings.lr:g})"
-        if figures.loss > _EXPLODED * max(self.progress.first_loss, 1.0):
+            self.progress.first_loss = metrics.loss
+        if not math.isfinite(metrics.loss) or not math.isfinite(metrics.grad_norm):
+            what = "loss" if not math.isfinite(metrics.loss) else "gradient"
+            return f"the {what} of step {metrics.step} is not finite; lower --lr (now {self._settings.lr:g})"
+        if metrics.loss > _EXPLODED * max(self.progress.first_loss, 1.0):
             return (
-                f"the loss exploded from {self.progress.first_loss:.3g} to {figures.loss:.3g} at step {figures.step}; "
+                f"the loss exploded from {self.progress.first_loss:.3g} to {metrics.loss:.3g} at step {metrics.step}; "
                 f"lower --lr (now {self._settings.lr:g})"
             )
         return None
 
-    def _utilization(self, seconds: float) -> float | None:
-        """The share of the device's peak that a step reached (MFU); None without a peak that can be trusted.
-
-        A step that beats the peak shows that it was measured while others were busy: from then on there is none.
-        """
-        if self._peak_flops is None:
-            return None
-        share = self._task.flops / seconds / self._peak_flops
-        if share > 1:
-            self._peak_flops = None
-            log.info("run %s: a step beat the measured peak; no MFU from here on", self._run.run_id)
-            return None
-        return share
-
     def _evaluate(self, step: int) -> None:
-        found = self._task.evaluate()
-        if found is None:
+        result = self._data.evaluate(self._recipe.model, step)
+        if result is None:
             return
-        self.progress.validation = found
-        self._task.report(self._run, step, found, step == self._settings.steps)
-        self._watch.on_evaluation(step, found)
+        self.progress.validation = result
+        self._data.report(self._run, step, result)
+        self._callbacks.on_evaluation(step, result)
 
     def _sample(self, step: int) -> None:
-        for prompt, text in self._task.samples():
+        for prompt, text in self._data.samples(self._recipe.model):
             self._run.sample(step, prompt, text)
-            self._watch.on_sample(step, prompt, text)
+            self._callbacks.on_sample(step, prompt, text)
 
     def _save(self) -> None:
         progress = self.progress
@@ -310,7 +259,7 @@ class Loop:
             "first_loss": progress.first_loss,
             "fingerprints": progress.fingerprints,
         }
-        more: dict[str, Any] = {f"{self._task.unit}_seen": progress.seen, **self._recipe.origin}
+        more: dict[str, Any] = {f"{self._data.unit}_seen": progress.seen, **self._recipe.origin}
         origin = gguf.Provenance(
             recipe=self._recipe.name,
             seed=self._settings.seed,
@@ -324,10 +273,10 @@ class Loop:
         self._checkpointer.save(progress.step, self._recipe.parameters(), self._recipe.moments(), facts, origin)
         self._saved_at = progress.step
 
-    def _tell_of_checkpoints(self) -> None:
+    def _announce_checkpoints(self) -> None:
         """Announce what has reached the disk since the last step."""
         for step, path in self._checkpointer.written():
-            self._watch.on_checkpoint(step, path)
+            self._callbacks.on_checkpoint(step, path)
 
     @property
     def _validation_loss(self) -> float | None:
@@ -361,6 +310,6 @@ def _without_pauses() -> Iterator[None]:
             gc.enable()
 
 
-def _out_of_memory(problem: RuntimeError, to_lower: str) -> str:
+def _out_of_memory(problem: RuntimeError, settings: str) -> str:
     first = str(problem).splitlines()[0][:160]
-    return f"out of memory: lower {to_lower}; {first}"
+    return f"out of memory: lower {settings}; {first}"

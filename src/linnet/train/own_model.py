@@ -43,7 +43,7 @@ class OwnModel:
         if tokenizer is None:
             return None
         if self._spelt is None or self._spelt[0] is not tokenizer or self._spelt[1] != rows:
-            self._spelt = (tokenizer, rows, _spelt(tokenizer, rows))
+            self._spelt = (tokenizer, rows, spell_tokenizer(tokenizer, rows))
         return self._spelt[2]
 
 
@@ -65,7 +65,7 @@ def _taken(model: Any) -> tuple[Config, dict[str, Tensor]]:
         raise UsageError(f"a {kind} has no {missing}: expected a LlamaForCausalLM or GPT2LMHeadModel") from None
 
 
-def _spelt(tokenizer: Any, rows: int) -> gguf.MetadataBlock:
+def spell_tokenizer(tokenizer: Any, rows: int) -> gguf.MetadataBlock:
     """The keys of a tokenizer: of `tokenizers`, of `transformers`, of a GGUF, or spelt already."""
     if isinstance(tokenizer, gguf.MetadataBlock):
         return tokenizer

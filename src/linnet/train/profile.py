@@ -13,9 +13,9 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from linnet.runs import Session
+from linnet.train.callback import Callback
 from linnet.train.hardware import Hardware, measured_bandwidth, measured_peak
-from linnet.train.task import Task
-from linnet.train.watch import Watch
+from linnet.train.metrics import StepWork
 
 TRACE = "profile.json.gz"
 _SKIPPED = 6  # the first steps compile, capture and warm up
@@ -54,11 +54,11 @@ class Profile:
     """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
 
     def __init__(
-        self, run: Session, task: Task, hardware: Hardware, watch: Watch, *, done: int, last: int, n_params: int
+        self, run: Session, work: StepWork, hardware: Hardware, callback: Callback, *, done: int, n_params: int
     ) -> None:
-        self._run, self._task, self._hardware, self._watch = run, task, hardware, watch
+        self._run, self._work, self._hardware, self._callback = run, work, hardware, callback
         self._n_params = n_params
-        self._done, self._last = done, last
+        self._done, self._last = done, work.last
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
         self._on_gpu = hardware.device.type == "cuda"
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
@@ -105,7 +105,7 @@ class Profile:
         if self._steps:
             self._tell(step, self._seconds / self._steps)
         elif step - self._done <= _SKIPPED:
-            self._watch.on_profile(
+            self._callback.on_profile(
                 [f"no profile: it begins after {_SKIPPED} steps, and there were {step - self._done}"]
             )
         self._steps = 0
@@ -128,7 +128,7 @@ class Profile:
         buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
         buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
         self._run.op_timing(step, round(seconds * 1e6), buckets)
-        self._watch.on_profile([*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"])
+        self._callback.on_profile([*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"])
 
     def _on_device(self) -> Iterator[Cost]:
         """What each kernel took."""
@@ -168,7 +168,7 @@ class Profile:
             peak, bandwidth = measured_peak(device, dtype), measured_bandwidth(device)
         except torch.OutOfMemoryError:
             return "roofline: not measured, there is no memory left for it"
-        arithmetic, traffic = self._task.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
+        arithmetic, traffic = self._work.flops / peak, _ADAMW_BYTES * self._n_params / bandwidth
         share = (arithmetic + traffic) / seconds
         return (
             f"roofline: {arithmetic * 1e3:.2f} ms of products at {peak / 1e12:.3g} TFLOP/s and {traffic * 1e3:.2f} ms "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from linnet.kernels import gradients
 
 
-class Abreast:
+class SplitBatch:
     """Adds the gradients of two parts at a time to those of the parameters, always in the order of the parts.
 
     To the bit the same as one part after the other.
@@ -28,15 +28,15 @@ class Abreast:
         )
 
     def __call__(self, parts: Sequence[Callable[[], tuple[Tensor, ...]]]) -> list[tuple[Tensor, ...]]:
-        """What each part finds; the first of it is the loss."""
-        found: list[tuple[Tensor, ...]] = []
+        """The metrics of each part, its loss first."""
+        metrics: list[tuple[Tensor, ...]] = []
         for start in range(0, len(parts), 2):
             pair = [self._pool.submit(self._worked_out, part) for part in parts[start : start + 2]]
             wait(pair)  # where one fails, the other is no longer at work when that is told
             for shares, by_parameter in [half.result() for half in pair]:
-                found.append(shares)
+                metrics.append(shares)
                 self._add(by_parameter)
-        return found
+        return metrics
 
     def _worked_out(self, part: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
         shares = part()

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import linnet
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train import hardware, state
-from linnet.train.abreast import Abreast
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
+from linnet.train.split_batch import SplitBatch
 from linnet.train.step import Step
 from tests.train.conftest import Said
 
@@ -49,7 +49,7 @@ def steps(model: nn.Module, rows: int, *, halves: bool, threads: int, graph: boo
     kind = Images if hasattr(model, "patch_embd") else Text
     for number in range(4):
         result = step(kind(rows, number), 1e-2)
-        found += [float(each) for each in (result.loss, result.grad_norm, result.accuracy) if each is not None]
+        found += [float(value) for value in result.metrics.values()]
     return found + [parameter.double().sum().item() for parameter in model.parameters()]
 
 
@@ -72,8 +72,8 @@ def test_halves_side_by_side_are_halves_in_turn_to_the_bit(model: str, rows: int
 
 def test_a_parameter_that_has_no_part_in_the_loss_gets_no_gradient() -> None:
     used, unused = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-    abreast = Abreast([used, unused], threads=2)
-    found = abreast([lambda: ((used * 2).sum(),), lambda: ((used * 3).sum(),)])
+    split_batch = SplitBatch([used, unused], threads=2)
+    found = split_batch([lambda: ((used * 2).sum(),), lambda: ((used * 3).sum(),)])
     assert [share.item() for (share,) in found] == [6.0, 9.0]
     assert used.grad is not None and used.grad.tolist() == [5.0, 5.0, 5.0]
     assert unused.grad is None
@@ -87,7 +87,7 @@ def test_gradients_are_those_of_backward_whatever_memory_they_come_in() -> None:
         return spread.sum() + (turned.T.flatten() * torch.arange(6.0)).sum() + ((one + other) * 2).sum()
 
     ours, theirs = made(), made()
-    Abreast(ours, threads=2)([lambda: (loss(*ours),)] * 4)
+    SplitBatch(ours, threads=2)([lambda: (loss(*ours),)] * 4)
     for _ in range(4):
         loss(*theirs).backward()
     for mine, its in zip(ours, theirs, strict=True):
@@ -105,7 +105,7 @@ def test_what_goes_wrong_in_a_half_is_told() -> None:
 
     weight = nn.Parameter(torch.ones(3))
     with pytest.raises(RuntimeError, match="no memory"):
-        Abreast([weight], threads=2)([whole, broken])
+        SplitBatch([weight], threads=2)([whole, broken])
     assert weight.grad is None
 
 
@@ -123,7 +123,7 @@ def test_when_a_half_goes_wrong_the_other_one_has_ended_before_that_is_told() ->
 
     weight, begun, told, ended = nn.Parameter(torch.ones(3)), threading.Event(), threading.Event(), list[bool]()
     with pytest.raises(RuntimeError, match="no memory"):
-        Abreast([weight], threads=2)([broken, slow])
+        SplitBatch([weight], threads=2)([broken, slow])
     assert ended
 
 
@@ -139,10 +139,10 @@ def test_a_half_keeps_to_its_threads_whatever_is_set_elsewhere() -> None:
         return (weight.sum(),)
 
     weight, seen = nn.Parameter(torch.ones(3)), list[int]()
-    abreast = Abreast([weight], threads=4)
-    abreast([lambda: (weight.sum(),)] * 2)
+    split_batch = SplitBatch([weight], threads=4)
+    split_batch([lambda: (weight.sum(),)] * 2)
     torch.set_num_threads(3)
-    abreast([counted] * 2)
+    split_batch([counted] * 2)
     assert seen == [2, 2]
     assert torch.get_num_threads() == 3
 

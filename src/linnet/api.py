@@ -1,0 +1,247 @@
+"""`linnet.train` and `linnet.resume`: the commands of the same names as calls, with the same words."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+import msgspec
+
+from linnet.errors import UsageError
+from linnet.recipes.flags import DonorFlags, ImageFlags, ModelFlags, ShapeFlags, TextFlags, VitFlags
+from linnet.recipes.options import VitOptions, VitSettings
+from linnet.runs import Run, ids
+from linnet.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from linnet.recipes import Job
+    from linnet.recipes.job import Rows
+    from linnet.recipes.training import Training
+    from linnet.train import Callback
+    from linnet.train.step import LossFunction
+
+_Flags = TypeVar("_Flags")
+
+# The classes whose fields are a recipe's flags, and flags that images have no use for.
+_RECIPES: dict[str, tuple[type[Any], ...]] = {
+    "from-scratch": (ModelFlags, TextFlags, TrainSettings),
+    "warm-start": (DonorFlags, ShapeFlags, TextFlags, TrainSettings),
+    "vit-tiny": (VitFlags, ImageFlags, VitOptions, VitSettings),
+}
+_NOT_FOR_IMAGES = ("batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
+_RUN_WORDS = ("run_id", "name", "experiment", "tag", "runs")
+
+# What others call it.
+_ELSEWHERE = {
+    "learning_rate": "lr",
+    "max_steps": "steps",
+    "num_steps": "steps",
+    "batch_size": "batch",
+    "per_device_train_batch_size": "batch",
+    "context": "ctx",
+    "block_size": "ctx",
+    "seq_len": "ctx",
+    "max_length": "ctx",
+    "vocab_size": "vocab",
+    "hidden_size": "d_model",
+    "num_layers": "n_layers",
+    "n_layer": "n_layers",
+    "num_hidden_layers": "n_layers",
+    "n_head": "n_heads",
+    "tags": "tag",
+    "prompts": "prompt",
+    "project": "experiment",
+    "runs_root": "runs",
+    "output_dir": "runs",
+    "dataset": "data",
+    "train_dataset": "data",
+    "eval_dataset": "eval_data",
+    "loss_fn": "loss",
+    "max_grad_norm": "clip",
+    "save_steps": "checkpoint_every",
+    "eval_steps": "eval_every",
+}
+
+
+def train(
+    recipe: str = "from-scratch",
+    /,
+    *,
+    data: Any = None,
+    eval_data: Any = None,
+    tokenizer: Any = None,
+    loss: LossFunction | None = None,
+    callbacks: Iterable[Callback] = (),
+    progress: bool = False,
+    run_id: str | None = None,
+    name: str | None = None,
+    experiment: str | None = None,
+    tag: str | Iterable[str] = (),
+    runs: str | os.PathLike[str] | None = None,
+    **flags: Any,
+) -> Run:
+    """Train to the end and return the run; its `status` says how it ended.
+
+    run = linnet.train("from-scratch", corpus="books/", steps=500, lr=1e-3)
+
+    - `recipe`: `from-scratch`, `warm-start` or `vit-tiny`; `flags`: those of `linnet train RECIPE`, with underscores.
+    - `data`: rows of token ids instead of a corpus, from a map-style dataset or an iterable; with `tokenizer` (a
+      GGUF's path, or an object of tokenizers or transformers) or `vocab`. `eval_data`: rows to evaluate on.
+    - `loss`: a function of model and batch, in the place of the model's own.
+    - `callbacks`: instances of `linnet.Callback`. `progress`: show it as the command does.
+    - `run_id`, `name`, `experiment`, `tag`, `runs`: what the run is called and where it goes.
+
+    What does not fit together is a UsageError before anything is made.
+    """
+    if data is None and tokenizer is not None:
+        flags["tokenizer"] = tokenizer
+    job = _own_data_job(recipe, data, eval_data, tokenizer, flags) if data is not None else _job(recipe, flags)
+    if data is None and eval_data is not None:
+        raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
+    if loss is not None:
+        job = replace(job, loss=loss, loss_name=getattr(loss, "__qualname__", type(loss).__name__))
+    labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment}
+    if run_id is not None and "{" in run_id:
+        ids.check_template(run_id)
+        labels |= {"run_id": None, "template": run_id}
+    from linnet.recipes import start
+
+    tags = [tag] if isinstance(tag, str) else list(tag)
+    callbacks, preparing = _watched(callbacks, progress)
+    return _finished(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
+
+
+def resume(
+    run: str | os.PathLike[str] | Run,
+    /,
+    *,
+    steps: int | None = None,
+    force: bool = False,
+    data: Any = None,
+    eval_data: Any = None,
+    loss: LossFunction | None = None,
+    callbacks: Iterable[Callback] = (),
+    progress: bool = False,
+    runs: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Go on with a run from its newest checkpoint, as `linnet resume` does, and return it.
+
+    - `run`: a run, its id, the beginning of one, a path, or `latest`.
+    - `data`, `eval_data`, `loss`: the program's own, where the run was started with them.
+    """
+    from linnet.recipes import resume as resume_run
+    from linnet.recipes.job import Rows
+    from linnet.runs import RunStore
+
+    known = run if isinstance(run, Run) else RunStore(runs).find(os.fspath(run))
+    callbacks, preparing = _watched(callbacks, progress)
+    rows: Rows | None = None if data is None else Rows(data, eval_data)
+    return _finished(
+        resume_run(known, steps=steps, force=force, callbacks=callbacks, preparing=preparing, rows=rows, loss=loss)
+    )
+
+
+def _watched(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:
+    """The callbacks, and the screen's among them where it is asked for."""
+    if not progress:
+        return list(callbacks), None
+    from linnet.cli.progress import preparing, screen_for
+
+    return [*callbacks, screen_for()], preparing
+
+
+def _finished(training: Training) -> Run:
+    training.run()
+    return Run.load(training.run_dir)
+
+
+def _job(recipe: str, flags: Mapping[str, Any]) -> Job:
+    from linnet.recipes import requests
+
+    kinds = _kinds(recipe)
+    _check_names(recipe, flags)
+    if recipe == "warm-start" and "donor" not in flags:
+        raise UsageError("train: warm-start needs a donor, the path of a GGUF of the llama family")
+    parts = [_fill(kind, flags) for kind in kinds]
+    build: Any = {"from-scratch": requests.scratch_job, "warm-start": requests.warm_job, "vit-tiny": requests.vit_job}
+    job: Job = build[recipe](*parts)
+    return job
+
+
+def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags: dict[str, Any]) -> Job:
+    from linnet.recipes.job import RowData, Rows
+    from linnet.recipes.row_tokenizer import vocabulary_size
+
+    if recipe != "from-scratch":
+        raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
+    if corpus := [name for name in ("corpus", "field", "cache", "documents") if name in flags]:
+        raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
+    if "vocab" not in flags:
+        size = None if isinstance(tokenizer, str | os.PathLike) else vocabulary_size(tokenizer)
+        if tokenizer is None:
+            raise UsageError("train: data= needs a tokenizer or a vocab, the number of token ids")
+        flags = flags if size is None else {**flags, "vocab": size}
+    job = _job(recipe, flags)
+    held_out = float(flags.get("held_out", 0.02))
+    source = tokenizer if not isinstance(tokenizer, str | os.PathLike) else Path(tokenizer).expanduser().absolute()
+    prompts = job.prompts if "prompt" in flags else ()
+    rows = Rows(data, eval_data, source)
+    return replace(job, data=RowData(type(data).__name__, held_out), rows=rows, prompts=prompts)
+
+
+def _kinds(recipe: str) -> tuple[type[Any], ...]:
+    if recipe not in _RECIPES:
+        close = difflib.get_close_matches(str(recipe), _RECIPES, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_RECIPES)}"
+        raise UsageError(f"train: there is no recipe {recipe!r}; {hint}")
+    return _RECIPES[recipe]
+
+
+def _check_names(recipe: str, flags: Mapping[str, Any]) -> None:
+    hidden = _NOT_FOR_IMAGES if recipe == "vit-tiny" else ()
+    known = [field.name for kind in _kinds(recipe) for field in fields(kind) if field.name not in hidden]
+    own = [*known, *_RUN_WORDS, "data", "eval_data", "loss", "callbacks", "progress"]
+    for name in flags:
+        if name not in known:
+            meant = _ELSEWHERE.get(name)
+            close = [meant] if meant in own else difflib.get_close_matches(name, own, n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
+            raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
+
+
+def _fill(kind: type[_Flags], flags: Mapping[str, Any]) -> _Flags:
+    """The flags that are fields of one class, each of its type."""
+    hints = get_type_hints(kind)
+    given = {
+        field.name: _value(field.name, flags[field.name], hints[field.name])
+        for field in fields(kind)  # type: ignore[arg-type] # all of them are dataclasses
+        if field.name in flags
+    }
+    assert all(field.name in given or field.default is not MISSING for field in fields(kind))  # type: ignore[arg-type]
+    return kind(**given)
+
+
+def _value(name: str, value: Any, kind: Any) -> Any:
+    """A value of the type that its flag has; a path for a text where the command takes one."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if kind in (Path, Path | None):
+        if value is None or isinstance(value, str):
+            return None if value is None else Path(value)
+        raise UsageError(f"train: {name} is a path, found {value!r}")
+    if kind == tuple[str, ...] and isinstance(value, str):
+        value = (value,)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        choices = [choice for choice in getattr(kind, "__args__", ()) if isinstance(choice, str)]
+        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
+        if choices:
+            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(choices)}"
+            raise UsageError(f"train: {name} cannot be {value!r}; {hint}") from None
+        reason = str(error).replace("`", "").replace("Expected", "expected").replace("got", "found")
+        raise UsageError(f"train: {name} cannot be {value!r}: {reason}") from None

@@ -1,0 +1,119 @@
+"""Images as the data of a run: classes to tell, held-out images to score, pictures of what went wrong."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from torch import nn
+
+from linnet.data.image_batches import ImageBatch, ImageBatches
+from linnet.data.images import Images, load_images
+from linnet.data.left_out import left_out_sentence
+from linnet.models import ViT, ViTConfig
+from linnet.recipes.job import ImageData, Job, PrepareProgress
+from linnet.recipes.options import VitOptions
+from linnet.runs import Session
+from linnet.train.hardware import Hardware
+from linnet.train.image_evaluation import ImageEvaluation, evaluate_images
+from linnet.train.image_report import CONFUSION, WRONG, draw_confusion, draw_wrong
+from linnet.train.run_data import EvalResult
+
+_LEAST = 1024  # held-out images that tell something
+
+log = logging.getLogger("linnet")
+
+
+class ImageRunData:
+    """Images with classes. `job` is the one that was given, with their shape and the names of the classes."""
+
+    unit = "images"
+    tokenizer = None
+    vocabulary = None
+    step_metrics = ("loss", "accuracy")
+    held_out_metrics = ("loss", "accuracy", "top5")
+
+    def __init__(self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None) -> None:
+        assert isinstance(job.options, VitOptions)
+        images, self.job = read_images(job, progress)
+        self._images, self._settings, self._options = images, job.settings, job.options
+        self.description = f"set of images {images.source!r}"
+        self.fingerprint = images.fingerprint
+        self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
+        self.per_step = job.settings.batch
+        self._batches = ImageBatches(
+            images.train,
+            batch=job.settings.batch,
+            classes=len(images.labels),
+            seed=job.settings.seed,
+            how=job.options,
+            device=hardware.device,
+            dtype=hardware.dtype,
+            compile=hardware.compile,
+        )
+
+    @property
+    def memory_settings(self) -> str:
+        """The flags that save memory."""
+        return f"--batch (now {self._settings.batch})"
+
+    def flops(self, model: nn.Module) -> float:
+        """The arithmetic of a step."""
+        assert isinstance(model, ViT)
+        return model.flops_per_image() * self.per_step
+
+    def batch(self, index: int) -> ImageBatch:
+        """The batch of a step, counted from 0."""
+        return self._batches.at(index)
+
+    def evaluate(self, model: nn.Module, step: int) -> ImageEvaluation:
+        """Score held-out images: at the end all of them, before that so many that it costs about 2 % of the run."""
+        assert isinstance(model, ViT)
+        most = self._options.eval_images
+        if most is None and step < self._settings.steps:
+            most = max(_LEAST, round(0.005 * self._settings.steps * self.per_step))
+        return evaluate_images(model, self._images.held_out, most=most)
+
+    def report(self, run: Session, step: int, result: EvalResult) -> None:
+        """One `eval` event, and the pictures, which always show the latest evaluation."""
+        assert isinstance(result, ImageEvaluation)
+        labels = self._images.labels
+        run.eval(step, "validation", samples=result.samples, per_class=result.per_class(labels), **result.figures)
+        try:
+            folder = run.artifacts_dir
+            draw_confusion(folder / CONFUSION, result, labels)
+            draw_wrong(folder / WRONG, result, self._images.held_out, labels)
+        except OSError as error:
+            log.warning("run %s: no pictures were drawn: %s", run.run_id, error)
+            return
+        for name in (CONFUSION, WRONG):
+            run.artifact(folder / name, step=step)
+
+    def samples(self, model: nn.Module) -> tuple[tuple[str, str], ...]:
+        """A classifier writes nothing."""
+        return ()
+
+
+def read_images(job: Job, progress: PrepareProgress | None = None) -> tuple[Images, Job]:
+    """The images of a job, and the job with the classes, channels and brightness that they have."""
+    model, data = job.model, job.data
+    assert isinstance(model, ViTConfig) and isinstance(data, ImageData)
+    images = load_images(
+        data.images,
+        size=model.image_size,
+        channels=data.channels,
+        num_classes=data.num_classes,
+        held_out=data.held_out,
+        strict=data.strict,
+        progress=progress,
+    )
+    mean, std = images.brightness()
+    shape = replace(
+        model,
+        num_classes=len(images.labels),
+        num_channels=images.channels,
+        labels=images.labels,
+        image_mean=mean,
+        image_std=std,
+    )
+    return images, replace(job, model=shape)

@@ -1,0 +1,259 @@
+"""Rows of token ids as the data of a run: a `torch.utils.data` dataset, a list, a generator, whatever gives rows."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from linnet.data import NOT_SCORED, Batch, DataError
+from linnet.data.order import shuffled
+from linnet.models import LanguageModel, ViTConfig
+from linnet.recipes.job import Job, RowData
+from linnet.recipes.row_tokenizer import RowTokenizer
+from linnet.runs import Session
+from linnet.train.evaluation import Evaluation
+from linnet.train.hardware import Hardware
+from linnet.train.run_data import DataEndedError, EvalResult
+from linnet.train.sampling import write_sample
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from linnet.gguf import MetadataBlock
+
+_SAMPLED = 8  # rows of a dataset that its fingerprint looks at
+
+
+class RowRunData:
+    """Batches of a program's own rows. `job` is the one that was given, with the tokenizer's vocabulary.
+
+    Rows of a map-style dataset come in an order that is a pure function of seed and step: resume goes on to the bit.
+    Those of an iterable come as it gives them; to go on at step N the first N batches are passed over.
+    """
+
+    unit = "tokens"
+    step_metrics = ("loss",)
+
+    def __init__(self, job: Job, hardware: Hardware) -> None:
+        assert isinstance(job.data, RowData) and not isinstance(job.model, ViTConfig) and job.rows is not None
+        given, model, settings = job.rows, job.model, job.settings
+        self._tokenizer = RowTokenizer.of(given.tokenizer, model.vocab) if given.tokenizer is not None else None
+        self._vocab = model.vocab if self._tokenizer is None else self._tokenizer.rows
+        self.job = replace(job, model=replace(model, vocab=self._vocab))
+        self._ctx, self._settings, self._device = model.ctx, settings, hardware.device
+        self._rows_per_step = settings.batch * settings.accumulate(model.ctx)
+        self.per_step = self._rows_per_step * model.ctx
+        self.description = f"data ({job.data.rows})"
+        self.remarks: tuple[str, ...] = ()
+        share = 0.0 if given.eval_rows is not None else job.data.held_out
+        source = MapRows(given.rows, share, settings.seed) if is_map_style(given.rows) else StreamRows(given.rows)
+        self._source: MapRows | StreamRows = source
+        self.fingerprint = source.fingerprint
+        self._eval_rows: Iterable[Any] = source.held_out() if given.eval_rows is None else given.eval_rows
+        self._scored: list[Batch] | None = None
+
+    @property
+    def tokenizer(self) -> MetadataBlock | None:
+        """The keys that checkpoints carry."""
+        return None if self._tokenizer is None else self._tokenizer.keys
+
+    @property
+    def vocabulary(self) -> Mapping[str, object] | None:
+        """The tokenizer to be read; only a GGUF's is."""
+        return None if self._tokenizer is None else self._tokenizer.metadata
+
+    @property
+    def memory_settings(self) -> str:
+        """The settings that save memory."""
+        return f"--batch (now {self._settings.batch}) or --ctx (now {self._ctx})"
+
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]:
+        """What an evaluation gives; nothing where no rows are held out."""
+        return ("loss", "ppl") if self._eval_batches else ()
+
+    def flops(self, model: nn.Module) -> float:
+        """The arithmetic of a step."""
+        assert isinstance(model, LanguageModel)
+        return model.flops_per_token(self._ctx) * self.per_step
+
+    def batch(self, index: int) -> Batch:
+        """The batch of a step, counted from 0."""
+        return self._collate(self._source.take(index, self._rows_per_step))
+
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
+        """Score the held-out rows, always the same ones, by the model's own cross entropy."""
+        assert isinstance(model, LanguageModel)
+        if not self._eval_batches:
+            return None
+        with torch.no_grad():
+            losses = torch.stack([model.loss(*part.inputs) for part in self._eval_batches]).tolist()
+        counts = [part.n_targets for part in self._eval_batches]
+        loss = sum(mean * n for mean, n in zip(losses, counts, strict=True)) / sum(counts)
+        return Evaluation(loss, math.exp(loss) if loss < 700 else math.inf, None, sum(counts))
+
+    def report(self, run: Session, step: int, result: EvalResult) -> None:
+        """One `eval` event."""
+        assert isinstance(result, Evaluation)
+        run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
+
+    def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
+        """Each prompt with what the model writes after it; nothing without a tokenizer."""
+        assert isinstance(model, LanguageModel)
+        for prompt in self.job.prompts if self._tokenizer is not None else ():
+            assert self._tokenizer is not None
+            yield prompt, write_sample(model, self._tokenizer.tokenizer, prompt, self._settings.sample_tokens)
+
+    @property
+    def _eval_batches(self) -> list[Batch]:
+        """The held-out rows as batches, as many as an evaluation scores; read once."""
+        if self._scored is None:
+            self._scored, most = [], self._settings.tokens_to_score(self.per_step)
+            rows = _flat(self._eval_rows)
+            while most > 0 and (part := list(islice(rows, self._settings.batch))):
+                self._scored.append(self._collate(part))
+                most -= self._scored[-1].n_targets
+        return self._scored
+
+    def _collate(self, rows: Sequence[Any]) -> Batch:
+        """Inputs and targets [B, ctx]; where a row is shorter, what is filled up is not scored."""
+        ids_BT = np.zeros((len(rows), self._ctx), np.int64)
+        targets_BT = np.full((len(rows), self._ctx), NOT_SCORED, np.int64)
+        for place, row in enumerate(rows):
+            ids, labels = _ids_and_labels(row)
+            if not 2 <= len(ids) <= self._ctx + 1:
+                raise DataError(
+                    f"a row of the data has {len(ids)} tokens: expected 2 to {self._ctx + 1}, the model's ctx and the"
+                    " token after it; cut the rows, or choose another ctx"
+                )
+            if ids.min() < 0 or ids.max() >= self._vocab:
+                wrong = int(ids.min() if ids.min() < 0 else ids.max())
+                raise DataError(f"a row of the data has the token {wrong}: expected 0 to {self._vocab - 1} (vocab)")
+            ids_BT[place, : len(ids) - 1] = ids[:-1]
+            targets_BT[place, : len(ids) - 1] = np.where(labels[1:] < 0, NOT_SCORED, labels[1:])
+        n_targets = int((targets_BT != NOT_SCORED).sum())
+        if n_targets == 0:
+            raise DataError("a batch of the data has no token to predict: every label is negative")
+        sent = [torch.from_numpy(array).to(self._device) for array in (ids_BT, targets_BT)]
+        return Batch(sent[0], sent[1], None, n_targets)
+
+
+class MapRows:
+    """Rows of a map-style dataset (`len` and `[i]`), shuffled each epoch; `share` of them are held out."""
+
+    def __init__(self, rows: Any, share: float, seed: int) -> None:
+        self._rows, self._seed = rows, seed
+        count = len(rows)
+        if count < 1:
+            raise DataError("the data has no rows")
+        held_out = min(count - 1, max(1, round(share * count))) if share > 0 else 0
+        order = shuffled(np.arange(count, dtype=np.uint64), count, 0)
+        self._held_out, self._train = np.sort(order[:held_out]), np.sort(order[held_out:])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of how many rows there are and of some of them."""
+        digest = hashlib.blake2b(str(len(self._rows)).encode(), digest_size=8)
+        for place in np.linspace(0, len(self._rows) - 1, _SAMPLED, dtype=np.int64).tolist():
+            digest.update(_ids_and_labels(self._rows[place])[0].tobytes())
+        return digest.hexdigest()
+
+    def take(self, index: int, count: int) -> list[Any]:
+        """The rows of batch `index`."""
+        places = shuffled(np.arange(index * count, (index + 1) * count, dtype=np.uint64), len(self._train), self._seed)
+        return [self._rows[int(self._train[place])] for place in places]
+
+    def held_out(self) -> Iterator[Any]:
+        """The rows that are not trained on."""
+        return (self._rows[int(place)] for place in self._held_out)
+
+
+class StreamRows:
+    """Rows of an iterable, in its order; one that can be iterated again begins anew when it ends."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._rows = rows
+        self._iterator: Iterator[Any] | None = None
+        self._position = 0  # rows taken so far
+
+    @property
+    def fingerprint(self) -> str:
+        """Its kind: nothing more is known of an iterable before it is read."""
+        return type(self._rows).__name__
+
+    def take(self, index: int, count: int) -> list[Any]:
+        """The rows of batch `index`; those before it are passed over where they were not asked for."""
+        if self._iterator is None or self._position > index * count:
+            self._iterator, self._position = self._endless(), 0
+        for _ in islice(self._iterator, index * count - self._position):
+            self._position += 1
+        rows = list(islice(self._iterator, count))
+        self._position += len(rows)
+        if len(rows) < count:
+            raise DataEndedError
+        return rows
+
+    def held_out(self) -> Iterator[Any]:
+        """None: an iterable is trained on as it is."""
+        return iter(())
+
+    def _endless(self) -> Iterator[Any]:
+        while True:
+            epoch, seen = iter(self._rows), False
+            for row in _flat(epoch):
+                seen = True
+                yield row
+            if epoch is self._rows or not seen:  # a generator, or nothing: it does not begin again
+                return
+
+
+def is_map_style(rows: object) -> bool:
+    """Can rows be asked for by number? As torch has it: an `IterableDataset` cannot, a `Dataset` with a length can."""
+    if isinstance(rows, torch.utils.data.IterableDataset):
+        return False
+    return hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping)
+
+
+def _flat(items: Iterable[Any]) -> Iterator[Any]:
+    """Rows; a batch of them, as a DataLoader gives it, is taken apart."""
+    for item in items:
+        ids = item.get("input_ids") if isinstance(item, Mapping) else item
+        if getattr(ids, "ndim", 1) == 2:
+            assert ids is not None
+            count = len(ids)
+            for place in range(count):
+                yield (
+                    {name: values[place] for name, values in item.items()} if isinstance(item, Mapping) else ids[place]
+                )
+        else:
+            yield item
+
+
+def _ids_and_labels(row: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The token ids of a row, and what is to be predicted: the same, unless it has `labels`, as transformers has it."""
+    try:
+        if isinstance(row, Mapping):
+            ids = np.asarray(row["input_ids"], np.int64)
+            labels = np.asarray(row.get("labels", ids), np.int64)
+        else:
+            ids = labels = np.asarray(row, np.int64)
+    except (TypeError, ValueError, KeyError):
+        raise DataError(_expected(row)) from None
+    if ids.ndim != 1 or labels.shape != ids.shape:
+        raise DataError(_expected(row))
+    return ids, labels
+
+
+def _expected(row: object) -> str:
+    return (
+        "a row of the data is not understood: expected token ids (a list, an array, a tensor of one dimension) or a"
+        f" mapping with input_ids, found a {type(row).__name__}"
+    )

@@ -1,0 +1,100 @@
+"""A run that is not kept: what `linnet.start(mode="disabled")` gives, or `LINNET_MODE=disabled` makes of any start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from linnet.runs import ids
+from linnet.runs.manifest import Manifest
+from linnet.runs.owned_folder import OwnedFolder
+from linnet.runs.session import Session
+
+log = logging.getLogger("linnet")
+
+
+class _NoFolder(OwnedFolder):
+    """In the place of a run's folder: a temporary one, made when it is first asked for."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        super().__init__(Path(manifest.run_id), manifest, frozenset())
+
+    @property
+    def path(self) -> Path:
+        """The temporary folder."""
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="linnet-disabled-", ignore_cleanup_errors=True)
+        return Path(self._temporary.name)
+
+    @path.setter
+    def path(self, path: Path) -> None:
+        """It has no other."""
+
+    def write_manifest(self) -> None:
+        """There is none on the disk."""
+
+    def remove(self) -> None:
+        """Remove what was made."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+
+class DisabledSession(Session):
+    """Every method works and writes nothing: for tests, trials, and all processes of a job but the first.
+
+    A program that asks for the run's folders gets temporary ones, which go when it ends.
+    """
+
+    _folder: _NoFolder
+
+    def __init__(self, run_id: str | None, **fields: Any) -> None:
+        manifest = Manifest(run_id=ids.clean(run_id or "") or "disabled", created_at=time.time(), **fields)
+        manifest.mask()
+        self._folder = _NoFolder(manifest)
+        self._pid = os.getpid()
+        self._started, self._ended, self._open = True, False, False
+        self._complaints: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Nothing reaches the disk."""
+        return False
+
+    def log(self, *arguments: Any, **values: Any) -> None:
+        """Nothing is kept."""
+
+    def checkpoint(self, model: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
+        """Nothing is written."""
+        return None
+
+    def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:
+        """Nothing is copied."""
+
+    def run_start(self, *arguments: Any, **more: Any) -> None:
+        """Nothing is said."""
+
+    def resume(self, from_step: int | None = None, **more: Any) -> None:
+        """Nothing is said."""
+
+    def run_end(self, *arguments: Any, **more: Any) -> None:
+        """The run is over; temporary folders go."""
+        self._ended = True
+        self._folder.remove()
+
+    def _event(self, kind: str, step: int | None, fields: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        return {}
+
+
+def is_disabled(mode: str | None) -> bool:
+    """Is logging switched off, by `mode` or else by `$LINNET_MODE`?"""
+    chosen = mode if mode is not None else os.environ.get("LINNET_MODE") or "enabled"
+    if chosen not in ("enabled", "disabled", "online", "offline"):  # the last two are W&B's; a run is a folder anyway
+        log.warning("the mode %r is not known: say enabled or disabled; this run is written", chosen)
+    return chosen == "disabled"

@@ -1,0 +1,164 @@
+"""`Callback`: code that is called while a run trains. The command line's screen is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from linnet.errors import LinnetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+    from linnet.runs import Session
+    from linnet.train.metrics import StepMetrics
+    from linnet.train.run_data import EvalResult
+
+
+class CallbackError(LinnetError):
+    """A callback raised an exception; the message names it, `__cause__` is what it raised."""
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """What a callback may reach: the run being written, the model being trained, and a way to stop."""
+
+    run: Session
+    model: nn.Module
+    stop: Callable[[str], None]
+
+
+class Callback:
+    """Called at steps, evaluations, checkpoints and the end; by default does nothing about them.
+
+    class EarlyStopping(linnet.Callback):
+        def on_evaluation(self, step, result):
+            if result.loss > 3:
+                self.stop("it learns nothing")
+
+    Inside of its methods `self.run` logs, `self.model` is the model as it is evaluated and kept, and `self.stop(why)`
+    ends the run after the step at hand, with a checkpoint, as completed. What a method raises ends the run as errored.
+    """
+
+    _context: TrainingContext | None = None
+
+    @property
+    def run(self) -> Session:
+        """The run being written: `self.run.log(step, {"my/metric": 1.0})`."""
+        return self._attached.run
+
+    @property
+    def model(self) -> nn.Module:
+        """The model being trained."""
+        return self._attached.model
+
+    def stop(self, why: str = "") -> None:
+        """End the run after this step; it is completed, and `why` stands in a note."""
+        self._attached.stop(why or f"stopped by {type(self).__name__}")
+
+    def attach(self, context: TrainingContext) -> None:
+        """Called by the loop before anything else."""
+        self._context = context
+
+    @property
+    def _attached(self) -> TrainingContext:
+        if self._context is None:
+            raise LinnetError(
+                f"the callback {type(self).__name__} is not part of a training yet: give it to callbacks="
+            )
+        return self._context
+
+    def on_remark(self, text: str) -> None:
+        """A line for people: the device that was chosen and why, files that were left out, what a donor gave."""
+
+    def on_start(self) -> None:
+        """The first step is about to be trained."""
+
+    def on_step(self, metrics: StepMetrics) -> None:
+        """A step is done. On a GPU its metrics come up to sixteen steps later."""
+
+    def on_evaluation(self, step: int, result: EvalResult) -> None:
+        """The held-out data was scored."""
+
+    def on_sample(self, step: int, prompt: str, text: str) -> None:
+        """The model continued a prompt."""
+
+    def on_checkpoint(self, step: int, path: Path) -> None:
+        """A checkpoint is on the disk."""
+
+    def on_profile(self, lines: list[str]) -> None:
+        """The report of `--profile`."""
+
+    def on_end(self, reason: str) -> None:
+        """Training is over: `completed`, `interrupted`, `aborted` or `errored`. The run can still be logged to."""
+
+
+class Callbacks(Callback):
+    """Several callbacks as one, called in their order; an exception of one names it."""
+
+    def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
+        self._callbacks = tuple(callbacks)
+        for callback in self._callbacks:
+            if not isinstance(callback, Callback):
+                raise LinnetError(f"callbacks= takes instances of linnet.Callback, found {callback!r}")
+
+    def attach(self, context: TrainingContext) -> None:
+        """Each of them."""
+        self._context = context
+        for callback in self._callbacks:
+            callback.attach(context)
+
+    def on_remark(self, text: str) -> None:
+        """Each of them."""
+        self._call("on_remark", lambda callback: callback.on_remark(text))
+
+    def on_start(self) -> None:
+        """Each of them."""
+        self._call("on_start", lambda callback: callback.on_start())
+
+    def on_step(self, metrics: StepMetrics) -> None:
+        """Each of them."""
+        self._call("on_step", lambda callback: callback.on_step(metrics))
+
+    def on_evaluation(self, step: int, result: EvalResult) -> None:
+        """Each of them."""
+        self._call("on_evaluation", lambda callback: callback.on_evaluation(step, result))
+
+    def on_sample(self, step: int, prompt: str, text: str) -> None:
+        """Each of them."""
+        self._call("on_sample", lambda callback: callback.on_sample(step, prompt, text))
+
+    def on_checkpoint(self, step: int, path: Path) -> None:
+        """Each of them."""
+        self._call("on_checkpoint", lambda callback: callback.on_checkpoint(step, path))
+
+    def on_profile(self, lines: list[str]) -> None:
+        """Each of them."""
+        self._call("on_profile", lambda callback: callback.on_profile(lines))
+
+    def on_end(self, reason: str) -> None:
+        """Each of them, whatever another one raises."""
+        failures: list[CallbackError] = []
+        for callback in self._callbacks:
+            try:
+                _guarded(callback, "on_end", lambda each: each.on_end(reason))
+            except CallbackError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _call(self, method: str, call: Callable[[Callback], None]) -> None:
+        for callback in self._callbacks:
+            _guarded(callback, method, call)
+
+
+def _guarded(callback: Callback, method: str, call: Callable[[Callback], None]) -> None:
+    try:
+        call(callback)
+    except Exception as error:
+        last = (str(error).strip().splitlines() or [""])[-1]
+        what = f"{type(error).__name__}: {last}" if last else type(error).__name__
+        raise CallbackError(f"the callback {type(callback).__name__}.{method} failed: {what}") from error

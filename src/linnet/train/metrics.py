@@ -1,0 +1,177 @@
+"""A step's metrics, by name, from the device to the log, the screen and callbacks.
+
+What a loss returns besides itself is logged and shown under the name it gives it: nothing here or after it knows the
+names, so a new scalar is added where it is computed.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+log = logging.getLogger("linnet")
+
+_MOST = 16  # steps the host may run ahead of their metrics
+_RECENT = 25  # steps whose median duration is the speed that is shown
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The metrics of one training step.
+
+    - `values`: every scalar by its name, as the step's event has it: `loss`, `lr`, `grad_norm` …
+    - `unit`: what is counted, tokens or images; `per_s`, `mfu`, `seconds_left`: by the median of the last steps.
+    """
+
+    step: int
+    steps: int
+    values: dict[str, float]
+    unit: str
+    per_s: float
+    mfu: float | None  # None: the device's peak is not known
+    seconds_left: float
+
+    @property
+    def loss(self) -> float:
+        """The training loss, in nats."""
+        return self.values["loss"]
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the step."""
+        return self.values["lr"]
+
+    @property
+    def grad_norm(self) -> float:
+        """The norm of the gradient, before clipping."""
+        return self.values["grad_norm"]
+
+    def get(self, name: str) -> float | None:
+        """A metric that not every model has, such as `accuracy`."""
+        return self.values.get(name)
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """How much a step does: `count` tokens or images (`unit`), `flops` of arithmetic; `last`: the run's last step."""
+
+    unit: str
+    count: int
+    flops: float
+    last: int
+
+
+class MetricQueue:
+    """A queue of steps whose metrics are still on the device, so that the loop never waits for them.
+
+    On the CPU nothing is ever late. A step's time is taken where it is spent: on a GPU by events in its stream, since
+    the host runs ahead. `peak_flops` is the device's, for MFU.
+    """
+
+    def __init__(self, device: torch.device, work: StepWork, peak_flops: float | None, run_id: str = "") -> None:
+        self._cuda = device.type == "cuda"
+        self._work, self._peak_flops, self._run_id = work, peak_flops, run_id
+        self._pending: deque[_Pending] = deque()
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._began = self._now()
+
+    def begin(self) -> None:
+        """The next step begins now: what was done since the last one is not its time."""
+        self._began = self._now()
+
+    def add(self, step: int, lr: float, metrics: Mapping[str, Tensor]) -> None:
+        """Queue the metrics of a step that was just handed out."""
+        values = torch.stack([value.float() for value in metrics.values()])
+        if self._cuda:
+            values = values.to("cpu", non_blocking=True)
+        ended = self._now()
+        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values))
+        self._began = ended
+
+    def ready(self, wait: bool = False) -> list[StepMetrics]:
+        """The steps whose metrics have come; all of them with `wait`."""
+        arrived = []
+        while self._pending:
+            first = self._pending[0]
+            if isinstance(first.ended, torch.cuda.Event) and not first.ended.query():  # type: ignore[no-untyped-call]
+                if not wait and len(self._pending) < _MOST:
+                    break
+                first.ended.synchronize()
+            self._pending.popleft()
+            arrived.append(self._metrics(first))
+        return arrived
+
+    def _metrics(self, pending: _Pending) -> StepMetrics:
+        work, seconds = self._work, pending.seconds
+        values = dict(zip(pending.names, pending.values.tolist(), strict=True))
+        grad_norm = values.pop("grad_norm")
+        mfu = self._utilization(seconds)
+        values |= {
+            "lr": pending.lr,
+            "grad_norm": grad_norm,
+            work.unit: work.count,
+            "wall_us": round(seconds * 1e6),
+            f"{work.unit}_per_s": work.count / seconds,
+            **({} if mfu is None else {"mfu": mfu}),
+        }
+        self._seconds.append(seconds)
+        usual = statistics.median(self._seconds)  # a step in which something is compiled tells nothing
+        return StepMetrics(
+            pending.step,
+            work.last,
+            values,
+            work.unit,
+            per_s=work.count / usual,
+            mfu=self._utilization(usual),
+            seconds_left=(work.last - pending.step) * usual,
+        )
+
+    def _utilization(self, seconds: float) -> float | None:
+        """The share of the device's peak that a step reached (MFU); None without a peak that can be trusted.
+
+        A step that beats the peak shows that it was measured while others were busy: from then on there is none.
+        """
+        if self._peak_flops is None:
+            return None
+        share = self._work.flops / seconds / self._peak_flops
+        if share > 1:
+            self._peak_flops = None
+            log.info("run %s: a step beat the measured peak; no MFU from here on", self._run_id)
+            return None
+        return share
+
+    def _now(self) -> _Moment:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+
+_Moment = float | torch.cuda.Event
+
+
+@dataclass(frozen=True)
+class _Pending:
+    step: int
+    lr: float
+    began: _Moment
+    ended: _Moment
+    names: tuple[str, ...]
+    values: Tensor
+
+    @property
+    def seconds(self) -> float:
+        """How long the step took; the device must have done it."""
+        if isinstance(self.began, float):
+            assert isinstance(self.ended, float)
+            return self.ended - self.began
+        assert not isinstance(self.ended, float)
+        return float(self.began.elapsed_time(self.ended)) / 1000
