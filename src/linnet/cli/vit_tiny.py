@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal  # noqa: F401 (cyclopts looks here for the types of inherited fields)
 
 from cyclopts import Group, Parameter
 
