@@ -42,8 +42,8 @@ def test_any_other_file_of_text_is_one_document(tmp_path: Path) -> None:
 def test_json_lines_packed_or_not_by_any_field(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"id": k, "story": text}) for k, text in enumerate(STORIES)).encode() + b"\n\n"
     (tmp_path / "a.jsonl").write_bytes(lines)
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines))
-    (tmp_path / "C.JSONL.GZ").write_bytes(gzip.compress(lines))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines, mtime=0))
+    (tmp_path / "C.JSONL.GZ").write_bytes(gzip.compress(lines, mtime=0))
     for name in ("a.jsonl", "b.jsonl.gz", "C.JSONL.GZ"):
         assert all_texts(prepare(tmp_path / name, vocab=300, field="story")) == set(STORIES)
 
@@ -122,7 +122,7 @@ def write(path: Path, content: bytes) -> Path:
         ("nul.txt", b"text\0text", "this is not text: expected UTF-8, found NUL bytes"),
         (
             "a.txt.gz",
-            gzip.compress(b"text " * 99),
+            gzip.compress(b"text " * 99, mtime=0),
             "this is compressed .gzip., which is read for JSONL only: unpack it",
         ),
         ("latin.txt", "für".encode("latin-1") * 9, "found bytes that do not decode"),
@@ -135,7 +135,11 @@ def write(path: Path, content: bytes) -> Path:
         ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object: it holds half a surrogate pair"),
         ("f.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 100_000, "f.jsonl: line 2 is nested too deeply"),
         ("g.jsonl", b'{"' + b"k" * 9000 + b'": 1}', "line 1 has no text 'text'; it has k{40}: see --field"),
-        ("d.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-9], "the compressed file is damaged after line"),
+        (
+            "d.jsonl.gz",
+            gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9],
+            "the compressed file is damaged after line",
+        ),
         (
             "a.bin",
             b"TOYC" + struct.pack("<III", 2, 9, 0) + packed([1]),

@@ -14,7 +14,7 @@ TEXT = "train from-scratch --corpus corpus"
 # Half a batch is computed beside the other only from 2,048 tokens on, and where a step is more than small.
 LARGE = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 # The donor is the run of the case above it.
-WARM = "train warm-start --corpus corpus --donor runs/halves/weights/step_30.gguf --n-layers 1 --ctx 32 --batch 4"
+WARM = "train warm-start --corpus corpus --donor runs/halves/weights/step_30.gguf --ctx 32 --batch 4"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64 --batch 16"
 
 CASES = {
@@ -33,8 +33,8 @@ CASES = {
     "q8": f"{TEXT} {SHAPE} --graph off --file-type q8_0 --bias-correction seed",
     "vit": f"{IMAGES} --ema 0.9",
     "vit-toy": f"{IMAGES} --pooling cls --norm rms --norm-eps 1e-5 --act silu --no-bias --init seed --ema 0",
-    "warm-select": f"{WARM} --init select --d-model 64",
-    "warm-pca": f"{WARM} --init pca --d-model 48 --n-heads 4",
+    "warm-select": f"{WARM} --init select --d-model 64 --n-layers 1",
+    "warm-pca": f"{WARM} --init pca --d-model 48 --n-heads 4 --n-layers 1",
     "warm-widen": f"{WARM} --init widen:2",
 }
 
