@@ -9,6 +9,7 @@ from linnet._lazy import lazy
 if TYPE_CHECKING:
     import os
 
+    from linnet import architectures as architectures
     from linnet import data as data
     from linnet import gguf as gguf
     from linnet import infer as infer
@@ -35,6 +36,7 @@ _HOMES = {
     "RunBundle": "linnet.runs.bundle",
     "Session": "linnet.runs.session",
     "UsageError": "linnet.errors",
+    "architectures": "linnet.architectures",
     "data": "linnet.data",
     "gguf": "linnet.gguf",
     "infer": "linnet.infer",

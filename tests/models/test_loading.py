@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import gguf
-from linnet.architectures import layout
+from linnet.architectures import ARCHITECTURES, layout
 from linnet.gguf import GGUFError, GGUFFile, RopeScaling, read_params, write
 from linnet.models import Config, GPT2Config, LlamaConfig, build, load
 from linnet.models.draws import fill_normal
@@ -131,7 +131,8 @@ def test_an_architecture_of_others_is_refused_with_ours_named(tmp_path: Path) ->
     writer.close()
     with pytest.raises(GGUFError) as caught:
         load(tmp_path / "m.gguf")
-    assert "expected llama or gpt2 or vit, found 'gemma3'" in str(caught.value) and "\n" not in str(caught.value)
+    expected = " or ".join(ARCHITECTURES)
+    assert f"expected {expected}, found 'gemma3'" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_smollm2_knows_the_capital_of_france(smollm2: Path) -> None:

@@ -19,7 +19,7 @@ from linnet.train.sharing import wait_asleep_where_shared
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {
     "train from-scratch": (
-        "Train a llama or a GPT-2 that knows nothing yet, on any text.",
+        "Train a language model that knows nothing yet, on any text.",
         [
             "linnet train from-scratch",
             "linnet train from-scratch --corpus books/ --preset nano --steps 5000",

@@ -52,7 +52,7 @@ def from_scratch(
     run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
     json: AsJson = False,
 ) -> int:
-    """Train a llama or a GPT-2 that knows nothing yet, on any text.
+    """Train a language model that knows nothing yet, on any text.
 
     With no flags at all it learns Python from the interpreter's own standard library. Every checkpoint is a GGUF that
     llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the

@@ -1,4 +1,4 @@
-"""`LanguageModel`: what llama and GPT-2 have in common, from hidden states on."""
+"""`LanguageModel`: what the models of text have in common, from hidden states on."""
 
 from __future__ import annotations
 

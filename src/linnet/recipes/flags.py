@@ -33,21 +33,21 @@ class ModelFlags:
     n_heads
         Attention heads.
     n_kv
-        Heads of keys and values (llama).
+        Heads of keys and values.
     d_ff
         Width of the feed-forward part.
     ctx
         Tokens of a sequence.
     head_dim
-        Size of a head; d_model / n_heads by default (llama).
+        Size of a head; d_model / n_heads by default.
     rope_base
-        Base of the rotary angles (llama).
+        Base of the rotary angles.
     rms_eps
-        Added under the root of the norm (llama).
+        Added under the root of the norm.
     untied
         Give the output a matrix of its own instead of the embedding's.
     qkv_bias
-        Biases on queries, keys and values (llama).
+        Biases on queries, keys and values (llama; a qwen2 has them).
     init_scale
         Times the usual size of the first weights.
     """
