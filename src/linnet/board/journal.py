@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from linnet.runs import Event, Run
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
+from linnet.runs.step_shape import Stretch
 
 _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
@@ -104,12 +106,15 @@ class Journal:
         with self._lock:
             self._remarks.append(Remark(t, None, weight, text))
 
-    def take(self, block: bytes, begin: int, end: int) -> None:
+    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Stretch] = ()) -> None:
         """Take in a block that the metrics were read from; one that lies farther on waits for `catch_up`."""
         with self._lock:
             self._end = max(self._end, end)
             if begin <= self._position < end:
-                self._take(block[-(end - self._position) :])
+                if parts and begin == self._position:
+                    self._take_parts(block, parts)
+                else:
+                    self._take(block[-(end - self._position) :])
                 self._position = end
 
     def begin_anew(self) -> None:
@@ -160,10 +165,16 @@ class Journal:
             self._reader.close()
             self._reader = None
 
+    def _take_parts(self, block: bytes, parts: Sequence[Stretch]) -> None:
+        for part in parts:
+            if part.columns is None:
+                self._take(block[part.begin : part.end])
+            else:
+                self.lines += len(part.columns[0])
+
     def _take(self, block: bytes) -> None:
         count = block.count(b"\n")
-        plain = sum(block.count(word) for word in _NUMBERS)
-        if plain == count and block.count(b"}\n") == count:
+        if _only_numbers(block, count):
             self.lines += count
             return
         for line in block.split(b"\n")[:-1]:
@@ -220,6 +231,18 @@ class Journal:
 
     def _remark(self, t: float, step: int | None, weight: str, text: str) -> None:
         self._remarks.append(Remark(t if 0 <= t < 1e12 else 0.0, step, weight, text[:2000]))
+
+
+def _only_numbers(block: bytes, lines: int) -> bool:
+    """Are these lines all of the kinds that carry nothing but numbers?"""
+    if block.count(b"}\n") != lines:
+        return False
+    missing = lines
+    for word in _NUMBERS:
+        missing -= block.count(word)
+        if missing <= 0:
+            break
+    return missing == 0
 
 
 def _told(event: Event) -> tuple[str, str]:

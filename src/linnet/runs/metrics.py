@@ -13,7 +13,7 @@ from linnet.runs.intake import Intake
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.series import Rows, Series, StoredRowsError, Table
-from linnet.runs.step_shape import Stretch
+from linnet.runs.step_shape import Stretch, stretches
 
 _MOST_MEMORY = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
 
@@ -35,9 +35,10 @@ class UnknownMetricError(KeyError):
 class BlockListener(Protocol):
     """Somebody else who wants the lines of a stream, so that it is read once. Called by `Metrics.refresh`."""
 
-    def take(self, block: bytes, begin: int, end: int) -> None:
+    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Stretch]) -> None:
         """Whole lines: what stands between two places of the file, or all of it that is no line too long to be held.
 
+        `parts`: the block's stretches. Those that have columns are plain steps, with nothing in them but numbers.
         Where `begin` lies behind the last `end`, a cache has spared the reader what stands between; where it lies
         before it, a damaged cache made it read again.
         """
@@ -88,7 +89,7 @@ class Metrics(Mapping[str, Series]):
             self._reader.skip_to(found.position, found.crc, found.oversized)
             self._saved_at = found.position
             if listener is not None:
-                listener.take(b"", found.position, found.position)
+                listener.take(b"", found.position, found.position, ())
         self._before: list[int] = []  # the stream's stamp before the latest reading began
         if read:
             self.refresh()
@@ -105,10 +106,11 @@ class Metrics(Mapping[str, Series]):
             begin, block, taken = self._reader.position, self._reader.read_block(), taken + 1
             replaced = self._begin_anew_if_replaced()
             changed |= replaced
+            parts = None
             if self._listener is not None:
-                self._hand_on(self._listener, block, begin, replaced)
+                parts = self._hand_on(self._listener, block, begin, replaced)
             if block:
-                self._take(block, whole=blocks is None)
+                self._take(block, whole=blocks is None, parts=parts)
                 changed = True
             reading = bool(block)
         if changed:
@@ -210,12 +212,15 @@ class Metrics(Mapping[str, Series]):
         """Let go of the file."""
         self._reader.close()
 
-    def _hand_on(self, listener: BlockListener, block: bytes, begin: int, replaced: bool) -> None:
+    def _hand_on(self, listener: BlockListener, block: bytes, begin: int, replaced: bool) -> list[Stretch]:
+        """Give a block to the listener; its stretches, which both go by."""
         if replaced:
             listener.begin_anew()
         begin, end = 0 if replaced else begin, self._reader.position
+        parts = list(stretches(block)) if block else []
         if end > begin:
-            listener.take(block, begin, end)
+            listener.take(block, begin, end, parts)
+        return parts
 
     def _refresh_with_helpers(self) -> bool:
         """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""
