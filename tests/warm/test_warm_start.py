@@ -147,6 +147,24 @@ def test_the_same_from_python(trained: Path, corpus: Path, said: Said) -> None:
         assert linnet.open(run).manifest.config["taken"].startswith("layers 0, 5 of 6"), "the first and the last"
 
 
+@pytest.mark.parametrize("init", ["select", "pca"])
+def test_a_donor_is_opened_once(
+    trained: Path, corpus: Path, said: Said, monkeypatch: pytest.MonkeyPatch, init: str
+) -> None:
+    opened: list[Path] = []
+    true_open = gguf.GGUFFile.open
+
+    def count(path: str | Path) -> gguf.GGUFFile:
+        opened.append(Path(path))
+        return true_open(path)
+
+    monkeypatch.setattr(gguf.GGUFFile, "open", count)
+    shape = ["--d-model", "48", "--n-heads", "3", "--n-layers", "2"]
+    code, _, err = said(*words(trained, corpus, "--init", init, *shape, "--steps", "1"))
+    assert code == 0, err
+    assert opened.count(trained) == 1
+
+
 def test_select_takes_the_first_layers_where_asked(said: Said, trained: Path, corpus: Path) -> None:
     more = ["--layers", "first", "--d-model", "48", "--n-layers", "2", "--steps", "1"]
     code, out, err = said(*words(trained, corpus, *more))

@@ -158,8 +158,9 @@ class Donor:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self._file.close()
 
     def __enter__(self) -> Donor:
         return self

@@ -39,7 +39,11 @@ def warm_job(donor: DonorFlags, shape: ShapeFlags, text: TextFlags, settings: Tr
     if untied:
         asked["tied"] = False
     opened = Donor(donor.donor)
-    config = shape_from(opened.config, init, **asked)
+    try:
+        config = shape_from(opened.config, init, **asked)
+    except BaseException:
+        opened.close()
+        raise
     options = WarmOptions(
         donor=absolute(donor.donor),
         init=str(init),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -90,12 +91,13 @@ def start(
 
     `labels`: run_id or a template for it, name, experiment, tags, group, parent.
     """
-    if job.settings.gate:
-        Gate.parse(job.settings.gate)
-    root, called = require_writable(runs_root), Callbacks(callbacks)
-    hardware = _hardware(job)
-    data = _read(job, hardware, preparing)
-    recipe, job = _built(data.job, data, hardware, resumed=False)
+    with job.donor if job.donor is not None else nullcontext():  # nobody needs it once the recipe is built
+        if job.settings.gate:
+            Gate.parse(job.settings.gate)
+        root, called = require_writable(runs_root), Callbacks(callbacks)
+        hardware = _hardware(job)
+        data = _read(job, hardware, preparing)
+        recipe, job = _built(data.job, data, hardware, resumed=False)
     _check_gate(job, data)
     session = start_run(
         root,
@@ -265,9 +267,6 @@ def _built(job: Job, data: RunData, hardware: Hardware, *, resumed: bool) -> tup
         raise LinnetError(
             f"the model does not fit into the memory of {hardware.device}: choose a smaller one"
         ) from None
-    finally:
-        if job.donor is not None:
-            job.donor.close()
 
 
 def _check_gate(job: Job, data: RunData) -> None:
