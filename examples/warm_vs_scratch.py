@@ -23,7 +23,8 @@ from statistics import mean
 from typing import Any
 
 import linnet
-from linnet.board.terminal.views.chart import compact, ticks
+from linnet.board.plot import ticks
+from linnet.board.terminal.views.chart import compact
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD

@@ -21,6 +21,11 @@ _NAMES = {"\x1b": "Escape", "\r": "Enter", "\x1b[C": "Right"}
 COMMAND = [sys.executable, "-m", "linnet", "board"]
 
 
+def _inherited() -> dict[str, str]:
+    """The environment without a size, as workers of pytest have one: the board would believe it, not its terminal."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+
 class PtyTerminal:
     """A command, by default the board, behind a pseudo-terminal; what it sends is put on a screen of characters."""
 
@@ -36,7 +41,9 @@ class PtyTerminal:
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             # Not `execv`: readline, which pytest loads, puts COLUMNS where only C sees it, and it would be believed.
             known = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-            os.execve(COMMAND[0], [*COMMAND[:-1], *command.split(), *arguments], {**os.environ, **known, **environment})
+            os.execve(
+                COMMAND[0], [*COMMAND[:-1], *command.split(), *arguments], {**_inherited(), **known, **environment}
+            )
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
@@ -115,7 +122,7 @@ class TmuxTerminal:
     def _tmux(self, *words: str) -> str:
         # The environment as Python has it: readline, which pytest loads, puts COLUMNS=80 where only C sees it. The
         # server would hand it on, and the board would believe it rather than its window.
-        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        environment = _inherited()
         command = ["tmux", "-L", self._socket, *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout
 
