@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,6 +16,9 @@ from linnet.cli.options import RunsFolder, require_metrics
 from linnet.errors import UsageError
 from linnet.files import is_folder
 from linnet.runs import RunError, RunStore
+
+if TYPE_CHECKING:
+    from linnet.board.terminal.app import BoardApp
 
 
 def board(
@@ -69,11 +73,23 @@ def board(
         print_frame(state, *wanted, theme or _theme_of_terminal())
         return 0
 
-    from linnet.board.terminal.app import BoardApp
-
-    app = BoardApp(state, theme or _theme_of_terminal())
+    app = _app_class()(state, theme or _theme_of_terminal())
     app.run()
     return app.return_code or 0
+
+
+def _app_class() -> type[BoardApp]:
+    """Load what draws, without a look for garbage on the way, and without one in it later: it stays to the end.
+
+    That is 6 % of the loading, and while the board runs a look at all of it would hold up a key.
+    """
+    gc.disable()
+    try:
+        from linnet.board.terminal.app import BoardApp
+    finally:
+        gc.enable()
+    gc.freeze()
+    return BoardApp
 
 
 def _size(text: str | None) -> tuple[int, int]:
