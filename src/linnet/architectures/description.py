@@ -90,6 +90,17 @@ class Key:
         return None if value == () else value
 
 
+# What every language model states.
+TEXT_KEYS = (
+    Key("vocab_size", "vocab", rows_of="token_embd.weight"),
+    Key("context_length", "ctx", required=True),
+    Key("embedding_length", "d_model", required=True),
+    Key("block_count", "n_layers", required=True),
+    Key("feed_forward_length", "d_ff", required=True, per_layer=True),
+    Key("attention.head_count", "n_heads", required=True, per_layer=True),
+)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One description that `gguf`, `models`, `recipes` and the command line all read.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from linnet.architectures.checks import check_counts, check_heads, check_positive
-from linnet.architectures.description import Architecture, Key
+from linnet.architectures.description import TEXT_KEYS, Architecture, Key
 from linnet.architectures.transformers import Transformers, require
 
 
@@ -66,12 +66,7 @@ GPT2 = Architecture(
     config=GPT2Config,
     task="text",
     keys=(
-        Key("vocab_size", "vocab", rows_of="token_embd.weight"),
-        Key("context_length", "ctx", required=True),
-        Key("embedding_length", "d_model", required=True),
-        Key("block_count", "n_layers", required=True),
-        Key("feed_forward_length", "d_ff", required=True, per_layer=True),
-        Key("attention.head_count", "n_heads", required=True, per_layer=True),
+        *TEXT_KEYS,
         Key("attention.layer_norm_epsilon", "norm_eps", "f32", required=True),
     ),
     parameters="""

@@ -13,21 +13,20 @@ from linnet.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Qwen2Config(RotaryFields):
-    """A Qwen2: a llama with biases on queries, keys and values."""
+class QwenFields(RotaryFields):
+    """What Qwen2 and Qwen3 share: their defaults, and no biases behind the attention."""
 
-    arch: ClassVar[str] = "qwen2"
     rope_base: float = 1e6
     rms_eps: float = 1e-6
 
+    arch: ClassVar[str]
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_linear_scaling(self)
-
-    @property
-    def qkv_bias(self) -> bool:
-        """Queries, keys and values have one."""
-        return True
+        # llama.cpp reads no `rope_freqs.weight` of these architectures, in which llama-3's scaling would stand.
+        scaling = rope_scaling_of(self)
+        if scaling is not None and scaling.kind == "llama3":
+            raise UsageError(f"rope_scaling 'llama3' does not belong to a {self.arch}: use linear or none")
 
     @property
     def output_bias(self) -> bool:
@@ -40,11 +39,16 @@ class Qwen2Config(RotaryFields):
         return False
 
 
-def check_linear_scaling(config: Any) -> None:
-    """llama.cpp reads no `rope_freqs.weight` of these architectures, in which llama-3's scaling would stand."""
-    scaling = rope_scaling_of(config)
-    if scaling is not None and scaling.kind == "llama3":
-        raise UsageError(f"rope_scaling 'llama3' does not belong to a {config.arch}: use linear or none")
+@dataclass(frozen=True)
+class Qwen2Config(QwenFields):
+    """A Qwen2: a llama with biases on queries, keys and values."""
+
+    arch: ClassVar[str] = "qwen2"
+
+    @property
+    def qkv_bias(self) -> bool:
+        """Queries, keys and values have one."""
+        return True
 
 
 def _from_transformers(config: Any) -> Qwen2Config:

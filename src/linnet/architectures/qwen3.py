@@ -6,36 +6,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from linnet.architectures.description import Architecture
-from linnet.architectures.qwen2 import check_linear_scaling
-from linnet.architectures.rotary import RotaryFields, rotary_keys, rotary_sizes
+from linnet.architectures.qwen2 import QwenFields
+from linnet.architectures.rotary import rotary_keys, rotary_sizes
 from linnet.architectures.transformers import ROTARY_NAMES, Transformers, require, rotary_fields
 
 
 @dataclass(frozen=True)
-class Qwen3Config(RotaryFields):
+class Qwen3Config(QwenFields):
     """A Qwen3: a llama with qk-norm, an RMSNorm over each head of queries and keys."""
 
     arch: ClassVar[str] = "qwen3"
-    rope_base: float = 1e6
-    rms_eps: float = 1e-6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_linear_scaling(self)
 
     @property
     def qkv_bias(self) -> bool:
         """Queries, keys and values have none."""
-        return False
-
-    @property
-    def output_bias(self) -> bool:
-        """The attention's output projection has none."""
-        return False
-
-    @property
-    def ffn_bias(self) -> bool:
-        """The feed-forward has none."""
         return False
 
 

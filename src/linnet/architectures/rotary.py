@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from linnet.architectures.checks import check_counts, check_positive, check_rotary_heads
-from linnet.architectures.description import Key
+from linnet.architectures.description import TEXT_KEYS, Key
 from linnet.architectures.rope_scaling import RopeScaling, rope_scaling_of
 
 
@@ -48,12 +48,7 @@ def head_size_unless_shared(config: Any) -> int | None:
 def rotary_keys(stated_head: Callable[[Any], int | None] = head_size_unless_shared) -> tuple[Key, ...]:
     """The metadata keys; `stated_head` says which head size is written, or None to leave it out."""
     return (
-        Key("vocab_size", "vocab", rows_of="token_embd.weight"),
-        Key("context_length", "ctx", required=True),
-        Key("embedding_length", "d_model", required=True),
-        Key("block_count", "n_layers", required=True),
-        Key("feed_forward_length", "d_ff", required=True, per_layer=True),
-        Key("attention.head_count", "n_heads", required=True, per_layer=True),
+        *TEXT_KEYS,
         Key("attention.head_count_kv", "n_kv", per_layer=True, default=lambda known: known["n_heads"]),
         Key("attention.layer_norm_rms_epsilon", "rms_eps", "f32", required=True),
         Key("rope.freq_base", "rope_base", "f32"),

@@ -63,15 +63,13 @@ def in_order(
             helper.close()
 
 
-def _is_known(found: list[Stretch] | _Helper) -> bool:
-    return found.has_answer() if isinstance(found, _Helper) else True
+def _is_known(answer: list[Stretch] | _Helper) -> bool:
+    return answer.has_answer() if isinstance(answer, _Helper) else True
 
 
-def _known(block: bytes, found: list[Stretch] | _Helper) -> tuple[bytes, list[Stretch]]:
-    if isinstance(found, _Helper):
-        answer = found.answer()
-        return block, list(stretches(block)) if answer is None else answer
-    return block, found
+def _known(block: bytes, answer: list[Stretch] | _Helper) -> tuple[bytes, list[Stretch]]:
+    decoded = answer.answer() if isinstance(answer, _Helper) else answer
+    return block, list(stretches(block)) if decoded is None else decoded
 
 
 class _Helper:
@@ -113,12 +111,12 @@ class _Helper:
             return None
         try:
             (length,) = _numbers(self._process.stdout.fileno(), 1)
-            found = msgspec.msgpack.decode(_exactly(self._process.stdout.fileno(), length), type=list[_ENCODED])
+            encoded = msgspec.msgpack.decode(_exactly(self._process.stdout.fileno(), length), type=list[_ENCODED])
         except (OSError, EOFError, ValueError):
             return None
         return [
             Stretch(begin, end, names, None if columns is None else _arrays(columns))
-            for begin, end, names, columns in found
+            for begin, end, names, columns in encoded
         ]
 
     def close(self) -> None:

@@ -373,8 +373,8 @@ def _least_and_greatest(values: Floats, points: int) -> Integers:
     else:
         from tsdownsample import MinMaxDownsampler
 
-        found = MinMaxDownsampler().downsample(np.ascontiguousarray(values), n_out=points - 2)
+        extremes = MinMaxDownsampler().downsample(np.ascontiguousarray(values), n_out=points - 2)
         ends = np.array([0, len(values) - 1], dtype=np.int64)
-        chosen = np.sort(np.concatenate([found.astype(np.int64), ends]))
+        chosen = np.sort(np.concatenate([extremes.astype(np.int64), ends]))
         chosen = chosen[np.diff(chosen, prepend=-1) > 0]  # each once; np.unique would load 15 ms of numpy.ma
     return chosen if whole else np.flatnonzero(finite)[chosen]
