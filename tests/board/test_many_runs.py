@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from linnet.board.first_look import FirstLook
 from linnet.board.terminal.actions import act
 from linnet.board.terminal.once import frame
 from linnet.board.terminal.reader import Reader
@@ -63,3 +67,26 @@ def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypa
     monkeypatch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
     board.run_table.look_seconds = board.run_table.look_pause = 0.0
     assert not Reader(board, lambda: None).read_once()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
+def test_another_process_looks_at_the_runs_first(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    Reader(board, lambda: None).read_once()
+    early = Board(board.store, view="runs", first_look=FirstLook(board.store))
+    with monkeypatch.context() as patch:
+        patch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
+        assert Reader(early, lambda: None).read_once()
+    assert [(row.glance, row.stamp) for row in early.rows()] == [(row.glance, row.stamp) for row in board.rows()]
+    write(board.store.root / "later", [{"kind": "run_end", "t": 1.0, "reason": "completed"}], created_at=BEGAN)
+    early.run_table.look_seconds = early.run_table.look_pause = 0.0
+    assert Reader(early, lambda: None).read_once()
+    assert len(early.rows()) == RUNS + 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
+def test_where_that_process_dies_the_runs_are_listed_all_the_same(root: Path, board: Board) -> None:
+    first_look = FirstLook(board.store)
+    os.kill(first_look.process, signal.SIGKILL)
+    early = Board(board.store, view="runs", first_look=first_look)
+    Reader(early, lambda: None).read_once()
+    assert len(early.rows()) == RUNS

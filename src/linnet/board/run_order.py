@@ -16,11 +16,11 @@ def arranged(rows: list[RunRow], sort: str, reverse: bool = False, wanted: str =
     """The rows that fit a filter, in order; what a run does not have comes last, whichever way."""
     fitting = [row for row in rows if fits(row, wanted)] if wanted.strip() else rows
     key = _KEYS[sort]
-    known = [row for row in fitting if key(row) is not None]
-    unknown = [row for row in fitting if key(row) is None]
-    known.sort(key=lambda row: row.glance.run_id)
-    known.sort(key=key, reverse=reverse)
-    return known + unknown
+    keyed = [(key(row), row) for row in fitting]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[1].glance.run_id)
+    known.sort(key=lambda pair: pair[0], reverse=reverse)
+    return [row for _, row in known] + [row for value, row in keyed if value is None]
 
 
 def fits(row: RunRow, wanted: str) -> bool:

@@ -7,7 +7,6 @@ those are read only of the runs that somebody looks at.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from linnet.board.first_look import FirstLook, Stamp, stamp_of
 from linnet.runs import Glance, Metrics, RunStore, Series
-from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.folder import EVENTS
 from linnet.runs.glance import look, origin_of
 
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
 _OPEN = 16  # runs whose numbers stay open, because they are being written
-
-Stamp = tuple[int, int, int]
 
 
 @dataclass
@@ -49,6 +47,7 @@ class RunTable:
     - `needed`: of all rows, those whose best value and curve are to be read.
     - `look_seconds`: between two looks for new and changed runs; after one that takes long, at thousands of runs, a
       pause `look_pause` times as long.
+    - `first_look`: the runs, as another process finds them; taken up by the first look.
     """
 
     def __init__(
@@ -57,11 +56,13 @@ class RunTable:
         needed: Callable[[list[RunRow]], list[RunRow]] = lambda rows: rows,
         look_seconds: float = 1.0,
         look_pause: float = 10.0,
+        first_look: FirstLook | None = None,
     ) -> None:
         self.store = store
         self._needed = needed
         self.look_seconds = look_seconds
         self.look_pause = look_pause
+        self._first_look = first_look
         self.rows: list[RunRow] = []
         self.looked = False  # at least once
         self._known: dict[str, RunRow] = {}
@@ -98,10 +99,15 @@ class RunTable:
             self._open.popitem()[1].close()
 
     def _look(self) -> bool:
+        first_look, self._first_look = self._first_look, None
+        if first_look is not None and (runs := first_look.result()) is not None:
+            self._known = {glance.path: RunRow(glance, stamp) for stamp, glance in runs}
+            self.rows, self.looked = list(self._known.values()), True
+            return True
         known, changed = {}, not self.looked
         for folder in self.store.folders():
             key = str(folder)
-            stamp = _stamp(key)
+            stamp = stamp_of(key)
             row = self._known.get(key)
             if row is None or row.stamp != stamp or row.glance.status in ("live", "stalled"):
                 glance = look(folder)
@@ -150,14 +156,3 @@ def _spark(series: Series) -> list[float]:
     with np.errstate(over="ignore"):
         sums = np.add.reduceat(value, starts)
     return [float(v) for v in sums / np.diff(np.append(starts, len(value)))]
-
-
-def _stamp(folder: str) -> Stamp:
-    stamp = []
-    for name in (EVENTS, MANIFEST):
-        try:
-            there = os.stat(f"{folder}/{name}")  # noqa: PTH116 - two of these for each run, every second
-            stamp += [there.st_mtime_ns, there.st_size]
-        except OSError:
-            stamp += [0, 0]
-    return stamp[0], stamp[1], stamp[2]

@@ -7,18 +7,18 @@ import os
 import re
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from linnet.board.first_look import FirstLook
 from linnet.board.terminal.tabs import View
 from linnet.cli.options import RunsFolder, require_metrics
 from linnet.errors import UsageError
 from linnet.files import is_folder
 from linnet.runs import RunError, RunStore
-
-if TYPE_CHECKING:
-    from linnet.board.terminal.app import BoardApp
 
 
 def board(
@@ -62,9 +62,12 @@ def board(
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the board needs a terminal; `linnet board --once` prints one frame into a pipe")
 
-    from linnet.board.terminal.state import Board
+    view = view or ("runs" if listing and not found else "metrics")
+    first_look = FirstLook(store) if view == "runs" and not once else None  # before anything large is imported
 
-    state = Board(store, [each.path for each in found], view or ("runs" if listing and not found else "metrics"))
+    with _loading():
+        from linnet.board.terminal.state import Board
+    state = Board(store, [each.path for each in found], view, first_look=first_look)
     if key is not None:
         state.open_metric(key)
     if once:
@@ -73,23 +76,25 @@ def board(
         print_frame(state, *wanted, theme or _theme_of_terminal())
         return 0
 
-    app = _app_class()(state, theme or _theme_of_terminal())
+    with _loading():
+        from linnet.board.terminal.app import BoardApp
+    app = BoardApp(state, theme or _theme_of_terminal())
     app.run()
     return app.return_code or 0
 
 
-def _app_class() -> type[BoardApp]:
-    """Load what draws, without a look for garbage on the way, and without one in it later: it stays to the end.
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Import without a look for garbage on the way, and without one in it later: what draws stays to the end.
 
     That is 6 % of the loading, and while the board runs a look at all of it would hold up a key.
     """
     gc.disable()
     try:
-        from linnet.board.terminal.app import BoardApp
+        yield
     finally:
         gc.enable()
     gc.freeze()
-    return BoardApp
 
 
 def _size(text: str | None) -> tuple[int, int]:

@@ -125,7 +125,10 @@ class BoardApp(App[None]):
         base.query_one("#body", Canvas).show(screen.body(self.board, width, room), self.look)
         base.query_one("#header", Canvas).show(header.draw(self.board, width), self.look)
         base.query_one("#footer", Canvas).show([header.footer(self.board, width)], self.look)
-        self._drawn = time.monotonic()
+        has_content = self.board.run_table.looked or self.board.watched_runs
+        self._drawn = (
+            time.monotonic() if has_content else 0.0
+        )  # the first frame with something in it waits for no other
         self.frames += 1
 
     def action_act(self, action: str) -> None:

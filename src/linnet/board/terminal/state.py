@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from linnet.board.curve import AXES, SMOOTHING
+from linnet.board.first_look import FirstLook
 from linnet.board.fold import FoldLimits
 from linnet.board.host import Host
 from linnet.board.run_order import SORTS
@@ -30,6 +31,7 @@ class Board:
 
     - `store`: where runs are listed from; `paths`: the runs to open.
     - `limits`: how much of a long run is held; `now`: the Unix time, by which the age of runs is told.
+    - `first_look`: at the runs of the store, where it has begun already.
     - `opening`: folders that the reader is to open next.
     - `asking`: what a text is being typed for: `filter`, `note` or nothing.
     """
@@ -42,11 +44,12 @@ class Board:
         *,
         limits: FoldLimits | None = None,
         now: Callable[[], float] = time.time,
+        first_look: FirstLook | None = None,
     ) -> None:
         self.store = store
         self.limits = limits
         self.now = now
-        self.run_table = RunTable(store, self._rows_on_screen)
+        self.run_table = RunTable(store, self._rows_on_screen, first_look=first_look)
         self.host = Host()
         self.watched_runs: list[WatchedRun] = []
         self.view: View = view

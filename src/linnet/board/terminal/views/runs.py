@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from linnet.board.plot import sparkline
 from linnet.board.run_table import RunRow
@@ -80,7 +81,6 @@ def _texts(row: RunRow, now: float) -> dict[str, str]:
     glance, manifest = row.glance, row.glance.manifest
     total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
     best = row.best[1] if row.best is not None else None
-    finite = [value for value in row.spark if math.isfinite(value)]
     return {
         "run": foreign(manifest.name, 40) + "  " + foreign(glance.run_id) if manifest.name else foreign(glance.run_id),
         "status": status_span(glance.status)[0],
@@ -91,8 +91,13 @@ def _texts(row: RunRow, now: float) -> dict[str, str]:
         "last": number(glance.value),
         "best": number(best),
         "age": _age(now - glance.last_event),
-        "curve": sparkline(finite, _CURVE) if len(finite) > 1 else "",
+        "curve": "",  # is as wide as there is room
     }
+
+
+@lru_cache(maxsize=256)  # more rows than a screen has
+def _curve(values: tuple[float, ...], width: int) -> str:
+    return sparkline(values, width) if sum(map(math.isfinite, values)) > 1 else ""
 
 
 def _age(seconds: float) -> str:
@@ -142,6 +147,6 @@ def _line(row: RunRow, text: dict[str, str], columns: dict[str, int], here: bool
         if name == "status":
             span = (span[0], f"status.{row.glance.status}{on}")
         elif name == "curve":
-            span = (put(sparkline(row.spark, wide) if text[name] else "", wide), f"graph{on}")
+            span = (put(_curve(tuple(row.spark), wide), wide), f"graph{on}")
         line += [span, ("  ", look)]
     return fit(line, width, look)

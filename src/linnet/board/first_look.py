@@ -1,0 +1,71 @@
+"""The first look at all runs, taken by a forked process while this one still imports what draws them.
+
+Importing takes 0.4 s and looking at 2,000 runs 0.25 s; side by side, the list stands when the screen does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from linnet.runs import Glance, RunStore
+from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.glance import look
+
+Stamp = tuple[int, int, int]  # the stream's time of change and size, the manifest's time of change
+
+
+class FirstLook:
+    """Begin to look at the runs of a store. To be made before there are threads, which a fork would not take along.
+
+    `process`: who looks; negative where nobody does.
+    """
+
+    def __init__(self, store: RunStore) -> None:
+        self._answer, self.process = -1, -1
+        if sys.platform != "linux":  # elsewhere a fork is dear, unsafe or not there: the reader looks by itself
+            return
+        with suppress(OSError):
+            self._answer, question = os.pipe()
+            self.process = os.fork()
+            if self.process == 0:
+                os.close(self._answer)  # else nobody would tell this process that the other has died
+                _send(store, question)
+            os.close(question)
+
+    def result(self) -> list[tuple[Stamp, Glance]] | None:
+        """Every run with its stamp, waited for; None when there is no answer: the runs are still to be looked at."""
+        if self.process < 0:
+            return None
+        with open(self._answer, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
+            encoded = pipe.read()
+        os.waitpid(self.process, 0)
+        self.process = -1
+        with suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(encoded, type=list[tuple[Stamp, Glance]])
+        return None
+
+
+def stamp_of(folder: str) -> Stamp:
+    """Changes whenever the run's stream or manifest does."""
+    stamp = []
+    for name in (EVENTS, MANIFEST):
+        try:
+            stat = os.stat(f"{folder}/{name}")  # noqa: PTH116 - two of these for each run, every second
+            stamp += [stat.st_mtime_ns, stat.st_size]
+        except OSError:
+            stamp += [0, 0]
+    return stamp[0], stamp[1], stamp[2]
+
+
+def _send(store: RunStore, pipe: int) -> None:
+    """In the forked process: look, answer, end, without anything that the other process has still to do at its end."""
+    try:
+        runs = [(stamp_of(str(folder)), look(folder)) for folder in store.folders()]
+        with open(pipe, "wb") as answer:
+            answer.write(msgspec.msgpack.encode([(stamp, glance) for stamp, glance in runs if glance is not None]))
+    finally:
+        os._exit(0)
