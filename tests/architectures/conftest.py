@@ -1,5 +1,5 @@
-"""The corpus, the folders and the command of the training tests serve here too."""
+"""Trained as in the training tests: each in a folder of its own, with one thread."""
 
-from tests.train.conftest import _away_from_home, _one_thread, cache, corpus
+from tests.train.conftest import _away_from_home, _one_thread
 
-__all__ = ["_away_from_home", "_one_thread", "cache", "corpus"]
+__all__ = ["_away_from_home", "_one_thread"]

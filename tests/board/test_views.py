@@ -19,9 +19,9 @@ from linnet.board.terminal.views import chart, screen
 from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
+from tests.conftest import FIXTURES
 
 FEW_BUCKETS = FoldLimits(exact_cells=100, least_buckets=64, bucket_cells=64)
-DATA = Path(__file__).parent.parent / "data"
 
 
 def test_the_header_says_what_the_run_is_and_how_far(trained: Path) -> None:
@@ -461,7 +461,7 @@ def test_a_note_typed_into_the_board_is_in_the_run(trained: Path) -> None:
 
 @pytest.mark.parametrize("run", ["kaun-board", "munin", "toy"])
 def test_runs_of_other_writers(run: str) -> None:
-    board = board_of(DATA / run, "latest")
+    board = board_of(FIXTURES / run, "latest")
     text = look(board)
     assert "loss" in text
     for view in VIEWS:

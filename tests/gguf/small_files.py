@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.gguf.tiny import VOCAB, byte_level_tokenizer
 
 from linnet.gguf import GGUFFile, GGUFWriter, Lens, MetadataBlock, write, write_lens
 from linnet.gguf.values import ValueType
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
+from tests.gguf.tiny import VOCAB, byte_level_tokenizer
 
 SPM_VOCAB = 288
 _WORDS = [*"helo", "he", "ll", "hel", "hell", "hello", "▁", "▁h", "▁hello", "é", "▁▁"]

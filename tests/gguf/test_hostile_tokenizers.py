@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gguf.small_files import lens_file, llama_file, restated, sentence_piece_file, sentence_piece_tokenizer
 
 from linnet.cli import main
 from linnet.gguf import GGUFError, GGUFFile, config_of, read_lens
 from linnet.gguf.tokenizer import rebuild_tokenizer
 from linnet.recipes.donor import Donor
+from tests.gguf.small_files import lens_file, llama_file, restated, sentence_piece_file, sentence_piece_tokenizer
 
 
 def sentence_piece(*extra: str, types: list[int] | None = None) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.gguf.small_files import gpt2_file, llama_file, restated, sentence_piece_file, vit_file
 
 from linnet.cli import main
 from linnet.cli.memory import out_of_memory
 from linnet.gguf import GGUFError, GGUFFile, GGUFWriter, MetadataBlock
 from linnet.gguf.check import check
 from linnet.models import load
+from tests.gguf.small_files import gpt2_file, llama_file, restated, sentence_piece_file, vit_file
 
 HUGE = (1 << 31) - 1
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hard_strings import HARD_STRINGS
-from llama_cpp_tokens import tokens_by_llama_cpp
-from tiny_llama import plain, write_tiny_llama
 
 import gguf
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import PRES
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
 from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
+from tests.gguf.hard_strings import HARD_STRINGS
+from tests.gguf.llama_cpp_tokens import tokens_by_llama_cpp
+from tests.gguf.tiny_llama import plain, write_tiny_llama
 
 CORPUS = [
     text

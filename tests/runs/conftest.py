@@ -11,30 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Said
-
-Printed = Callable[..., str]
-DATA = Path(__file__).parent.parent / "data"
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of runs, which is also the one commands look in."""
-    monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def printed(said: Said) -> Printed:
-    """Run a command that ends as it should: what it printed."""
-
-    def run(*words: str, code: int = 0) -> str:
-        ended, out, err = said(*words)
-        assert ended == code, err
-        return out
-
-    return run
-
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     """Every line of a stream, each of which must be strict JSON."""

@@ -12,11 +12,11 @@ import pytest
 
 import linnet
 from linnet.runs import EventStream, Run, RunStore
-from tests.runs.conftest import DATA
+from tests.conftest import FIXTURES
 
-TOY = DATA / "toy/llama-20260531-001"
-KAUN = DATA / "kaun-board/2026-03-14_09-26-53_a1f3_mnist"
-MUNIN = DATA / "munin/experiments/digits/runs/2026-03-20_10-00-00_0b1c"
+TOY = FIXTURES / "toy/llama-20260531-001"
+KAUN = FIXTURES / "kaun-board/2026-03-14_09-26-53_a1f3_mnist"
+MUNIN = FIXTURES / "munin/experiments/digits/runs/2026-03-20_10-00-00_0b1c"
 
 
 def test_a_toy_run_has_its_manifest_from_its_first_event() -> None:

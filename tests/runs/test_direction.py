@@ -12,7 +12,7 @@ import pytest
 
 import linnet
 from linnet.runs.metric_names import goal_of
-from tests.runs.conftest import Printed
+from tests.conftest import Printed
 
 
 def _log(name: str, metric: str, values: Iterable[float], **fields: object) -> None:

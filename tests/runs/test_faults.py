@@ -321,10 +321,10 @@ def test_resume_without_a_step_voids_nothing(root: Path) -> None:
 
 
 def test_resuming_a_foreign_run_leaves_it_alone(root: Path) -> None:
-    from tests.runs.conftest import DATA
+    from tests.conftest import FIXTURES
 
     name = "2026-03-14_09-26-53_a1f3_mnist"
-    shutil.copytree(DATA / "kaun-board" / name, root / name)
+    shutil.copytree(FIXTURES / "kaun-board" / name, root / name)
     before = (root / name / "run.json").read_bytes()
     with linnet.start(resume=name, system_every=0) as run:
         run.log(1, loss=0.5)

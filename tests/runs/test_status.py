@@ -15,7 +15,7 @@ import pytest
 import linnet
 from linnet.cli import main
 from linnet.runs import Run, RunStore, add_note, glance
-from tests.runs.conftest import DATA
+from tests.conftest import FIXTURES
 from tests.runs.test_dialects import KAUN
 
 HOUR = 3600.0
@@ -214,7 +214,7 @@ def test_regions_alignments_and_masks_are_lines_one_can_read(root: Path, capsys:
 
 def test_a_run_of_every_ancestor_that_has_ended_stays_ended(root: Path) -> None:
     for writer in ("toy", "munin"):
-        shutil.copytree(DATA / writer, root / writer)
+        shutil.copytree(FIXTURES / writer, root / writer)
         for run in RunStore(root / writer).list():
             add_note(Run.load(run.path), "read again")
             assert Run.load(run.path).status == run.status != "live"

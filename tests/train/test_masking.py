@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import linnet
-from tests.train.conftest import SMALL, Said
+from tests.conftest import SMALL, Said
 
 
 def test_a_run_whose_corpus_and_prompt_look_like_tokens_is_resumed(said: Said, corpus: Path, tmp_path: Path) -> None:

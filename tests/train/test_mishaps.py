@@ -25,7 +25,7 @@ from linnet.recipes import FromScratch, Job, TextData, start
 from linnet.train import state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import steps_with_state
-from tests.train.conftest import Said
+from tests.conftest import Said
 
 
 @pytest.fixture

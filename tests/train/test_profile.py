@@ -12,7 +12,7 @@ import torch
 
 import linnet
 from linnet.train import profile
-from tests.train.conftest import Said
+from tests.conftest import Said
 
 
 def op_timings() -> list[dict[str, Any]]:

@@ -26,8 +26,7 @@ from linnet.runs import Run
 from linnet.train import Callback, StepMetrics, state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, StateError, steps_with_state
-from tests.train.conftest import Said
-from tests.train.test_training import digest, losses
+from tests.conftest import Said, digest, losses
 
 
 class Crash(BaseException):

@@ -18,7 +18,7 @@ from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
 from linnet.train.split_batch import SplitBatch
 from linnet.train.step import Step
-from tests.train.conftest import Said
+from tests.conftest import Said
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -19,17 +18,8 @@ import linnet
 from linnet import gguf
 from linnet.infer import generate
 from linnet.models import load
+from tests.conftest import Said, digest, losses
 from tests.gguf.llama_client import ask
-from tests.train.conftest import Said
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def losses(run: str = "latest") -> dict[int, float]:
-    series = linnet.open(run).metrics()["loss"]
-    return dict(zip(series.step.tolist(), series.value.tolist(), strict=True))
 
 
 def test_a_run_leaves_a_folder_that_says_everything(said: Said, small: list[str]) -> None:

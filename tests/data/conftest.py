@@ -1,0 +1,74 @@
+"""A cache of its own for each test, and small corpora that are made in no time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from linnet.data import Prepared, TokenSet, prepare
+from linnet.data.shard import TokenSetWriter
+
+WORDS = [
+    "the",
+    "a",
+    "model",
+    "learns",
+    "reads",
+    "writes",
+    "token",
+    "tree",
+    "under",
+    "quick",
+    "12",
+    "345",
+    "it's",
+    "Ünder",
+]
+
+
+def story(seed: int, sentences: int = 12) -> str:
+    """A text like no other, of words that come again."""
+    chance = random.Random(seed)
+    return "".join(" ".join(chance.choices(WORDS, k=9)).capitalize() + ".\n" for _ in range(sentences))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two hundred short files."""
+    made = tmp_path / "stories"
+    made.mkdir()
+    for number in range(200):
+        (made / f"{number:03}.txt").write_text(story(number), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def prepared(cache: Path, folder: Path) -> Prepared:
+    return prepare(folder, vocab=300, held_out=0.1)
+
+
+@pytest.fixture
+def token_set(tmp_path: Path) -> Callable[..., TokenSet]:
+    """A set whose tokens are their own places, cut into documents of the lengths asked for."""
+
+    def make(*lengths: int) -> TokenSet:
+        import numpy as np
+
+        writer = TokenSetWriter(tmp_path / f"{len(list(tmp_path.iterdir()))}.tokens", vocab=70_000, end=0)
+        for length in lengths:
+            writer.open_document()
+            place = writer.tokens
+            writer.add(np.arange(place, place + length, dtype="<u4").tobytes(), length)
+        writer.close()
+        return TokenSet(writer.path)
+
+    return make

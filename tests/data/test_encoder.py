@@ -1,0 +1,111 @@
+"""The quick encoder gives the ids of `tokenizers`, on everything we could think of."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from linnet.data import encoded
+from linnet.data.encoder import Encoder, word_pattern
+from linnet.data.prepared import prepare
+from linnet.data.vocabulary import Vocabulary
+from linnet.gguf.pretokenizers import PRES
+from linnet.gguf.tokenizer_write import train_tokenizer
+from tests.data.conftest import story
+from tests.gguf.hard_strings import HARD_STRINGS
+
+_NAMES = [pre.name for pre in PRES]
+_ENCODERS: dict[str, Encoder] = {}
+
+
+def encoder(pre: str) -> Encoder:
+    if pre not in _ENCODERS:
+        texts = [*HARD_STRINGS, *(story(k) for k in range(50))]
+        tokenizer = train_tokenizer(texts, 900, pre=pre)
+        _ENCODERS[pre] = Encoder(tokenizer, {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre})
+    return _ENCODERS[pre]
+
+
+def expected(found: Encoder, text: str) -> list[int]:
+    ids: list[int] = found.tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def ids(found: Encoder, text: str) -> list[int]:
+    return list(map(int, np.frombuffer(found.encode(text), found.kind)))
+
+
+@pytest.mark.parametrize("pre", _NAMES)
+def test_ids_equal_tokenizers_on_hard_strings(pre: str) -> None:
+    found = encoder(pre)
+    for text in [*HARD_STRINGS, "<|endoftext|>", "x<|endoftext|>y", " " * 5000, "a" * 5000, "\n \n" * 500]:
+        assert ids(found, text) == expected(found, text), repr(text)
+    assert not found.remark
+
+
+@pytest.mark.parametrize("pre", _NAMES)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_ids_equal_tokenizers_on_any_text(pre: str, text: str) -> None:
+    found = encoder(pre)
+    assert ids(found, text) == expected(found, text)
+
+
+@pytest.mark.parametrize("pre", _NAMES)
+def test_ids_equal_tokenizers_where_spaces_digits_signs_and_letters_meet(pre: str) -> None:
+    found, chance = encoder(pre), random.Random(1)
+    pool = " \t\n\r\x0b\x1c\x85\u2003'sStTlLdDvVeErRmMaZ09٣.,<|-_é漢字\u0301ſ🙂\x00\x7f\u200b²½Ⅷ\U0001e4d0"
+    for _ in range(3000):
+        text = "".join(chance.choices(pool, k=chance.randrange(1, 24)))
+        assert ids(found, text) == expected(found, text), repr(text)
+
+
+def test_every_character_is_cut_as_tokenizers_cuts_it() -> None:
+    """All 139,000 that this Python knows; those it does not know leave the whole text to `tokenizers`."""
+    pre, pattern = PRES[0].pre_tokenizer(), word_pattern(PRES[0].name)
+    known = (chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co"))
+    text = "".join(f"a{character}1 {character}.\n" for character in known)
+    assert [span for _, span in pre.pre_tokenize_str(text)] == [match.span() for match in pattern.finditer(text)]
+
+
+def test_a_donors_tokenizer_is_encoded_alike(smollm2: Path) -> None:
+    vocabulary = Vocabulary(smollm2)
+    found = Encoder(vocabulary.tokenizer, vocabulary.metadata)
+    assert not found.remark
+    for text in [*HARD_STRINGS, *(story(k) for k in range(20))]:
+        assert ids(found, text) == expected(found, text), repr(text)
+
+
+def test_user_defined_tokens_written_out_are_left_to_tokenizers() -> None:
+    tokenizer = train_tokenizer([story(1)], 300)
+    tokenizer.add_tokens(["<tool>"])
+    tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+    types = [1] * (len(tokens) - 1) + [4]
+    metadata: Mapping[str, object] = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+    }
+    found = Encoder(tokenizer, metadata)
+    assert ids(found, "a <tool>b") == expected(found, "a <tool>b")
+    assert len(tokens) - 1 in ids(found, "a <tool>b")
+
+
+def test_an_encoder_that_differs_is_found_out_and_not_used(
+    cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = prepare(folder, vocab=300)
+    monkeypatch.setenv("LINNET_CACHE", str(cache.with_name("other")))
+    monkeypatch.setattr("linnet.data.encoder.word_pattern", lambda pre: __import__("re").compile(r"\S+|\s+"))
+    monkeypatch.setattr(encoded, "_JOB", 4000)
+    found = prepare(folder, vocab=300)
+    assert found.record.encoding == "the quick way gave other ids for a sample of this corpus"
+    assert found.train.fingerprint == right.train.fingerprint

@@ -1,0 +1,84 @@
+"""Files of a folder that are not read are named and counted, and say why."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from linnet.cli import main
+from linnet.data import DataError, prepare
+from tests.data.conftest import story
+
+
+@pytest.fixture
+def mixed(cache: Path, folder: Path) -> Path:
+    """Stories, and beside them what is no UTF-8 text."""
+    (folder / "c.txt.gz").write_bytes(gzip.compress(story(1).encode()))
+    (folder / "latin.txt").write_bytes("Grüße\n".encode("latin-1") * 20)
+    (folder / "empty.txt").touch()
+    (folder / ".hidden.gz").write_bytes(gzip.compress(b"hidden"))
+    return folder
+
+
+def test_the_command_names_and_counts_them_the_second_time_too(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sentence = "2 files left out: c.txt.gz: compressed (gzip); unpack it to have it read; latin.txt: not UTF-8"
+    for _ in "12":
+        assert main(["data", "prepare", str(mixed), "--vocab", "300"]) == 0
+        assert sentence in capsys.readouterr().out
+    assert main(["data", "prepare", str(mixed), "--vocab", "300", "--json"]) == 0
+    named = json.loads(capsys.readouterr().out)["left_out"]
+    assert [words.partition(":")[0] for words in named] == ["c.txt.gz", "latin.txt"]
+
+
+def test_what_is_left_out_is_what_lies_there_now(mixed: Path) -> None:
+    first = prepare(mixed, vocab=300)
+    (mixed / "late.bin").write_bytes(b"\0\1\2")
+    (mixed / "latin.txt").unlink()
+    again = prepare(mixed, vocab=300)
+    assert again.fingerprint == first.fingerprint  # the text is the same
+    assert again.left_out == ("c.txt.gz: compressed (gzip); unpack it to have it read", "late.bin: not text: NUL bytes")
+    assert prepare(mixed / "001.txt", vocab=270).left_out == ()
+
+
+def test_only_a_few_are_named_and_the_rest_is_counted(mixed: Path) -> None:
+    for number in range(20):
+        (mixed / f"{number:02}.png").write_bytes(b"\x89PNG\0")
+    (sentence,) = prepare(mixed, vocab=300).remarks
+    assert sentence.startswith("22 files left out: 00.png: not text: NUL bytes; 01.png")
+    assert sentence.endswith("; and 17 more")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
+def test_links_and_pipes_are_named_too(mixed: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (mixed / "linked").symlink_to(tmp_path / "elsewhere")
+    (mixed / "gone").symlink_to(tmp_path / "nothing")
+    os.mkfifo(mixed / "pipe")
+    named = dict(words.split(": ", 1) for words in prepare(mixed, vocab=300).left_out)
+    assert named["linked"] == "a link to a folder, which is not followed"
+    assert named["gone"] == named["pipe"] == "not a file that can be read"
+
+
+def test_a_folder_of_nothing_else_says_what_was_in_it(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "wide.txt").write_bytes("text".encode("utf-16"))
+    with pytest.raises(DataError, match=r"no text file in this folder \(1 file left out: wide.txt: UTF-16, expected"):
+        prepare(tmp_path / "set")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="names are bytes on Linux only")
+def test_names_that_are_no_text_or_hold_escape_sequences_are_shown_harmlessly(
+    mixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(os.fsdecode(os.fsencode(mixed) + b"/\xff.txt")).write_text("and this is read", encoding="utf-8")
+    Path(os.fsdecode(os.fsencode(mixed) + b"/\xfe.gz")).write_bytes(gzip.compress(b"x"))
+    (mixed / "\x1b[2J.gz").write_bytes(gzip.compress(b"x"))
+    assert main(["data", "prepare", str(mixed), "--vocab", "300"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "␛[2J.gz: compressed" in shown
+    assert "\ufffd.gz: compressed" in shown
