@@ -31,9 +31,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 import sample
 from linnet.data import Batches, prepare
 from linnet.data.corpus import find_corpus
-from linnet.data.documents import pieces
-from linnet.data.encoder import Encoder
-from linnet.data.vocabulary import Vocabulary, train_vocabulary
+from linnet.data.documents import passages
+from linnet.data.tokenizer import Vocabulary, train_vocabulary
 from linnet.models import build, preset
 from linnet.recipes.job import weights_of_layers
 from linnet.train.hardware import choose
@@ -47,7 +46,7 @@ TURN = 2_000_000
 
 def corpus(size: int) -> Iterator[str]:
     """Documents until there are so many bytes."""
-    library, made, copy = [piece.text for piece in pieces(find_corpus())], 0, 0
+    library, made, copy = [passage.text for passage in passages(find_corpus())], 0, 0
     while True:
         respelled: dict[str, str] = {}
 
@@ -77,7 +76,7 @@ def turns(texts: list[str]) -> Iterator[list[str]]:
 
 
 def encoding(texts: list[str], vocabulary: Vocabulary, report: Report) -> None:
-    ours, peer = Encoder(vocabulary.tokenizer, vocabulary.metadata), vocabulary.tokenizer
+    ours, peer = vocabulary.encoder(), vocabulary.tokenizer
     spent, tokens, equal = [0.0, 0.0, 0.0], 0, 0
     for turn in turns(texts):
         start = time.perf_counter()
@@ -91,7 +90,7 @@ def encoding(texts: list[str], vocabulary: Vocabulary, report: Report) -> None:
         spent[2] += time.perf_counter() - start
         for mine, theirs, other in zip(found, batch, single, strict=True):
             tokens += len(theirs)
-            equal += len(theirs) if theirs == other == np.frombuffer(mine, ours.kind).tolist() else 0
+            equal += len(theirs) if theirs == other == np.frombuffer(mine, ours.dtype).tolist() else 0
     size = sum(len(text.encode()) for text in texts) / 1e6
     work = f"text of {size:.0f} MB to ids"
     for name, seconds in zip(("linnet", "tokenizers, batches", "tokenizers, one by one"), spent, strict=True):

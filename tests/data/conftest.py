@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from linnet.data import Prepared, TokenSet, prepare
-from linnet.data.shard import TokenSetWriter
+from linnet.data.token_set import TokenSetWriter
 
 WORDS = [
     "the",
@@ -33,6 +34,12 @@ def story(seed: int, sentences: int = 12) -> str:
     """A text like no other, of words that come again."""
     chance = random.Random(seed)
     return "".join(" ".join(chance.choices(WORDS, k=9)).capitalize() + ".\n" for _ in range(sentences))
+
+
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on the clock goes an hour ahead, so that all files were written long ago."""
+    now = time.time_ns
+    monkeypatch.setattr("time.time_ns", lambda: now() + 3600 * 10**9)
 
 
 @pytest.fixture

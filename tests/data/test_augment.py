@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from linnet.data.augment import SLOTS, augment
 from linnet.data.augmentation import Augmentation
-from linnet.data.chance import uniform
-from linnet.data.image_batches import ImageBatches, in_order
+from linnet.data.image_batches import COLUMNS, ImageBatches, augment, in_order
 from linnet.data.images import ImageSet, load_images
+from linnet.data.order import uniform
 from linnet.errors import UsageError
 
 B, K = 64, 5
@@ -19,7 +18,7 @@ B, K = 64, 5
 def batch(channels: int = 3, size: int = 16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     made = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (B, channels, size, size), dtype=torch.uint8, generator=made)
-    return images, torch.randint(0, K, (B,), generator=made), torch.from_numpy(uniform(3, 7, B, SLOTS))
+    return images, torch.randint(0, K, (B,), generator=made), torch.from_numpy(uniform(3, 7, B, COLUMNS))
 
 
 def varied(channels: int = 3, **how: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -69,7 +68,7 @@ def test_what_is_moved_keeps_its_colours(how: dict[str, float]) -> None:
 def test_a_shift_moves_by_whole_shares_of_the_side() -> None:
     images = torch.zeros(1, 1, 9, 9, dtype=torch.uint8)
     images[0, 0, 4, 4] = 255
-    chance = torch.full((1, SLOTS), 0.5)
+    chance = torch.full((1, COLUMNS), 0.5)
     chance[0, 2] = 1.0  # to the far end of --shift, along x
     moved, _ = augment(images, torch.zeros(1, dtype=torch.int64), chance, Augmentation(shift=2 / 9), K, torch.float32)
     assert moved[0, 0].argmax().item() == 4 * 9 + 2

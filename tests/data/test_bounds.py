@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from linnet.data import DataError, prepare
-from linnet.data.corpus import IDS, PACK, Corpus, Source
-from linnet.data.documents import _json_lines
-from linnet.data.packs import sequences
+from linnet.data.corpus import Corpus, CorpusFile
+from linnet.data.documents import json_lines
+from linnet.data.packs import IDS, PACK, id_passages
 
 
 def test_a_line_of_jsonl_is_bounded_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_a_line_as_long_as_allowed_is_read(tmp_path: Path) -> None:
     line = b'{"text": "' + b"x" * 1000 + b'"}\n'
     path = tmp_path / "a.jsonl"
     path.write_bytes(line * 2)
-    assert list(_json_lines(path, "text", longest=len(line))) == ["x" * 1000] * 2
+    assert list(json_lines(path, "text", longest=len(line))) == ["x" * 1000] * 2
     with pytest.raises(DataError, match="line 1 is longer"):
-        list(_json_lines(path, "text", longest=len(line) - 1))
+        list(json_lines(path, "text", longest=len(line) - 1))
 
 
 def test_too_little_memory_is_said_in_one_line(cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,24 +60,21 @@ def test_too_little_memory_is_said_in_one_line(cache: Path, folder: Path, monkey
 def test_a_pack_that_is_cut_short_while_it_is_read_is_an_error_and_no_end_of_the_process(tmp_path: Path) -> None:
     path = tmp_path / "a.i32"
     path.write_bytes(np.arange(3 << 20, dtype="<i4").tobytes())
-    parts = sequences(Corpus("a", (Source(path, PACK),)), vocab=3 << 20, end=None)
+    parts = id_passages(Corpus("a", (CorpusFile(path, PACK),)), vocab=3 << 20, end=None)
     assert next(parts)[0][0] == 0
     os.truncate(path, 4 << 20)
     with pytest.raises(DataError, match="the pack was cut short while it was read; start again"):
         list(parts)
 
 
-def test_a_long_line_of_ids_is_read_in_stretches_and_stays_one_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_line_of_ids_is_read_in_blocks_and_stays_one_document(tmp_path: Path) -> None:
     lines = [list(range(k, k + 40)) for k in (0, 1000, 123456)]
     path = tmp_path / "a.ids"
     path.write_text("\n\n".join(" ".join(map(str, line)) for line in lines) + " ")
 
     def documents(block: int) -> list[list[int]]:
-        monkeypatch.setattr("linnet.data.packs._BLOCK", block)
         found: list[list[int]] = []
-        for ids, opens in sequences(Corpus("a", (Source(path, IDS),)), vocab=1 << 20, end=None):
+        for ids, opens in id_passages(Corpus("a", (CorpusFile(path, IDS),)), vocab=1 << 20, end=None, block=block):
             if opens:
                 found.append([])
             found[-1] += ids.tolist()

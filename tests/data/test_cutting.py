@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from linnet.data.corpus import TEXT, _is_numbers, find_corpus
-from linnet.data.documents import _cut
+from linnet.data.corpus import TEXT, find_corpus, is_numbers
+from linnet.data.documents import cut
 
 
 def cut_by_copying(text: str, size: int) -> list[str]:
@@ -33,7 +33,7 @@ def test_passages_are_what_they_always_were(size: int) -> None:
         text = "".join(
             chance.choices("ab \nü", weights=[5, 5, chance.random(), chance.random(), 1], k=chance.randrange(400))
         )
-        pieces = list(_cut(text, True, size))
+        pieces = list(cut(text, True, size))
         assert [piece.text for piece in pieces] == cut_by_copying(text, size)
         assert [piece.opens for piece in pieces] == [True, *[False] * (len(pieces) - 1)][: len(pieces)]
 
@@ -42,7 +42,7 @@ def test_passages_are_what_they_always_were(size: int) -> None:
 def test_a_document_of_32_megabytes_is_cut_at_once(passage: int | None) -> None:
     text = "some words of a line\n" * 1_600_000
     began = time.perf_counter()
-    assert sum(len(piece.text) for piece in _cut(text, True, passage)) == len(text)
+    assert sum(len(piece.text) for piece in cut(text, True, passage)) == len(text)
     assert time.perf_counter() - began < 5  # by copying the rest for each passage: minutes
 
 
@@ -50,7 +50,7 @@ def test_a_table_of_numbers_with_a_word_at_the_end_is_looked_at_at_once(tmp_path
     path = tmp_path / "t.txt"
     path.write_text("1 " * 32_000 + "x\n" + "and text behind it\n" * 9)
     began = time.perf_counter()
-    assert find_corpus(path).sources[0].kind == TEXT
+    assert find_corpus(path).files[0].kind == TEXT
     assert time.perf_counter() - began < 5  # with an expression that goes back: half a minute
 
 
@@ -60,6 +60,6 @@ def test_text_of_numbers_is_told_as_ever() -> None:
     answers = set()
     for _ in range(5000):
         head = bytes(chance.choices(b"12 \t\n\rx", weights=[9, 9, 4, 2, 2, 1, 0.3], k=chance.randrange(1, 14)))
-        assert _is_numbers(head) == bool(expression.fullmatch(head)), head
-        answers.add(_is_numbers(head))
+        assert is_numbers(head) == bool(expression.fullmatch(head)), head
+        answers.add(is_numbers(head))
     assert answers == {True, False}

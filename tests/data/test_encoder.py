@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linnet.data import encoded
-from linnet.data.encoder import Encoder, word_pattern
-from linnet.data.prepared import prepare
-from linnet.data.vocabulary import Vocabulary
+from linnet.data import prepare
+from linnet.data.tokenizer import Encoder, Vocabulary, word_pattern
 from linnet.gguf.pretokenizers import PRES
 from linnet.gguf.tokenizer_write import train_tokenizer
 from tests.data.conftest import story
@@ -39,7 +37,7 @@ def expected(found: Encoder, text: str) -> list[int]:
 
 
 def ids(found: Encoder, text: str) -> list[int]:
-    return list(map(int, np.frombuffer(found.encode(text), found.kind)))
+    return list(map(int, np.frombuffer(found.encode(text), found.dtype)))
 
 
 @pytest.mark.parametrize("pre", _NAMES)
@@ -76,8 +74,7 @@ def test_every_character_is_cut_as_tokenizers_cuts_it() -> None:
 
 
 def test_a_donors_tokenizer_is_encoded_alike(smollm2: Path) -> None:
-    vocabulary = Vocabulary(smollm2)
-    found = Encoder(vocabulary.tokenizer, vocabulary.metadata)
+    found = Vocabulary(smollm2).encoder()
     assert not found.remark
     for text in [*HARD_STRINGS, *(story(k) for k in range(20))]:
         assert ids(found, text) == expected(found, text), repr(text)
@@ -104,8 +101,8 @@ def test_an_encoder_that_differs_is_found_out_and_not_used(
 ) -> None:
     right = prepare(folder, vocab=300)
     monkeypatch.setenv("LINNET_CACHE", str(cache.with_name("other")))
-    monkeypatch.setattr("linnet.data.encoder.word_pattern", lambda pre: __import__("re").compile(r"\S+|\s+"))
-    monkeypatch.setattr(encoded, "_JOB", 4000)
+    monkeypatch.setattr("linnet.data.tokenizer.word_pattern", lambda pre: __import__("re").compile(r"\S+|\s+"))
+    monkeypatch.setattr("linnet.data.workers.BUNDLE", 4000)
     found = prepare(folder, vocab=300)
     assert found.record.encoding == "the quick way gave other ids for a sample of this corpus"
     assert found.train.fingerprint == right.train.fingerprint

@@ -20,10 +20,9 @@ import pytest
 import sklearn.datasets
 from PIL import Image
 
-from linnet.data import image_arrays, picture
-from linnet.data.errors import DataError
+from linnet.data import DataError
+from linnet.data.image_files import read_image
 from linnet.data.images import load_images, native_size
-from linnet.data.picture import read_picture
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
@@ -159,22 +158,22 @@ MODES: dict[str, tuple[Callable[[], Image.Image], tuple[int, ...]]] = {
 def test_every_mode_is_read(tmp_path: Path, mode: str) -> None:
     make, expected = MODES[mode]
     make().save(tmp_path / "image.png")
-    pixels = read_picture(tmp_path / "image.png", 16)
+    pixels = read_image(tmp_path / "image.png", 16)
     assert pixels.shape == (len(expected), 16, 16)
     assert np.abs(pixels[:, 8, 4].astype(int) - expected).max() <= 1
-    assert read_picture(tmp_path / "image.png", 8, channels=3).shape == (3, 8, 8)
-    assert read_picture(tmp_path / "image.png", 8, channels=1).shape == (1, 8, 8)
+    assert read_image(tmp_path / "image.png", 8, channels=3).shape == (3, 8, 8)
+    assert read_image(tmp_path / "image.png", 8, channels=1).shape == (1, 8, 8)
 
 
 def test_cmyk_and_the_way_a_camera_was_held_are_followed(tmp_path: Path) -> None:
     Image.new("CMYK", (16, 16), (0, 255, 255, 0)).save(tmp_path / "print.jpg", quality=95)
-    assert np.abs(read_picture(tmp_path / "print.jpg", 8)[:, 4, 4].astype(int) - [255, 0, 0]).max() < 12
+    assert np.abs(read_image(tmp_path / "print.jpg", 8)[:, 4, 4].astype(int) - [255, 0, 0]).max() < 12
     upright = Image.new("RGB", (16, 16), "black")
     upright.paste((255, 255, 255), (0, 0, 16, 8))  # white above
     exif = Image.Exif()
     exif[0x0112] = 3  # it was held upside down
     upright.save(tmp_path / "turned.png", exif=exif)
-    pixels = read_picture(tmp_path / "turned.png", 16)
+    pixels = read_image(tmp_path / "turned.png", 16)
     assert pixels[0, 2, 8] == 0
     assert pixels[0, 13, 8] == 255
 
@@ -354,7 +353,7 @@ def test_thin_and_huge_pictures_are_read_in_little_memory_or_left_out(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         images = load_images(str(folder), size=64)
-        assert np.array_equal(read_picture(folder / "cat" / "thin.png", 64), np.full((1, 64, 64), 200, np.uint8))
+        assert np.array_equal(read_image(folder / "cat" / "thin.png", 64), np.full((1, 64, 64), 200, np.uint8))
     assert max(width * height for width, height in scaled) == 64 * 64 * 64
     assert len(images.train) + len(images.held_out) == 10
     (left_out,) = images.skipped
@@ -377,14 +376,14 @@ def test_ordinary_pictures_have_the_pixels_they_always_had(tmp_path: Path, shape
         left, top = (wide - size) // 2, (high - size) // 2
         pixels = np.array(scaled.crop((left, top, left + size, top + size)))
         expected = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-        assert np.array_equal(read_picture(tmp_path / "a.png", size), expected)
+        assert np.array_equal(read_image(tmp_path / "a.png", size), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     with pytest.raises(DataError, match="not an image that can be read: not a file"):
-        read_picture(tmp_path / "pipe.png", 8)
+        read_image(tmp_path / "pipe.png", 8)
 
 
 def test_whatever_a_decoder_stumbles_over_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,10 +395,10 @@ def test_whatever_a_decoder_stumbles_over_is_one_line(tmp_path: Path, monkeypatc
     ):
         monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", MagicMock(side_effect=error))
         with pytest.raises(DataError, match=f"a.png: not an image that can be read: {words}"):
-            read_picture(tmp_path / "a.png", 8)
+            read_image(tmp_path / "a.png", 8)
     (tmp_path / "b.png").write_text("not an image")
     with pytest.raises(DataError, match=r"b.png: not an image that can be read: its format is not known$"):
-        read_picture(tmp_path / "b.png", 8)
+        read_image(tmp_path / "b.png", 8)
 
 
 def test_labels_beyond_the_classes_asked_for_are_refused(tmp_path: Path) -> None:
@@ -412,8 +411,7 @@ def test_labels_beyond_the_classes_asked_for_are_refused(tmp_path: Path) -> None
 
 def test_without_pillow_or_scikit_learn_the_way_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = class_folders(tmp_path / "set", {"cat": [plain("red")], "dog": [plain("blue")]})
-    monkeypatch.setattr(picture, "find_spec", lambda name: None)
-    monkeypatch.setattr(image_arrays, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for source in (str(folder), "digits"):
         with pytest.raises(DataError, match=r"not installed: pip install 'linnet\[vision\]'"):
             load_images(source)

@@ -13,7 +13,7 @@ import pytest
 
 from linnet.cli import main
 from linnet.data import Prepared, prepare
-from tests.data.conftest import story
+from tests.data.conftest import later, story
 
 
 def edited(path: Path, **changes: object) -> None:
@@ -95,7 +95,7 @@ def test_a_cache_of_an_older_version_is_used(prepared: Prepared, folder: Path) -
 def test_damaged_hashes_make_no_other_corpus_of_the_same_files(
     prepared: Prepared, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("linnet.data.cache._UNSETTLED", -(10**12))  # as if all were written long ago
+    later(monkeypatch)
     prepare(folder, vocab=300, held_out=0.1)
     for path in (prepared.path.parent / "hashes").iterdir():
         digit = path.read_bytes().rindex(b'"]') - 1
@@ -107,7 +107,7 @@ def test_damaged_hashes_make_no_other_corpus_of_the_same_files(
 def test_tokens_that_did_not_change_are_read_once(
     prepared: Prepared, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("linnet.data.cache._UNSETTLED", -(10**12))  # as if they were written long ago
+    later(monkeypatch)
     prepare(folder, vocab=300, held_out=0.1)
     monkeypatch.setattr("linnet.data.prepared.content_digest", None)
     assert prepare(folder, vocab=300, held_out=0.1).remarks == ()

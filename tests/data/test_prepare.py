@@ -19,7 +19,7 @@ from linnet.data import DataError, Prepared, TokenSet, prepare
 from linnet.data.cache import cache_folder
 from linnet.gguf import GGUFFile, MetadataBlock
 from linnet.gguf.tokenizer import rebuild_tokenizer
-from tests.data.conftest import story
+from tests.data.conftest import later, story
 from tests.gguf import tiny
 from tests.gguf.llama_cpp_tokens import tokens_by_llama_cpp
 
@@ -87,7 +87,7 @@ def test_a_long_document_stays_one_where_nothing_of_it_is_held_out(cache: Path, 
 
 def test_workers_make_what_one_process_makes(cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = prepare(folder, vocab=300, workers=1)
-    monkeypatch.setattr("linnet.data.encoded._JOB", 8000)
+    monkeypatch.setattr("linnet.data.workers.BUNDLE", 8000)
     shared = prepare(folder, vocab=300, workers=2, cache=cache.with_name("other"))
     assert shared.fingerprint == alone.fingerprint
     assert shared.train.path != alone.train.path
@@ -122,7 +122,7 @@ def test_files_that_did_not_change_are_not_read_again(
 ) -> None:
     for path in folder.iterdir():
         os.utime(path, (1e9, 1e9))
-    monkeypatch.setattr("linnet.data.cache._UNSETTLED", -(10**12))  # as if they were written long ago
+    later(monkeypatch)
     first = prepare(folder, vocab=300)
     monkeypatch.setattr("hashlib.file_digest", None)
     assert prepare(folder, vocab=300).fingerprint == first.fingerprint
@@ -168,7 +168,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("linnet.data.shard.TokenSetWriter.close", full)
+    monkeypatch.setattr("linnet.data.token_set.TokenSetWriter.close", full)
     with pytest.raises(
         DataError, match=r"the disk is full; nothing was kept\. Make room or choose another with --cache"
     ):

@@ -39,7 +39,7 @@ def classify(
     device
         auto, cpu, cuda or mps (auto).
     """
-    from linnet.data.picture import read_picture
+    from linnet.data.image_files import read_image
     from linnet.infer import classify as look
     from linnet.models import load, pick_device
 
@@ -54,7 +54,7 @@ def classify(
     for file in files:
         try:
             _refuse_what_is_no_file(file)
-            picture = read_picture(file, loaded.config.image_size, loaded.config.num_channels)
+            picture = read_image(file, loaded.config.image_size, loaded.config.num_channels)
         except LinnetError as error:
             failed = True
             told.append({"file": str(file), "error": str(error)})

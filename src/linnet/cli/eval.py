@@ -12,7 +12,7 @@ from linnet.board import words
 from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json, table
-from linnet.data.left_out import left_out_sentence
+from linnet.data.errors import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf.file import GGUFFile

@@ -11,7 +11,7 @@ import numpy as np
 
 from linnet.board import words
 from linnet.cli.terminal import paint, print_json, table
-from linnet.data.left_out import left_out_sentence
+from linnet.data.errors import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.runs.run import add_evaluation

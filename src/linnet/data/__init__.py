@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from linnet.data.errors import DataError as DataError
     from linnet.data.prepared import Prepared as Prepared
     from linnet.data.prepared import prepare as prepare
-    from linnet.data.shard import TokenSet as TokenSet
+    from linnet.data.token_set import TokenSet as TokenSet
 
 _HOMES = {
     "Batch": "linnet.data.batches",
@@ -20,7 +20,7 @@ _HOMES = {
     "DataError": "linnet.data.errors",
     "NOT_SCORED": "linnet.data.batches",
     "Prepared": "linnet.data.prepared",
-    "TokenSet": "linnet.data.shard",
+    "TokenSet": "linnet.data.token_set",
     "prepare": "linnet.data.prepared",
     "windows": "linnet.data.batches",
 }

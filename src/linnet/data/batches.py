@@ -1,7 +1,7 @@
 """Batches as a function: `batches.at(step)` is the same whenever and wherever it is asked.
 
-The tokens are cut into blocks of `ctx` inputs; a block's targets are the tokens one place further, so that every token
-but the first is a target exactly once an epoch. Each epoch takes the blocks in an order of its own (`order.py`).
+The tokens are cut into blocks of `ctx` inputs; a block's targets are the tokens one position further, so that every
+token but the first is a target exactly once an epoch. Each epoch takes the blocks in an order of its own (`order.py`).
 Batches run on across the end of an epoch. The last block reaches back to be full; what it shows a second time is not
 scored (target `NOT_SCORED`, which torch's losses ignore).
 """
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from linnet.data.errors import DataError
 from linnet.data.order import shuffled
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
-    from linnet.data.shard import TokenSet
+    from linnet.data.token_set import TokenSet
 
 NOT_SCORED = -100
 _AHEAD = 1 << 18  # tokens gathered at a time: then a step takes its rows, and costs a few microseconds
@@ -59,7 +59,7 @@ class Batches:
             )
         self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
         self._part = -1
-        self._ready: dict[tuple[int, int], _Gathered] = {}
+        self._gathered: dict[tuple[int, int], _Gathered] = {}  # of this part of the steps, by rank and ranks
         if device != "cpu":
             self.to(device)
 
@@ -67,10 +67,6 @@ class Batches:
     def steps_per_epoch(self) -> float:
         """How many batches show every token once; rarely a whole number."""
         return self.blocks.count / self.batch
-
-    def epoch(self, step: int) -> int:
-        """The epoch, from 0, that the batch of `step` begins in."""
-        return step * self.batch // self.blocks.count
 
     def to(self, device: str | torch.device) -> Batches:
         """Let batches come from `device`, with all tokens kept there when they take at most 2 GiB."""
@@ -88,15 +84,13 @@ class Batches:
         steps = max(1, _AHEAD // (self.batch * self.ctx))
         part, row = divmod(step, steps)
         if part != self._part:
-            self._part = part
-            self._ready.clear()
+            self._part, self._gathered = part, {}
         share = self.batch // ranks
-        if (rank, ranks) not in self._ready:
+        if (rank, ranks) not in self._gathered:
             index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
             mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
-            places = shuffled(mine, self.blocks.count, self.seed)
-            self._ready[rank, ranks] = self.blocks.gather(places)
-        return self._ready[rank, ranks].rows(row * share, share)
+            self._gathered[rank, ranks] = self.blocks.gather(shuffled(mine, self.blocks.count, self.seed))
+        return self._gathered[rank, ranks].rows(row * share, share)
 
 
 def windows(
@@ -140,8 +134,6 @@ class _Blocks:
 
     def to(self, device: str | torch.device) -> None:
         """Keep tokens and documents on a device; on the CPU the memory map is the cheapest place to read from."""
-        import torch
-
         self.device = torch.device(device)
         self._span = torch.arange(self.ctx + 1, device=self.device)
         self._tokens: torch.Tensor | None = None
@@ -152,16 +144,16 @@ class _Blocks:
             opened = np.asarray(self.set.documents[:-1]).astype(np.int64)
             self._documents = torch.from_numpy(opened).to(self.device)
 
-    def gather(self, places: NDArray[np.int64]) -> _Gathered:
-        """The blocks at `places`. Nothing here waits for the device."""
-        first = np.minimum(np.maximum(places, 0) * self.ctx, max(self.targets - self.ctx, 0))
+    def gather(self, blocks: NDArray[np.int64]) -> _Gathered:
+        """The tokens of some blocks. Nothing here waits for the device."""
+        first = np.minimum(np.maximum(blocks, 0) * self.ctx, max(self.targets - self.ctx, 0))
         if self._tokens is None:
             span_NS = self._read(first)
         else:
-            span_NS = self._tokens[self._sent(first)[:, None] + self._span].long()
+            span_NS = self._tokens[send(first, self.device)[:, None] + self._span].long()
         ids_NT, targets_NT = span_NS[:, :-1], span_NS[:, 1:]
-        unscored_N = np.where(places == self.count - 1, self.repeated, 0)
-        unscored_N[places < 0] = self.ctx
+        unscored_N = np.where(blocks == self.count - 1, self.repeated, 0)
+        unscored_N[blocks < 0] = self.ctx
         rows = np.flatnonzero(unscored_N).tolist()
         if rows:
             targets_NT = targets_NT.clone()  # the inputs look at the same memory
@@ -170,28 +162,22 @@ class _Blocks:
             # A set shorter than a context has nothing to reach back to: it is filled up behind.
             part = slice(self.ctx - unscored, None) if self.short else slice(unscored)
             targets_NT[row, part] = NOT_SCORED
-        documents_NT = None if self._documents is None else self._documents_of(first)
+        documents_NT = None
+        if self._documents is not None:  # an end-of-text token belongs to the document it opens
+            positions_NT = send(first, self.device)[:, None] + self._span[:-1]
+            documents_NT = torch.searchsorted(self._documents, positions_NT, right=True).int() - 1
         return _Gathered(ids_NT, targets_NT, documents_NT, self.ctx - unscored_N)
 
     def _read(self, first: NDArray[np.int64]) -> torch.Tensor:
         """From the memory map; sent as int32 and widened where it arrives."""
-        places_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
+        positions_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
         narrow = np.int64 if self.device.type == "cpu" else np.int32
-        return self._sent(self.set.tokens[places_NS].astype(narrow)).long()
+        return send(self.set.tokens[positions_NS].astype(narrow), self.device).long()
 
-    def _sent(self, values: NDArray[Any]) -> torch.Tensor:
-        """On the device. From page-locked memory a GPU fetches it by itself; otherwise the copy would be waited for."""
-        import torch
 
-        here = torch.from_numpy(values)
-        if self.device.type == "cuda":
-            here = here.pin_memory()
-        return here.to(self.device, non_blocking=True)
-
-    def _documents_of(self, first: NDArray[np.int64]) -> torch.Tensor:
-        """The document each input is in; an end-of-text token belongs to the document it opens."""
-        import torch
-
-        assert self._documents is not None
-        places_NT = self._sent(first)[:, None] + self._span[:-1]
-        return torch.searchsorted(self._documents, places_NT, right=True).int() - 1
+def send(values: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """An array on a device. A GPU fetches page-locked memory by itself; any other copy would be waited for."""
+    tensor = torch.from_numpy(values)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

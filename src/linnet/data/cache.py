@@ -54,14 +54,14 @@ class _Hashed(msgspec.Struct, array_like=True):
 
 def content_hash(corpus: Corpus, root: Path) -> str:
     """A hash of all that the corpus's files hold, in order. Files that did not change are not read again."""
-    name = hashlib.blake2b(os.fsencode(corpus.sources[0].path.resolve()), digest_size=16).hexdigest()
+    name = hashlib.blake2b(os.fsencode(corpus.files[0].path.resolve()), digest_size=16).hexdigest()
     try:
-        digests = file_digests([source.path for source in corpus.sources], root, name)
+        digests = file_digests([file.path for file in corpus.files], root, name)
     except OSError as error:
         raise DataError(f"corpus {error.filename}: the file cannot be read: {reason(error)}") from None
     whole = hashlib.blake2b(digest_size=32)
-    for source, digest in zip(corpus.sources, digests, strict=True):
-        whole.update(f"{source.kind} {digest}\n".encode())
+    for file, digest in zip(corpus.files, digests, strict=True):
+        whole.update(f"{file.kind} {digest}\n".encode())
     return whole.hexdigest()
 
 

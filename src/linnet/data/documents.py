@@ -1,8 +1,8 @@
-"""The documents of a corpus, streamed piece by piece.
+"""The text of a corpus, streamed document by document.
 
 A document is a file, a JSONL line, a Parquet row, or what stands between `<|endoftext|>` marks in a `.txt` file. A
-piece is a whole document or, of one longer than a mebibyte, a passage cut at the end of a line: so memory stays
-bounded, and a corpus that is one long book has something to hold out.
+passage is a whole document or, of one longer than a mebibyte, a part that ends with a line: so memory stays bounded,
+and a corpus that is one long book has something to hold out.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from linnet.data.corpus import JSONL, PARQUET, Corpus, Source
 from linnet.data.errors import DataError, reason
+
+if TYPE_CHECKING:
+    from linnet.data.corpus import Corpus
 
 END_OF_TEXT = "<|endoftext|>"
 _LONG = 1 << 20  # characters a document may have and stay whole
 _PASSAGE = 1 << 16
 _BLOCK = 1 << 20
-LONGEST_LINE = 1 << 28  # bytes of a JSONL line; it is held in memory whole, a few times over
+_LONGEST_LINE = 1 << 28  # bytes of a JSONL line; it is held in memory whole, a few times over
 _LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
 _JSON_KINDS = {
     dict: "an object",
@@ -36,66 +38,45 @@ _JSON_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text that is encoded and held out as one; `opens` tells the first piece of a document."""
+class Passage(NamedTuple):
+    """Text that is encoded and held out as one; `opens` tells the first passage of a document."""
 
     text: str
     opens: bool
 
 
-def pieces(corpus: Corpus, passage: int | None = None) -> Iterator[Piece]:
-    """All text of a corpus. With `passage`, every document is cut into passages of about so many characters."""
-    for source in corpus.sources:
+class TextFormat(NamedTuple):
+    """A file format that holds many documents: how its files end, and `read(path, field)` for their texts."""
+
+    suffixes: tuple[str, ...]
+    read: Callable[[Path, str], Iterator[str]]
+
+
+def passages(corpus: Corpus, size: int | None = None) -> Iterator[Passage]:
+    """All text of a corpus. With `size`, every document is cut into passages of about so many characters."""
+    for file in corpus.files:
         try:
-            if source.kind == JSONL:
-                texts = _json_lines(source.path, corpus.field)
-            elif source.kind == PARQUET:
-                texts = _parquet_rows(source.path, corpus.field)
+            if file.kind in TEXT_FORMATS:
+                for text in TEXT_FORMATS[file.kind].read(file.path, corpus.field):
+                    yield from cut(text, True, size)
             else:
-                yield from _text(source, passage)
-                continue
-            for text in texts:
-                yield from _cut(text, True, passage)
+                yield from _text_file(file.path, size)
         except OSError as error:
-            raise DataError(f"corpus {source.path}: the file cannot be read: {reason(error)}") from None
+            raise DataError(f"corpus {file.path}: the file cannot be read: {reason(error)}") from None
         except MemoryError:
-            raise DataError(f"corpus {source.path}: there is not enough memory to read it; split the file") from None
+            raise DataError(f"corpus {file.path}: there is not enough memory to read it; split the file") from None
 
 
-def _text(source: Source, passage: int | None) -> Iterator[Piece]:
-    marked = source.path.suffix == ".txt"
-    buffer, opens, fresh = "", True, True
-    for block in _decoded(source.path):
-        buffer += block
-        if marked:
-            *whole, buffer = buffer.split(END_OF_TEXT)
-            for text in whole:
-                # The line break beside a mark belongs to the mark.
-                yield from _cut(_trimmed(text, fresh), opens, passage)
-                opens, fresh = True, False
-        start = 0
-        while len(buffer) - start > _LONG:
-            end = _end_of_passage(buffer, start, _PASSAGE)
-            yield from _cut(buffer[start:end], opens, passage or _PASSAGE)
-            start, opens = end, False
-        buffer = buffer[start:]
-    yield from _cut(_trimmed(buffer, fresh) if opens else buffer, opens, passage)
-
-
-def _trimmed(text: str, first: bool) -> str:
-    return text if first else text.lstrip("\r\n")
-
-
-def _cut(text: str, opens: bool, passage: int | None) -> Iterator[Piece]:
-    if opens and passage is None and len(text) <= _LONG:
+def cut(text: str, opens: bool, size: int | None) -> Iterator[Passage]:
+    """Cut a document, or what is left of one, into passages of about `size` characters; None: only a long one."""
+    if opens and size is None and len(text) <= _LONG:
         if text:
-            yield Piece(text, True)
+            yield Passage(text, True)
         return
     start = 0
     while start < len(text):
-        end = _end_of_passage(text, start, passage or _PASSAGE)
-        yield Piece(text[start:end], opens)
+        end = _end_of_passage(text, start, size or _PASSAGE)
+        yield Passage(text[start:end], opens)
         start, opens = end, False
 
 
@@ -110,14 +91,32 @@ def _end_of_passage(text: str, start: int, size: int) -> int:
     return start + size
 
 
+def _text_file(path: Path, size: int | None) -> Iterator[Passage]:
+    is_marked = path.suffix == ".txt"
+    buffer, opens, is_first = "", True, True
+    for block in _decoded(path):
+        buffer += block
+        if is_marked:
+            *documents, buffer = buffer.split(END_OF_TEXT)
+            for text in documents:
+                # The line break beside a mark belongs to the mark.
+                yield from cut(text if is_first else text.lstrip("\r\n"), opens, size)
+                opens, is_first = True, False
+        start = 0
+        while len(buffer) - start > _LONG:
+            end = _end_of_passage(buffer, start, _PASSAGE)
+            yield from cut(buffer[start:end], opens, size or _PASSAGE)
+            start, opens = end, False
+        buffer = buffer[start:]
+    yield from cut(buffer.lstrip("\r\n") if opens and not is_first else buffer, opens, size)
+
+
 def _decoded(path: Path) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
     read = 0
     with path.open("rb") as file:
         while True:
             block = file.read(_BLOCK)
-            if read == 0 and block.startswith(codecs.BOM_UTF8):
-                block = block[3:]
             if b"\0" in block:
                 raise DataError(f"corpus {path}: this is not text: a NUL byte at {read + block.index(0)}")
             try:
@@ -126,14 +125,15 @@ def _decoded(path: Path) -> Iterator[str]:
                 raise DataError(
                     f"corpus {path}: this is not UTF-8 near byte {read + error.start}; convert the file or leave it out"
                 ) from None
-            read += len(block)
             if text:
                 yield text
             if not block:
                 return
+            read += len(block)
 
 
-def _json_lines(path: Path, field: str, longest: int = LONGEST_LINE) -> Iterator[str]:
+def json_lines(path: Path, field: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
+    """The text under `field` of each line; a line of more than `longest` bytes is refused."""
     decoder = msgspec.json.Decoder(dict[str, object])
     number = 0
     try:
@@ -208,3 +208,10 @@ def _parquet_rows(path: Path, field: str) -> Iterator[str]:
         raise MemoryError from None
     except pyarrow.ArrowException as error:
         raise DataError(f"corpus {path}: this is not a sound Parquet file: {error}") from None
+
+
+# All that a new format needs is a reader and an entry here; its name becomes a part of the corpus's hash.
+TEXT_FORMATS = {
+    "jsonl": TextFormat((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"), json_lines),
+    "parquet": TextFormat((".parquet", ".pq"), _parquet_rows),
+}

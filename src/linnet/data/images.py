@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linnet.data.class_folders import Listed, list_folders
 from linnet.data.errors import DataError
-from linnet.data.idx import idx_pairs, peek_idx
-from linnet.data.image_arrays import Part, npz_image_shape, read_digits, read_idx_parts, read_npz
-from linnet.data.memory import require_memory
+from linnet.data.image_arrays import DIGITS, Part, find_image_arrays
+from linnet.data.image_files import read_class_folders
 from linnet.data.order import shuffled
-from linnet.data.picture import decode_picture, pillow, without_warnings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DIGITS = "digits"
+    from linnet.data.prepared import PrepareProgress
+
 _MOST_CLASSES = 65_536
-FOLDER_SIZE = 224  # pixels a side that files of all sizes are brought to, when nothing else is asked for
-Progress = Callable[[str, int, int], None]
+_FILE_SIZE = 224  # pixels a side that files of all sizes are brought to, when nothing else is asked for
 
 
 @dataclass(frozen=True)
@@ -38,9 +33,9 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels_N)
 
-    def take(self, places: NDArray[np.int64]) -> ImageSet:
+    def take(self, index: NDArray[np.int64]) -> ImageSet:
         """Some of them."""
-        return ImageSet(self.images_NCHW[places], self.labels_N[places])
+        return ImageSet(self.images_NCHW[index], self.labels_N[index])
 
 
 @dataclass(frozen=True)
@@ -80,24 +75,19 @@ class Images:
 
     @property
     def fingerprint(self) -> str:
-        """A word that changes with any pixel, label or class."""
-        found = hashlib.blake2b("\0".join(self.labels).encode(), digest_size=8)
+        """A hash of all pixels, labels and classes."""
+        digest = hashlib.blake2b("\0".join(self.labels).encode(), digest_size=8)
         for part in (self.train, self.held_out):
-            found.update(np.ascontiguousarray(part.images_NCHW).data)
-            found.update(np.ascontiguousarray(part.labels_N).data)
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(part.images_NCHW).data)
+            digest.update(np.ascontiguousarray(part.labels_N).data)
+        return digest.hexdigest()
 
 
 def native_size(source: str) -> int | None:
     """Pixels a side of the images of a source whose images all have one size; None for folders of files."""
-    path = Path(source)
-    if source == DIGITS and not path.exists():
-        return 8
-    if path.suffix == ".npz":
-        shape = npz_image_shape(path)
-        return min(shape[1:3]) if len(shape) > 2 else None
-    pairs = idx_pairs(path) if path.exists() else []
-    return min(peek_idx(pairs[0].images)[1:]) if pairs else None
+    arrays = find_image_arrays(source)
+    shape = arrays.shape() if arrays else ()
+    return min(shape[1:3]) if len(shape) > 2 else None
 
 
 def load_images(
@@ -108,7 +98,7 @@ def load_images(
     num_classes: int | None = None,
     held_out: float = 0.2,
     strict: bool = False,
-    progress: Progress | None = None,
+    progress: PrepareProgress | None = None,
 ) -> Images:
     """Read a data set.
 
@@ -124,87 +114,31 @@ def load_images(
     if num_classes is not None and not 2 <= num_classes <= _MOST_CLASSES:
         raise DataError(f"--num-classes is a number from 2 to {_MOST_CLASSES:,}, found {num_classes}")
     try:
-        return _load(source, size, channels, num_classes, held_out, strict, progress)
+        parts, classes, skipped = _read(source, size, channels, strict, progress)
+        sets = [ImageSet(_fitted(images, size, channels, source), labels) for images, labels in parts]
+        classes = classes or _numbered(source, sets, num_classes)
+        _check_labels(source, sets, classes, num_classes)
+        train, held = sets if len(sets) == 2 else _split(sets[0], held_out)
     except MemoryError:
         raise DataError(f"{source}: there is not enough memory to read these images") from None
-
-
-def _load(
-    source: str,
-    size: int | None,
-    channels: int | None,
-    num_classes: int | None,
-    held_out: float,
-    strict: bool,
-    progress: Progress | None,
-) -> Images:
-    path = Path(source)
-    skipped: tuple[str, ...] = ()
-    names: tuple[str, ...] | None = None
-    if source == DIGITS and not path.exists():
-        parts = [read_digits()]
-    elif not path.exists():
-        raise DataError(f"there are no images at {source}: give a folder, an IDX or .npz file, or {DIGITS}")
-    elif path.suffix == ".npz":
-        parts = read_npz(path)
-    elif pairs := idx_pairs(path):
-        parts = read_idx_parts(path, pairs)
-    elif path.is_dir():
-        listed = list_folders(path)
-        names = listed.names
-        parts, skipped = _files(path, listed, size or FOLDER_SIZE, channels, strict, progress)
-    else:
-        raise DataError(f"{source}: not a folder, an IDX file (…-images-idx3-ubyte) or an .npz")
-    sets = [ImageSet(_fitted(images, size, channels, source), labels) for images, labels in parts]
-    names = names or _numbered(source, sets, num_classes)
-    _check_labels(source, sets, names, num_classes)
-    train, held = sets if len(sets) == 2 else _split(sets[0], held_out)
-    for part, word in ((train, "train on"), (held, "evaluate on")):
+    for part, use in ((train, "train on"), (held, "evaluate on")):
         if not len(part):
-            raise DataError(f"{source}: there are no images to {word}")
-    return Images(source, train, held, names, skipped)
+            raise DataError(f"{source}: there are no images to {use}")
+    return Images(source, train, held, classes, skipped)
 
 
-def _files(
-    path: Path, listed: Listed, size: int, channels: int | None, strict: bool, progress: Progress | None
-) -> tuple[list[Part], tuple[str, ...]]:
-    pillow()
-    files = [file for part in listed.parts for file, _ in part]
-    content = f"{len(files):,} images of {size} × {size}"
-    require_memory(path, len(files) * 3 * size * size, content, "take a smaller --image-size")
-    skipped: list[str] = []
-    parts: list[Part] = []
-    done = 0
-    with without_warnings(), ThreadPoolExecutor() as pool:  # Pillow lets go of the interpreter while it works
-        for part in listed.parts:
-            pictures, labels = [], []
-            for (_, label), found in zip(
-                part, pool.map(lambda each: _tried(each[0], size, channels), part), strict=True
-            ):
-                done += 1
-                if progress is not None and (done % 64 == 0 or done == len(files)):
-                    progress("images", done, len(files))
-                if isinstance(found, DataError):
-                    if strict:
-                        raise found
-                    skipped.append(str(found))
-                    continue
-                pictures.append(found)
-                labels.append(label)
-            count = channels or (1 if all(len(picture) == 1 for picture in pictures) else 3)
-            stacked = [np.broadcast_to(picture, (count, size, size)) if count == 3 else picture for picture in pictures]
-            array = np.stack(stacked) if stacked else np.empty((0, count, size, size), np.uint8)
-            parts.append((array, np.array(labels, np.int64)))
-    if len({part[0].shape[1] for part in parts}) > 1:  # one part grey, the other not
-        parts = [(np.repeat(a, 3, 1) if a.shape[1] == 1 else a, labels) for a, labels in parts]
-    return parts, tuple(skipped)
-
-
-def _tried(file: Path, size: int, channels: int | None) -> NDArray[np.uint8] | DataError:
-    try:
-        return decode_picture(file, size, channels)
-    except DataError as error:
-        return error
+def _read(
+    source: str, size: int | None, channels: int | None, strict: bool, progress: PrepareProgress | None
+) -> tuple[list[Part], tuple[str, ...], tuple[str, ...]]:
+    """The parts, the names of the classes where there are any, and the files that were left out."""
+    path = Path(source)
+    if source != DIGITS and not path.exists():
+        raise DataError(f"there are no images at {source}: give a folder, an IDX or .npz file, or {DIGITS}")
+    if arrays := find_image_arrays(source):
+        return arrays.read(), (), ()
+    if path.is_dir():
+        return read_class_folders(path, size or _FILE_SIZE, channels, strict, progress)
+    raise DataError(f"{source}: not a folder, an IDX file (…-images-idx3-ubyte) or an .npz")
 
 
 def _fitted(images: NDArray[np.uint8], size: int | None, channels: int | None, source: str) -> NDArray[np.uint8]:
@@ -256,9 +190,9 @@ def _check_labels(source: str, sets: list[ImageSet], names: tuple[str, ...], num
                 f"{source}: label {label} of image {int(wrong[0])} is out of range: expected {expected}"
                 f" ({wrong.size:,} such)"
             )
-    there = np.unique(sets[0].labels_N)
-    if len(there) < 2:
-        found = names[int(there[0])] if len(there) else "none"
+    labels = np.unique(sets[0].labels_N)
+    if len(labels) < 2:
+        found = names[int(labels[0])] if len(labels) else "none"
         raise DataError(f"{source}: a classifier needs two classes at least, found one: {found}")
 
 

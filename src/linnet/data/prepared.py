@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,15 +17,12 @@ import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
 from linnet.data.corpus import PYTHON, Corpus, find_corpus
-from linnet.data.crew import Crew, crew_size
-from linnet.data.documents import Piece, pieces
-from linnet.data.encoded import Encoded, Share, encode, encode_pack, jobs
-from linnet.data.encoder import Encoder
-from linnet.data.errors import DataError, reason
-from linnet.data.left_out import left_out_sentence, printable
-from linnet.data.packs import pack_vocab
-from linnet.data.shard import TokenSet, TokenSetWriter, content_digest
-from linnet.data.vocabulary import Vocabulary, train_vocabulary
+from linnet.data.documents import Passage, passages
+from linnet.data.errors import DataError, left_out_sentence, printable, reason
+from linnet.data.packs import id_passages, pack_vocab
+from linnet.data.token_set import TokenSet, TokenSetWriter, content_digest, token_dtype
+from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
+from linnet.data.workers import Encoded, HeldOutSplit, Workers, bundles, encode, n_workers
 from linnet.errors import LinnetError
 from linnet.files import write_file
 
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from linnet.gguf.file import GGUFFile
     from linnet.gguf.metadata import MetadataBlock
 
-Progress = Callable[[str, int, int], None]
+PrepareProgress = Callable[[str, int, int], None]  # a stage, how much of it is done, how much there is
 DEFAULT_VOCAB = 4096
 _FORMAT = 1  # a part of the key: raised when the same input would give other tokens
-_TRAINED_ON = 50_000_000  # bytes of text a vocabulary is trained on: more of it changes few merges
+_TRAINED_ON = 50_000_000  # bytes of text that a tokenizer is trained on: more of it changes few merges
 _MOST_TRAINED = 1 << 24  # tokens of a vocabulary; the trainer allocates for all that are asked for
 _MOST_IDS = 1 << 31  # ids of 32 bits with a sign
-_TOLD_EVERY = 1 << 20
+_REPORTED_EVERY = 1 << 20  # characters
 _TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
 
 
@@ -119,7 +118,7 @@ def prepare(
     field: str = "text",
     cache: str | os.PathLike[str] | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: PrepareProgress | None = None,
     seed: int = 0,
 ) -> Prepared:
     """Prepare a corpus, or open it where that was done before.
@@ -130,41 +129,41 @@ def prepare(
     """
     if not 0 <= held_out < 1:
         raise DataError(f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}")
-    root, found = cache_folder(cache), find_corpus(corpus, field)
+    root, source = cache_folder(cache), find_corpus(corpus, field)
     donor = Vocabulary(tokenizer) if tokenizer is not None else None
-    size = _vocab(found, donor, vocab)
-    words = donor.fingerprint if donor else None if found.is_pack else pre
-    content = content_hash(found, root)
-    asked = msgspec.json.encode([_FORMAT, content, field, words, size, held_out, seed])
-    key = hashlib.blake2b(asked, digest_size=12).hexdigest()
-    target = root / f"{_slug(found.name)}-{key}"
+    size = _vocab(source, donor, vocab)
+    words = donor.fingerprint if donor else None if source.is_pack else pre
+    content = content_hash(source, root)
+    settings = msgspec.json.encode([_FORMAT, content, field, words, size, held_out, seed])
+    key = hashlib.blake2b(settings, digest_size=12).hexdigest()
+    target = root / f"{_slug(source.name)}-{key}"
     damage = ""
 
-    def standing() -> Prepared | None:
+    def existing() -> Prepared | None:
         nonlocal damage
         try:
-            return _opened(root, target, key, size, donor is not None or not found.is_pack)
+            return _opened(root, target, key, size, donor is not None or not source.is_pack)
         except (LinnetError, MemoryError) as error:
             damage = str(error).partition(";")[0] or "it needs more memory than there is"  # what to do is done
             return None
 
-    prepared = standing()
+    prepared = existing()
     if prepared is None:
-        with folder_in_making(root, target, key, lambda: standing() is not None) as folder:
+        with folder_in_making(root, target, key, lambda: existing() is not None) as folder:
             if folder is not None:
-                making = _Making(found, folder, size, Share(held_out, seed), workers, progress or _silent)
+                preparation = _Preparation(source, folder, size, held_out, seed, workers, progress or (lambda *_: None))
                 try:
-                    making.run(donor, pre, key)
+                    preparation.run(donor, pre, key)
                 except MemoryError:
-                    raise DataError(f"corpus {found.name}: there is not enough memory to prepare it") from None
-                if content_hash(found, root) != content:
-                    raise DataError(f"corpus {found.name}: it changed while it was prepared; start again")
+                    raise DataError(f"corpus {source.name}: there is not enough memory to prepare it") from None
+                if content_hash(source, root) != content:
+                    raise DataError(f"corpus {source.name}: it changed while it was prepared; start again")
         prepared = Prepared(target)
-    prepared.left_out, prepared.damage = found.left_out, damage
+    prepared.left_out, prepared.damage = source.left_out, damage
     return prepared
 
 
-def _opened(root: Path, target: Path, key: str, vocab: int, has_words: bool) -> Prepared | None:
+def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool) -> Prepared | None:
     """A prepared folder, held against what was written; None when there is none, DataError when it is damaged.
 
     The tokens are held against the digests in their headers (and read for it only when the files changed, see
@@ -181,15 +180,15 @@ def _opened(root: Path, target: Path, key: str, vocab: int, has_words: bool) -> 
     for tokens, digest in zip(sets, digests, strict=True):
         if tokens.fingerprint != digest:
             raise DataError(f"{tokens.path}: it does not hold what was written")
-    if has_words != (prepared.vocabulary is not None):
-        raise DataError(f"{target / _TOKENIZER}: it is {'missing' if has_words else 'none of this corpus'}")
+    if has_tokenizer != (prepared.vocabulary is not None):
+        raise DataError(f"{target / _TOKENIZER}: it is {'missing' if has_tokenizer else 'none of this corpus'}")
     end = prepared.vocabulary.end if prepared.vocabulary else None
-    counted = tuple(tokens.bytes for tokens in sets)
+    text_bytes = tuple(tokens.bytes for tokens in sets)
     if (
         prepared.fingerprint != _fingerprint(key, prepared.vocabulary, sets)
         or {prepared.vocab, *(tokens.vocab for tokens in sets)} != {vocab}
         or {tokens.end for tokens in sets} != {end}
-        or (prepared.record.text_bytes or counted) != counted
+        or (prepared.record.text_bytes or text_bytes) != text_bytes
     ):
         raise DataError(f"{target / _RECORD}: it does not belong to the files beside it")
     return prepared
@@ -204,22 +203,28 @@ class _OtherIdsError(Exception):
     """The quick encoder did not give what `tokenizers` gives."""
 
 
-class _Making:
+@dataclass(frozen=True)
+class _Preparation:
     """One preparation, in a folder that nobody sees yet."""
 
-    def __init__(
-        self, corpus: Corpus, folder: Path, vocab: int, share: Share, workers: int | None, progress: Progress
-    ) -> None:
-        self.corpus, self.folder, self.vocab, self.share = corpus, folder, vocab, share
-        self.workers, self.progress = workers, progress
-        self.size = sum(source.path.stat().st_size for source in corpus.sources)
+    corpus: Corpus
+    folder: Path
+    vocab: int
+    held_out: float
+    seed: int
+    workers: int | None
+    progress: PrepareProgress
+
+    @cached_property
+    def size(self) -> int:
+        return sum(file.path.stat().st_size for file in self.corpus.files)
 
     def run(self, donor: Vocabulary | None, pre: str, key: str) -> None:
         vocabulary = donor
         if donor is not None:
             donor.save(self.folder / _TOKENIZER)
         elif not self.corpus.is_pack:
-            texts = (piece.text for piece in self._watched("vocabulary", pieces(self.corpus)))
+            texts = (passage.text for passage in self._reported("vocabulary", passages(self.corpus)))
             some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
             train_vocabulary(some, self.vocab, pre, self.folder / _TOKENIZER)
             vocabulary = Vocabulary(self.folder / _TOKENIZER)
@@ -231,8 +236,8 @@ class _Making:
             corpus=printable(self.corpus.name),
             fingerprint=_fingerprint(key, vocabulary, sets),
             vocab=self.vocab,
-            held_out=self.share.held_out,
-            seed=self.share.seed,
+            held_out=self.held_out,
+            seed=self.seed,
             encoding=remark,
             text_bytes=(sets[0].bytes, sets[1].bytes),
         )
@@ -240,31 +245,33 @@ class _Making:
 
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
-        encoder = Encoder(vocabulary.tokenizer, vocabulary.metadata) if vocabulary and not self.corpus.is_pack else None
+        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
         end = vocabulary.end if vocabulary else None
+        split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
         try:
-            sides = self._write_sets(encoder, end, self.share)
+            tokens = self._write_sets(encoder, end, split)
         except _OtherIdsError:
             assert encoder is not None
             encoder.slow("the quick way gave other ids for a sample of this corpus")
-            sides = self._write_sets(encoder, end, self.share)
-        if self.share.held_out and not all(sides):
-            share = self.share.cut(max(64, min(2048, int(sum(sides) * self.share.held_out / 2))))
-            hashes = {share.hash(content) for content in self._contents(end, share)}
-            if len(hashes) > 1:
-                self._write_sets(encoder, end, share.fitted(hashes))
+            tokens = self._write_sets(encoder, end, split)
+        if self.held_out and not all(tokens):
+            split = replace(split, passage=max(64, min(2048, int(sum(tokens) * self.held_out / 2))))
+            hashes = {split.hash(content) for content in self._contents(end, split)}
+            if len(hashes) > 1:  # at least one of them is held out, but not all
+                limit = min(max(split.limit, min(hashes) + 1), max(hashes))
+                self._write_sets(encoder, end, replace(split, limit=limit))
         return encoder.remark if encoder else ""
 
-    def _write_sets(self, encoder: Encoder | None, end: int | None, share: Share) -> list[int]:
-        """Write both files; returns the tokens of each side."""
+    def _write_sets(self, encoder: Encoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
+        """Write both files; returns the tokens of each."""
         writers = [TokenSetWriter(self.folder / name, vocab=self.vocab, end=end) for name in (_TRAIN, _HELD_OUT)]
         side = -1
         try:
-            with closing(self._encoded(encoder, end, share)) as parts:
-                for part in parts:
-                    if not part.proven:
+            with closing(self._encoded(encoder, end, split)) as encoded:
+                for bundle in encoded:
+                    if bundle is None:
                         raise _OtherIdsError
-                    for opens, held_out, ids, n_bytes in part.pieces():
+                    for opens, held_out, ids, n_bytes in bundle:
                         if opens or held_out != side:
                             side = int(held_out)
                             writers[side].open_document()
@@ -276,33 +283,38 @@ class _Making:
                 writer.discard()
         return [writer.tokens for writer in writers]
 
-    def _encoded(self, encoder: Encoder | None, end: int | None, share: Share) -> Generator[Encoded, None, None]:
+    def _encoded(
+        self, encoder: Encoder | None, end: int | None, split: HeldOutSplit
+    ) -> Generator[list[Encoded] | None, None, None]:
         if encoder is None:
-            yield from encode_pack(self.corpus, self.vocab, end, share)
+            for ids, opens in id_passages(self.corpus, self.vocab, end, split.passage):
+                content = ids.astype(token_dtype(self.vocab)).tobytes()
+                yield [Encoded(opens, split.takes(content), content, 0)]
             return
-        bundles = jobs(self._watched("tokens", pieces(self.corpus, share.passage)))
-        size = crew_size(self.workers, self.size)
-        if size == 1:
-            yield from (encode(bundle, encoder, share) for bundle in bundles)
-            return
-        with Crew(size, self.folder / _TOKENIZER, share, encoder.remark) as crew:
-            yield from crew.encode(bundles)
-
-    def _contents(self, end: int | None, share: Share) -> Iterator[bytes]:
-        if self.corpus.is_pack:
-            yield from (ids for part in encode_pack(self.corpus, self.vocab, end, share) for ids in part.ids)
+        text = bundles(self._reported("tokens", passages(self.corpus, split.passage)))
+        count = n_workers(self.workers, self.size)
+        if count == 1:
+            yield from (encode(bundle, encoder, split) for bundle in text)
         else:
-            yield from (piece.text.encode("utf-8") for piece in pieces(self.corpus, share.passage))
+            with Workers(count, self.folder / _TOKENIZER, split, encoder.remark) as workers:
+                yield from workers.encode(text)
 
-    def _watched(self, stage: str, found: Iterable[Piece]) -> Iterator[Piece]:
-        """The same pieces, with progress told now and then."""
-        done = told = 0
+    def _contents(self, end: int | None, split: HeldOutSplit) -> Iterator[bytes]:
+        """What the side of each passage is decided by."""
+        if self.corpus.is_pack:
+            yield from (encoded.ids for bundle in self._encoded(None, end, split) for encoded in bundle or ())
+        else:
+            yield from (passage.text.encode("utf-8") for passage in passages(self.corpus, split.passage))
+
+    def _reported(self, stage: str, texts: Iterable[Passage]) -> Iterator[Passage]:
+        """The same passages, with progress reported now and then."""
+        done = reported = 0
         self.progress(stage, 0, self.size)
-        for piece in found:
-            yield piece
-            done += len(piece.text)
-            if done - told >= _TOLD_EVERY:
-                told = done
+        for passage in texts:
+            yield passage
+            done += len(passage.text)
+            if done - reported >= _REPORTED_EVERY:
+                reported = done
                 self.progress(stage, min(done, self.size), self.size)
         self.progress(stage, self.size, self.size)
 
@@ -323,9 +335,4 @@ def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:
 
 
 def _slug(name: str) -> str:
-    """A name for people, out of the corpus's."""
     return re.sub(r"[^A-Za-z0-9]+", "-", Path(name).name).strip("-").lower()[:40] or "corpus"
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    pass

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from torch import nn
 
+from linnet.data.errors import left_out_sentence
 from linnet.data.image_batches import ImageBatch, ImageBatches
 from linnet.data.images import Images, load_images
-from linnet.data.left_out import left_out_sentence
 from linnet.models import ViT, ViTConfig
 from linnet.recipes.job import ImageData, Job, PrepareProgress
 from linnet.recipes.options import VitOptions

@@ -97,7 +97,7 @@ def absolute_source(name: str) -> str:
 
 
 def _check_vocab(vocab: int, tokenizer: Path) -> None:
-    from linnet.data.vocabulary import Vocabulary
+    from linnet.data.tokenizer import Vocabulary
 
     rows = Vocabulary(tokenizer).rows
     if rows != vocab:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from linnet.data.vocabulary import Vocabulary
+from linnet.data.tokenizer import Vocabulary
 from linnet.train.own_model import spell_tokenizer
 
 if TYPE_CHECKING:

@@ -62,8 +62,7 @@ class TokenSet:
             )
         self.end: int | None = None if end == NO_END else end
         self.fingerprint: str = digest.hex()
-        kind = np.dtype("<u2" if width == 2 else "<u4")
-        self.tokens: NDArray[Any] = np.memmap(self.path, kind, "r", _START, (count,))
+        self.tokens: NDArray[Any] = np.memmap(self.path, f"<u{width}", "r", _START, (count,))
         self.documents: NDArray[np.uint64] = np.memmap(self.path, "<u8", "r", offsets, (n_documents + 1,))
 
     def __len__(self) -> int:
@@ -80,32 +79,37 @@ class TokenSet:
         return self.tokens[first : last + 1] if index + 2 == len(self.documents) else self.tokens[first:last]
 
 
+def token_dtype(vocab: int) -> np.dtype[Any]:
+    """What the ids of a vocabulary are stored as."""
+    return np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
+
+
 def content_digest(path: Path) -> str:
     """The BLAKE2b-256 of the tokens and offsets a file holds, which its header should state."""
-    found = hashlib.blake2b(digest_size=32)
+    content = hashlib.blake2b(digest_size=32)
     with path.open("rb") as file:
         _, _, width, count, *_ = _HEADER.unpack_from(file.read(_START))
         file.seek(_START)
         left = count * width
         while left and (block := file.read(min(left, _BLOCK))):
-            found.update(block)
+            content.update(block)
             left -= len(block)
         file.seek(_aligned(_START + count * width))
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            content.update(block)
+    return content.hexdigest()
 
 
 class TokenSetWriter:
-    """Writes a token set piece by piece; the caller sees to it that the file appears only when it is whole."""
+    """Writes a token set passage by passage; the caller sees to it that the file appears only when it is whole."""
 
     def __init__(self, path: Path, *, vocab: int, end: int | None) -> None:
         self.path, self.vocab, self.end = path, vocab, end
-        self.kind = np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
+        self.dtype = token_dtype(vocab)
         self._file = path.open("wb")
         self._file.write(bytes(_START))
         self._hash = hashlib.blake2b(digest_size=32)
-        self._mark = b"" if end is None else np.array([end], self.kind).tobytes()
+        self._mark = b"" if end is None else np.array([end], self.dtype).tobytes()
         self._offsets = array("Q")
         self.tokens = self.bytes = 0
 
@@ -115,7 +119,7 @@ class TokenSetWriter:
         self._write(self._mark)
 
     def add(self, ids: bytes | memoryview, n_bytes: int) -> None:
-        """Append tokens, as bytes of `kind`, which `n_bytes` bytes of text were."""
+        """Append tokens, as bytes of `dtype`, which `n_bytes` bytes of text were."""
         self._write(ids)
         self.bytes += n_bytes
 
@@ -124,16 +128,14 @@ class TokenSetWriter:
         if self._offsets:
             self._write(self._mark)
         self._offsets.append(max(self.tokens - 1, 0))
-        written = _START + self.tokens * self.kind.itemsize
+        written = _START + self.tokens * self.dtype.itemsize
         offsets = np.frombuffer(self._offsets, np.uint64).astype("<u8").tobytes()
         self._hash.update(offsets)
         self._file.write(bytes(_aligned(written) - written) + offsets)
         self._file.seek(0)
-        end = NO_END if self.end is None else self.end
         counts = (self.tokens, len(self._offsets) - 1, self.bytes)
-        self._file.write(
-            _HEADER.pack(MAGIC, VERSION, self.kind.itemsize, *counts, self.vocab, end, self._hash.digest())
-        )
+        ids = (self.vocab, NO_END if self.end is None else self.end)
+        self._file.write(_HEADER.pack(MAGIC, VERSION, self.dtype.itemsize, *counts, *ids, self._hash.digest()))
         sync_file(self._file)
         self._file.close()
 
@@ -144,8 +146,8 @@ class TokenSetWriter:
     def _write(self, data: bytes | memoryview) -> None:
         self._file.write(data)
         self._hash.update(data)
-        self.tokens += len(data) // self.kind.itemsize
+        self.tokens += len(data) // self.dtype.itemsize
 
 
-def _aligned(place: int) -> int:
-    return -(-place // 8) * 8
+def _aligned(position: int) -> int:
+    return -(-position // 8) * 8
