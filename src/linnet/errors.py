@@ -2,7 +2,11 @@
 
 
 class LinnetError(Exception):
-    """Base of every error that is the user's to read; the command line prints it without a traceback."""
+    """Base of every error that is the user's to read; the command line prints it without a traceback.
+
+    A message names fields in backticks, with a value where one is advised: `lr`, `device=cpu`. That is what a Python
+    program can set; the command line says them as flags (`linnet.board.words.flags`).
+    """
 
     exit_code = 1
 

@@ -216,5 +216,5 @@ def test_a_run_with_its_own_loss_goes_on_only_with_it(said: Said) -> None:
 
 
 def test_a_loss_without_a_loss_is_refused() -> None:
-    with pytest.raises(linnet.UsageError, match="expected `loss` among them"):
+    with pytest.raises(linnet.UsageError, match="expected 'loss' among them"):
         linnet.train(data=Counting(), steps=2, loss=lambda model, batch: {"other": torch.zeros(())}, **ROWS)

@@ -139,9 +139,9 @@ def test_an_epoch_shows_every_image_once() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"shift": 2.0}, "--shift must be from 0 to 1, found 2"),
-        ({"rand_augment": 11}, "--rand-augment must be from 0 to 10"),
-        ({"mixup": 0.7, "cutmix": 0.7}, "--mixup 0.7 and --cutmix 0.7 are shares: together at most 1"),
+        ({"shift": 2.0}, "`shift` must be from 0 to 1, found 2"),
+        ({"rand_augment": 11}, "`rand_augment` must be from 0 to 10"),
+        ({"mixup": 0.7, "cutmix": 0.7}, "`mixup=0.7` and `cutmix=0.7` are shares: together at most 1"),
     ],
 )
 def test_impossible_variations_are_refused(how: dict[str, float], message: str) -> None:

@@ -145,7 +145,7 @@ def test_too_little_text_for_a_context_is_said(token_set: Make, prepared: Prepar
         DataError, match=r"the corpus is too small: 12 tokens to train on, but one context of 16 needs 17"
     ):
         Batches(token_set(10), ctx=16, batch=1)
-    with pytest.raises(DataError, match="the number of ranks must divide --batch"):
+    with pytest.raises(DataError, match="the number of ranks must divide `batch`"):
         Batches(prepared.train, ctx=16, batch=6).at(0, 0, 4)
     with pytest.raises(DataError, match="nothing to score"):
         next(windows(token_set(), 16, 1))

@@ -405,7 +405,7 @@ def test_labels_beyond_the_classes_asked_for_are_refused(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"label 5 of image 5 is out of range: expected 0 to 4 \(\d+ such\)"):
         load_images("digits", num_classes=5)
     assert len(load_images("digits", num_classes=12).labels) == 12
-    with pytest.raises(DataError, match="--held-out is a share"):
+    with pytest.raises(DataError, match="`held_out` is a share"):
         load_images("digits", held_out=1.5)
 
 

@@ -54,7 +54,7 @@ def test_parquet_by_any_column(tmp_path: Path) -> None:
 
     parquet.write_table(pa.table({"n": list(range(60)), "body": STORIES}), tmp_path / "a.parquet")
     assert all_texts(prepare(tmp_path / "a.parquet", vocab=300, field="body")) == set(STORIES)
-    with pytest.raises(DataError, match=r"there is no column 'text'; it has n, body: see --field"):
+    with pytest.raises(DataError, match=r"there is no column 'text'; it has n, body: see `field`"):
         prepare(tmp_path / "a.parquet", vocab=300)
     with pytest.raises(DataError, match="the column 'n' holds int, not text"):
         prepare(tmp_path / "a.parquet", vocab=300, field="n")
@@ -129,12 +129,12 @@ def write(path: Path, content: bytes) -> Path:
         ("late.txt", b"fine\n" * 300_000 + b"\xff", "this is not UTF-8 near byte 1"),
         ("late-nul.txt", b"fine\n" * 300_000 + b"\0", "a NUL byte at 1500000"),
         ("tiny.txt", b"hello", "vocabulary of 4,096 tokens is more than this corpus can give: it gives 26"),
-        ("a.jsonl", b'{"text": "a"}\n{"body": 1}\n', r"line 2 has no text 'text'; it has body: see --field"),
+        ("a.jsonl", b'{"text": "a"}\n{"body": 1}\n', r"line 2 has no text 'text'; it has body: see `field`"),
         ("b.jsonl", b'{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
-        ("c.jsonl", b'{"text": 5}\n', "line 1 has a number under 'text', expected text: see --field"),
+        ("c.jsonl", b'{"text": 5}\n', "line 1 has a number under 'text', expected text: see `field`"),
         ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object: it holds half a surrogate pair"),
         ("f.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 100_000, "f.jsonl: line 2 is nested too deeply"),
-        ("g.jsonl", b'{"' + b"k" * 9000 + b'": 1}', "line 1 has no text 'text'; it has k{40}: see --field"),
+        ("g.jsonl", b'{"' + b"k" * 9000 + b'": 1}', "line 1 has no text 'text'; it has k{40}: see `field`"),
         (
             "d.jsonl.gz",
             gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9],

@@ -170,7 +170,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(
 
     monkeypatch.setattr("linnet.data.token_set.TokenSetWriter.close", full)
     with pytest.raises(
-        DataError, match=r"the disk is full; nothing was kept\. Make room or choose another with --cache"
+        DataError, match=r"the disk is full; nothing was kept\. Make room or choose another with `cache`"
     ):
         prepare(folder, vocab=300)
     assert not list(cache.glob(".*partial"))
@@ -197,7 +197,7 @@ def test_a_donors_tokenizer_is_taken_verbatim(cache: Path, folder: Path, smollm2
         donors = rebuild_tokenizer({key: donor.metadata[key] for key in keys})
     assert found.vocab == 49152
     assert found.train.document(0).tolist() == donors.encode(texts(found, found.train)[0], add_special_tokens=False).ids
-    with pytest.raises(DataError, match="--vocab 300 does not go with a tokenizer of 49152 tokens"):
+    with pytest.raises(DataError, match="`vocab=300` does not go with a tokenizer of 49152 tokens"):
         prepare(folder, tokenizer=smollm2, vocab=300)
 
 

@@ -230,7 +230,7 @@ def test_toys_lens_is_folded_by_convert(tmp_path: Path) -> None:
 
 def test_toys_checkpoint_without_a_tokenizer_given_is_refused(tmp_path: Path) -> None:
     toy_checkpoint(tmp_path / "toy.gguf")
-    with pytest.raises(GGUFError, match=r"toy.gguf: .*has no tokenizer.*expected --tokenizer FILE.gguf, found none"):
+    with pytest.raises(GGUFError, match=r"toy.gguf: .*has no tokenizer.*expected `tokenizer=FILE.gguf`, found none"):
         convert(tmp_path / "toy.gguf", tmp_path / "out.gguf", "f32")
     other = tokenizer_file(tmp_path / "other.gguf", 300)
     with pytest.raises(GGUFError, match=r"other.gguf: .*expected 288 tokens, one for each row.*found 300 tokens"):

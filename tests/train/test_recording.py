@@ -165,5 +165,5 @@ def test_the_line_says_what_was_chosen_for_a_cpu_and_why() -> None:
 
 
 def test_a_graph_that_cannot_be_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="--graph on: the seed's AdamW cannot be captured; use --graph off"):
+    with pytest.raises(UsageError, match="`graph=on`: the seed's AdamW cannot be captured; use `graph=off`"):
         choose(TrainSettings(device="cpu", graph="on", bias_correction="seed"), 32)

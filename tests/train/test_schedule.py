@@ -67,7 +67,7 @@ def test_gates_are_read_as_people_write_them() -> None:
 
 @pytest.mark.parametrize("text", ["", "loss", "loss=2", "loss==2", "<2", "loss<", "loss<two", "loss<1.2.3", "loss<<2"])
 def test_what_is_no_gate_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match="--gate"):
+    with pytest.raises(UsageError, match="`gate`"):
         Gate.parse(text)
 
 

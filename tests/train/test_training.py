@@ -165,7 +165,7 @@ def test_a_loss_that_cannot_be_gone_on_from_stops_the_run(said: Said, small: lis
     assert run.status == "aborted"
     end = run.glance().end
     assert end is not None
-    assert "lower --lr" in end["error"]
+    assert "lower `lr`" in end["error"]
     assert "linnet resume" not in out  # it ended before its first checkpoint: there is nothing to go on from
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linnet.board.words import flags
 from linnet.runs import Event, Run
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
@@ -221,7 +222,7 @@ class Journal:
         weight = {"completed": "info", "interrupted": "warning"}.get(reason, "error")
         words = [f"run {reason}"]
         if error := data.get("error"):
-            words.append(_text(error) if isinstance(error, str) else str(error))
+            words.append(flags(_text(error) if isinstance(error, str) else str(error)))
         gate = data.get("quality_gate")
         if isinstance(gate, dict):
             verdict = "reached" if gate.get("passed") else "missed"

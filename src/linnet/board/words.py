@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import unicodedata
 
 _LONGEST = 10_000  # letters
+_FIELD = re.compile("`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
 
 
 def number(value: float | int | None, digits: int = 4) -> str:
@@ -73,6 +75,19 @@ def plain(text: object) -> str:
 def bounded(text: object) -> str:
     """The same of a name or a finding, cut to what a person may read; for programs there is `--json`."""
     return shorten(plain(text), _LONGEST)
+
+
+def flags(message: str) -> str:
+    """A message of the library for the command line: the fields it names in backticks are flags there.
+
+    `lr` becomes --lr, `batch_tokens=64` becomes --batch-tokens 64.
+    """
+    return _FIELD.sub(_flag, message)
+
+
+def _flag(field: re.Match[str]) -> str:
+    flag = f"--{field[1].replace('_', '-')}"
+    return flag if field[2] is None else f"{flag} {field[2]}"
 
 
 def is_steering(character: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError, Parameter
 
 from linnet import __version__
-from linnet.board.words import plain
+from linnet.board.words import flags, plain
 from linnet.cli.config_file import take_config
 from linnet.cli.memory import out_of_memory
 from linnet.cli.output import discard, prepare_streams, settle_streams
@@ -216,7 +216,7 @@ def _run(arguments: list[str]) -> int:
     except CycloptsError as error:
         return _fail(explain(error, app), 2)
     except LinnetError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(flags(str(error)), error.exit_code)
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise

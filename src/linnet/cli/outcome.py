@@ -21,7 +21,7 @@ def tell(training: Training, outcome: Outcome) -> None:
     progress = outcome.progress
     print(f"{paint(training.run_id, 'bold')} {paint_status(outcome.reason)} after {words.number(progress.step)} steps")
     if outcome.error:
-        print(f"  {paint(words.plain(outcome.error), 'red')}")
+        print(f"  {paint(words.plain(words.flags(outcome.error)), 'red')}")
     facts = [f"loss {words.number(progress.loss)}"]
     if progress.validation is not None:
         facts += _held_out(progress.validation.figures)
@@ -79,7 +79,7 @@ def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
         "run_id": training.run_id,
         "run_dir": str(training.run_dir.absolute()),
         "reason": outcome.reason,
-        "error": outcome.error,
+        "error": words.flags(outcome.error) if outcome.error else None,
         "steps": progress.step,
         "final_loss": progress.loss,
         "validation_loss": held.get("loss"),

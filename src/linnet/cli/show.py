@@ -71,7 +71,7 @@ def _print_head(run: Run, glance: Glance) -> None:
         "host": manifest.provenance.get("host"),
         "git": commit(manifest, branch=True),
         "written by": manifest.dialect if manifest.dialect != "linnet" and glance.warning is None else None,
-        "error": (glance.end or {}).get("error"),
+        "error": words.flags(str((glance.end or {}).get("error") or "")),
         "folder": run.path,
     }
     gate = (glance.end or {}).get("quality_gate")

@@ -102,6 +102,7 @@ def _text(event: Event) -> str:
     if event.kind == "sample":
         return f"{data.get('prompt', '')}{data.get('text', '')}"
     if event.kind == "run_end":
-        return "  ".join(f"{k} {data[k]}" for k in ("reason", "error", "final_step", "final_loss") if k in data)
+        names = ("reason", "error", "final_step", "final_loss")
+        return words.flags("  ".join(f"{name} {data[name]}" for name in names if name in data))
     own = ("kind", "t", "step", "phase", "schema")
     return "  ".join(f"{name} {value}" for name, value in data.items() if name not in own)

@@ -59,9 +59,9 @@ class Augmentation:
                 continue
             value, most = getattr(self, field.name), limits.get(field.name, 1.0)
             if not 0 <= value <= most:
-                raise UsageError(f"--{field.name.replace('_', '-')} must be from 0 to {most:g}, found {value:g}")
+                raise UsageError(f"`{field.name}` must be from 0 to {most:g}, found {value:g}")
         if self.mixup + self.cutmix > 1:
-            raise UsageError(f"--mixup {self.mixup:g} and --cutmix {self.cutmix:g} are shares: together at most 1")
+            raise UsageError(f"`mixup={self.mixup:g}` and `cutmix={self.cutmix:g}` are shares: together at most 1")
 
     @property
     def moves(self) -> bool:

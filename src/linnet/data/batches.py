@@ -55,7 +55,7 @@ class Batches:
         if self.blocks.short:
             raise DataError(
                 f"the corpus is too small: {len(tokens):,} tokens to train on, but one context of {ctx} needs"
-                f" {ctx + 1:,}; take more text or a smaller --ctx"
+                f" {ctx + 1:,}; take more text or a smaller `ctx`"
             )
         self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
         self._part = -1
@@ -79,7 +79,7 @@ class Batches:
         if self.batch % ranks or not 0 <= rank < ranks:
             raise DataError(
                 f"a batch of {self.batch} sequences cannot be shared out to rank {rank} of {ranks}: the number of ranks"
-                " must divide --batch"
+                " must divide `batch`"
             )
         steps = max(1, _AHEAD // (self.batch * self.ctx))
         part, row = divmod(step, steps)
@@ -98,7 +98,7 @@ def windows(
 ) -> Iterator[Batch]:
     """All of a set in order, every token but the first scored once; the last batch is filled up unscored."""
     if len(tokens) < 2:
-        raise DataError(f"{tokens.path}: this set has nothing to score; prepare the corpus with --held-out above 0")
+        raise DataError(f"{tokens.path}: this set has nothing to score; prepare the corpus with `held_out` above 0")
     blocks = _Blocks(tokens, ctx, documents)
     blocks.to(device)
     for first in range(0, blocks.count, batch):

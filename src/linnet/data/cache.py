@@ -124,7 +124,7 @@ def folder_in_making(root: Path, target: Path, key: str, usable: Callable[[], bo
         root.mkdir(parents=True, exist_ok=True)
         lock = os.open(root / f".{key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise DataError(f"cache {root}: it cannot be written: {reason(error)}; choose another with --cache") from None
+        raise DataError(f"cache {root}: it cannot be written: {reason(error)}; choose another with `cache`") from None
     try:
         alone = files.lock(lock, wait=None)  # None: there are no locks here, and others may prepare the same
         if usable():
@@ -173,5 +173,5 @@ def _publish(folder: Path, target: Path) -> None:
 
 def _failure(root: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"cache {root}: the disk is full; nothing was kept. Make room or choose another with --cache"
+        return f"cache {root}: the disk is full; nothing was kept. Make room or choose another with `cache`"
     return f"cache {root}: it cannot be written to: {reason(error)}; nothing was kept"

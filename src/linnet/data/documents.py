@@ -172,8 +172,8 @@ def _why_no_object(line: bytes, error: Exception) -> str:
 def _why_no_text(record: dict[str, object], field: str) -> str:
     if field in record:
         kind = _JSON_KINDS[type(record[field])]
-        return f"has {kind} under {field!r}, expected text: see --field, or leave the line out"
-    return f"has no text {field!r}; it has {_names(list(record))}: see --field"
+        return f"has {kind} under {field!r}, expected text: see `field`, or leave the line out"
+    return f"has no text {field!r}; it has {_names(list(record))}: see `field`"
 
 
 def _names(names: list[str]) -> str:
@@ -193,7 +193,7 @@ def _parquet_rows(path: Path, field: str) -> Iterator[str]:
         file = parquet.ParquetFile(path)
         if field not in file.schema_arrow.names:
             raise DataError(
-                f"corpus {path}: there is no column {field!r}; it has {_names(file.schema_arrow.names)}: see --field"
+                f"corpus {path}: there is no column {field!r}; it has {_names(file.schema_arrow.names)}: see `field`"
             )
         for rows in file.iter_batches(batch_size=256, columns=[field]):
             for value in rows.column(0):

@@ -42,7 +42,7 @@ def read_class_folders(
     _require_pillow()
     count = sum(map(len, listed))
     content = f"{count:,} images of {size} × {size}"
-    require_memory(folder, count * 3 * size * size, content, "take a smaller --image-size")
+    require_memory(folder, count * 3 * size * size, content, "take a smaller `image_size`")
     skipped: list[str] = []
     parts: list[Part] = []
     done = 0

@@ -110,9 +110,9 @@ def load_images(
     - `strict`: a file that is no image is an error, and not left out.
     """
     if not 0 < held_out < 1:
-        raise DataError(f"--held-out is a share of the images, above 0 and below 1, found {held_out}")
+        raise DataError(f"`held_out` is a share of the images, above 0 and below 1, found {held_out}")
     if num_classes is not None and not 2 <= num_classes <= _MOST_CLASSES:
-        raise DataError(f"--num-classes is a number from 2 to {_MOST_CLASSES:,}, found {num_classes}")
+        raise DataError(f"`num_classes` is a number from 2 to {_MOST_CLASSES:,}, found {num_classes}")
     try:
         parts, classes, skipped = _read(source, size, channels, strict, progress)
         sets = [ImageSet(_fitted(images, size, channels, source), labels) for images, labels in parts]
@@ -180,7 +180,7 @@ def _numbered(source: str, sets: list[ImageSet], num_classes: int | None) -> tup
 def _check_labels(source: str, sets: list[ImageSet], names: tuple[str, ...], num_classes: int | None) -> None:
     most = num_classes or len(names)
     if num_classes is not None and len(names) > num_classes:
-        raise DataError(f"{source}: there are {len(names)} classes, and --num-classes {num_classes} were asked for")
+        raise DataError(f"{source}: there are {len(names)} classes, and `num_classes={num_classes}` were asked for")
     for part in sets:
         wrong = np.flatnonzero((part.labels_N < 0) | (part.labels_N >= most))
         if wrong.size:

@@ -50,7 +50,7 @@ def id_passages(
             if wrong.size:
                 raise DataError(
                     f"corpus {file.path}: token {int(ids[wrong[0]])} at place {position + int(wrong[0])} is outside the"
-                    f" vocabulary of {vocab}; give the vocabulary it was made with: --vocab or --tokenizer"
+                    f" vocabulary of {vocab}; give the vocabulary it was made with: `vocab` or `tokenizer`"
                 )
             position += len(ids)
             ends = np.flatnonzero(ids == end) if end is not None else np.empty(0, np.int64)

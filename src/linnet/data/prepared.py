@@ -323,7 +323,7 @@ def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:
     """How many rows the embedding must have."""
     if donor is not None:
         if vocab is not None and vocab != donor.rows:
-            raise DataError(f"--vocab {vocab} does not go with a tokenizer of {donor.rows} tokens: leave it out")
+            raise DataError(f"`vocab={vocab}` does not go with a tokenizer of {donor.rows} tokens: leave it out")
         return donor.rows
     if corpus.is_pack:
         size, most, kind = pack_vocab(corpus) if vocab is None else vocab, _MOST_IDS, "of a pack"

@@ -90,7 +90,7 @@ def train_vocabulary(texts: Iterable[str], size: int, pre: str, path: Path) -> N
     if reached < size:
         raise DataError(
             f"a vocabulary of {size:,} tokens is more than this corpus can give: it gives {reached:,};"
-            f" take more text or --vocab {reached}"
+            f" take more text or `vocab={reached}`"
         )
     _save(MetadataBlock.of(tokenizer_block(tokenizer, eos=END_OF_TEXT)), path)
 

@@ -138,7 +138,7 @@ class Workers:
         except (EOFError, pickle.UnpicklingError):
             raise DataError(
                 f"a worker process ended before its work was done (exit code {process.wait()}): out of memory?"
-                " Try --workers 1"
+                " Try `workers=1`"
             ) from None
         finally:
             self._idle.put(process)

@@ -58,7 +58,7 @@ def convert(
                 "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with",
                 path=source,
                 place=f"metadata {quoted(_MODEL)}",
-                expected="--tokenizer FILE.gguf",
+                expected="`tokenizer=FILE.gguf`",
                 found="none",
             )
         metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
@@ -112,7 +112,7 @@ def _tokenizer_of(path: str | os.PathLike[str], file: GGUFFile) -> MetadataBlock
             "a tokenizer belongs to a language model",
             path=file.path,
             place="metadata 'general.architecture'",
-            expected=f"{' or '.join(names_for('text'))} (else leave --tokenizer out)",
+            expected=f"{' or '.join(names_for('text'))} (else leave `tokenizer` out)",
             found=quoted(file.architecture),
         )
     with GGUFFile.open(path) as donor:

@@ -19,11 +19,11 @@ def pick_device(name: str = "auto") -> torch.device:
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     if kind == "cuda" and not cuda:
         built = "sees no GPU" if torch.version.cuda else "was built without CUDA"
-        raise UsageError(f"device cuda was asked for, but torch {torch.__version__} {built}; use --device cpu")
+        raise UsageError(f"device cuda was asked for, but torch {torch.__version__} {built}; use `device=cpu`")
     if number and int(number) >= torch.cuda.device_count():
         raise UsageError(f"device {name} was asked for, but there are {torch.cuda.device_count()} GPUs, counted from 0")
     if kind == "mps" and not mps:
-        raise UsageError("device mps was asked for, but this machine has no Metal; use --device cpu")
+        raise UsageError("device mps was asked for, but this machine has no Metal; use `device=cpu`")
     device = torch.device(name)
     if number:
         torch.cuda.set_device(device)  # streams, events and kernels belong to the current one unless told otherwise

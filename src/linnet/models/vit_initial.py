@@ -129,13 +129,13 @@ def _check_donor(ours: ViTConfig, theirs: ViTConfig) -> None:
     for name in ("d_model", "d_ff", "n_layers", "n_heads", "head_size"):
         if getattr(theirs, name) < getattr(ours, name):
             raise UsageError(
-                f"--init select takes a part of a larger model: the donor's {name} is {getattr(theirs, name)},"
+                f"`init=select` takes a part of a larger model: the donor's {name} is {getattr(theirs, name)},"
                 f" and {getattr(ours, name)} was asked for"
             )
     for name in ("patch_size", "num_channels", "norm", "act"):
         if getattr(theirs, name) != getattr(ours, name):
             raise UsageError(
-                f"--init select: the donor's {name} is {getattr(theirs, name)}, and {getattr(ours, name)} was asked"
+                f"`init=select`: the donor's {name} is {getattr(theirs, name)}, and {getattr(ours, name)} was asked"
                 " for; they must be equal"
             )
 

@@ -131,7 +131,7 @@ class Donor:
                 "the donor has fewer rows than the vocabulary",
                 f"tensor {quoted(_TABLE)}",
                 f"{wanted:,} rows or more",
-                f"{tensor.shape[0]:,}; map them by the tokens' text (--tokens), or take the donor's tokenizer",
+                f"{tensor.shape[0]:,}; map them by the tokens' text (`tokens`), or take the donor's tokenizer",
             )
         with donor_errors():
             table = tensor.read(slice(0, wanted))

@@ -55,7 +55,7 @@ class ImageRunData:
     @property
     def memory_settings(self) -> str:
         """The flags that save memory."""
-        return f"--batch (now {self._settings.batch})"
+        return f"`batch` (now {self._settings.batch})"
 
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""

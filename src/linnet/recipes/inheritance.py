@@ -49,12 +49,12 @@ class Init:
         known = ("scratch", *LENS_MODES, *MODES)
         if kind not in known:
             shown = ", ".join(f"{name}:N" if name in _NUMBERED else name for name in known)
-            raise UsageError(f"--init {text!r} is not known; choose from {shown}")
+            raise UsageError(f"`init` {text!r} is not known; choose from {shown}")
         if (kind in _NUMBERED) != bool(colon):
             wanted = f"{kind}:N, such as {kind}:2" if kind in _NUMBERED else f"{kind} alone"
-            raise UsageError(f"--init {text!r} is not understood; say {wanted}")
+            raise UsageError(f"`init` {text!r} is not understood; say {wanted}")
         if colon and (not number.isdigit() or int(number) < 1):
-            raise UsageError(f"--init {text!r}: expected a whole number from 1 after the colon, found {number!r}")
+            raise UsageError(f"`init` {text!r}: expected a whole number from 1 after the colon, found {number!r}")
         return cls(kind, int(number or 0))
 
     @property
@@ -276,7 +276,7 @@ def _require(donor: Donor, mode: str, wanted: dict[str, Any], config: LlamaConfi
     for field, value in wanted.items():
         found = getattr(config, field)
         if found != value:
-            problem = f"--init {mode} needs the model's {field} to fit the donor's"
+            problem = f"`init={mode}` needs the model's {field} to fit the donor's"
             raise _error(donor, problem, value, f"{found}{f'; {hint}' if hint else ''}")
 
 

@@ -70,11 +70,11 @@ class VitOptions(Augmentation):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.ema < 1:
-            raise UsageError(f"--ema must be from 0 to below 1, found {self.ema:g}")
+            raise UsageError(f"`ema` must be from 0 to below 1, found {self.ema:g}")
         if self.eval_images is not None and self.eval_images < 1:
-            raise UsageError(f"--eval-images must be 1 or more, found {self.eval_images}")
+            raise UsageError(f"`eval_images` must be 1 or more, found {self.eval_images}")
         if (self.init == "select") != (self.donor is not None):
-            raise UsageError("--init select takes its weights from a larger model, --donor FILE.gguf: give both")
+            raise UsageError("`init=select` takes its weights from a larger model, `donor=FILE.gguf`: give both")
 
 
 Options: TypeAlias = WarmOptions | VitOptions | None

@@ -41,8 +41,8 @@ def principal_axes(table_VW: NDArray[np.float32] | Table, d_model: int) -> Axes:
     V, W = table_VW.shape
     if d_model > W:
         raise UsageError(
-            f"a donor {W} wide has {W} principal axes, and a model {d_model} wide needs as many: choose --d-model {W}"
-            " or less, or --init warm"
+            f"a donor {W} wide has {W} principal axes, and a model {d_model} wide needs as many: choose `d_model={W}`"
+            " or less, or `init=warm`"
         )
     if W * W > _SQUARE + 64 * V * W:  # the work is that of the square, which a small file can make as large as it likes
         raise UsageError(

@@ -30,9 +30,9 @@ def warm_job(donor: DonorFlags, shape: ShapeFlags, text: TextFlags, settings: Tr
 
     init = Init.parse(donor.init)
     if donor.lens is not None and not init.has_lens:
-        raise UsageError(f"--lens does not go with --init {init}: only pca and warm look through one")
+        raise UsageError(f"`lens` does not go with `init={init}`: only pca and warm look through one")
     if donor.train_table and not init.has_lens:
-        raise UsageError(f"--train-table does not go with --init {init}: only pca and warm have a table")
+        raise UsageError(f"`train_table` does not go with `init={init}`: only pca and warm have a table")
     asked: dict[str, Any] = {field.name: getattr(shape, field.name) for field in fields(shape)}
     untied, scale = asked.pop("untied"), asked.pop("init_scale")
     asked = {name: value for name, value in asked.items() if value is not None}
@@ -101,7 +101,7 @@ def _check_vocab(vocab: int, tokenizer: Path) -> None:
 
     rows = Vocabulary(tokenizer).rows
     if rows != vocab:
-        raise UsageError(f"--vocab {vocab} does not go with a tokenizer of {rows} tokens: leave it out")
+        raise UsageError(f"`vocab={vocab}` does not go with a tokenizer of {rows} tokens: leave it out")
 
 
 def model_config(flags: ModelFlags) -> AnyConfig:
@@ -117,7 +117,7 @@ def model_config(flags: ModelFlags) -> AnyConfig:
     known = {f.name for f in fields(base)}
     for name in changes:
         if name not in known:
-            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {base.arch}")
+            raise UsageError(f"`{name}` does not belong to a {base.arch}")
     config: AnyConfig = preset(flags.preset, presets, **changes)
     return config
 
@@ -129,7 +129,7 @@ def _other_architecture(arch: str, base: AnyConfig, changes: dict[str, Any]) -> 
     shared = {name: getattr(base, name) for name in known if hasattr(base, name)}  # a GPT-2 has an n_kv, too
     for name in changes:
         if name not in known:
-            raise UsageError(f"--{name.replace('_', '-')} does not belong to a {arch}")
+            raise UsageError(f"`{name}` does not belong to a {arch}")
     config: AnyConfig = kind(**{**shared, **changes})
     return config
 

@@ -73,7 +73,7 @@ class RowRunData:
     @property
     def memory_settings(self) -> str:
         """The settings that save memory."""
-        return f"--batch (now {self._settings.batch}) or --ctx (now {self._ctx})"
+        return f"`batch` (now {self._settings.batch}) or `ctx` (now {self._ctx})"
 
     @property
     def held_out_metrics(self) -> tuple[str, ...]:

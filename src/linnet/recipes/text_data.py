@@ -61,7 +61,7 @@ class TextRunData:
     @property
     def memory_settings(self) -> str:
         """The flags that save memory."""
-        return f"--batch (now {self._settings.batch}) or --ctx (now {self._batches.ctx})"
+        return f"`batch` (now {self._settings.batch}) or `ctx` (now {self._batches.ctx})"
 
     @property
     def held_out_metrics(self) -> tuple[str, ...]:

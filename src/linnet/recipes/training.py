@@ -114,7 +114,7 @@ def start(
     )
     if not session.active:
         session.finish("errored", "the run folder cannot be written")
-        raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with --runs")
+        raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
     write_flow(session.run_dir, recipe.model, job.settings.batch)
     for remark in data.remarks:
         session.note(remark)
@@ -148,7 +148,7 @@ def resume(
         job = replace(job, settings=replace(job.settings, steps=steps))
     last = job.settings.steps
     if at > last or (at == last and run.status == "completed"):
-        raise UsageError(f"run {run.id} has done {at} steps; go further with --steps N")
+        raise UsageError(f"run {run.id} has done {at} steps; go further with `steps=N`")
     require_writable(run.path)
     hardware = _hardware(job)
     data = _read(job, hardware, preparing, tokenizer=weights)
@@ -248,11 +248,11 @@ def _check_pair(run: Run, at: int, state: State, weights: Path) -> None:
             if name in facts and facts[name] != value:
                 raise StateError(
                     f"{path} is not of this checkpoint: its {name} is {facts[name]}, expected {value}; "
-                    "put the right file back, or go on all the same with --force"
+                    "put the right file back, or go on all the same with `force`"
                 )
     event = checkpoint_event(run.path, at) or {}
     if "sha256" in event and event["sha256"] != sha256_of(weights):
-        raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with --force")
+        raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with `force`")
 
 
 def _built(job: Job, data: RunData, hardware: Hardware, *, resumed: bool) -> tuple[Recipe, Job]:
@@ -310,5 +310,5 @@ def _check_same(run: Run, data: TextRunData | ImageRunData | RowRunData, state: 
         if before.get(name) != mark and not force:
             raise StateError(
                 f"run {run.id}: the {words[name]} has changed since the checkpoint of step {state.facts.get('step')}; "
-                "put it back, or go on all the same with --force"
+                "put it back, or go on all the same with `force`"
             )

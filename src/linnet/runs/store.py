@@ -81,7 +81,7 @@ class RunStore:
         if reference == "latest":
             run = self.latest()
             if run is None:
-                raise RunError(f"there are no runs in the folder {self.root}; name another folder with --runs")
+                raise RunError(f"there are no runs in the folder {self.root}; name another folder with `runs`")
             return run
         if not reference.strip():
             raise RunError("the name of the run is empty; `linnet runs` lists them")
@@ -142,9 +142,9 @@ class RunStore:
             return f"{run.path} was not deleted: it holds other runs: {few}; delete those first, by their paths"
         if contents.foreign and not force:
             few = _few(contents.foreign)
-            return f"{run.path} was not deleted: no run writes {few}; move that away, or delete all of it with --force"
+            return f"{run.path} was not deleted: no run writes {few}; move that away, or delete all of it with `force`"
         if not force and (run.status == "live" or is_locked(run.events_path)):
-            return f"run {run.id} is being written; stop it first, or delete it with --force"
+            return f"run {run.id} is being written; stop it first, or delete it with `force`"
         return None
 
 

@@ -26,18 +26,18 @@ class Gate:
         """Read a gate as people write it."""
         match = re.fullmatch(r"\s*([\w./+-]+?)\s*(<=|>=|<|>)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*", text)
         if match is None:
-            raise UsageError(f"--gate {text!r} is not understood; write it like loss<2.5 or validation/loss<=3")
+            raise UsageError(f"`gate` {text!r} is not understood; write it like loss<2.5 or validation/loss<=3")
         try:
             return cls(match[1], match[2], float(match[3]))
         except ValueError:
-            raise UsageError(f"--gate {text!r}: {match[3]!r} is not a number") from None
+            raise UsageError(f"`gate` {text!r}: {match[3]!r} is not a number") from None
 
     def require(self, metrics: Sequence[str]) -> None:
         """Refuse a metric that the run will not have."""
         if self.metric not in metrics:
             close = difflib.get_close_matches(self.metric, metrics, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(metrics)}"
-            raise UsageError(f"--gate: this run will have no metric {self.metric!r}; {hint}")
+            raise UsageError(f"`gate`: this run will have no metric {self.metric!r}; {hint}")
 
     def verdict(self, value: float) -> dict[str, object]:
         """The `quality_gate` of a run's end. NaN never passes."""

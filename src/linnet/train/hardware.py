@@ -139,7 +139,7 @@ def _compile(wanted: str, device: torch.device) -> tuple[bool, str]:
     missing = _missing_compiler(device)
     if wanted == "on":
         if missing:
-            raise UsageError(f"--compile on: {missing}; use --compile off")
+            raise UsageError(f"`compile=on`: {missing}; use `compile=off`")
         return True, "as asked"
     if device.type != "cuda":
         return False, "pays on CUDA only"
@@ -154,7 +154,7 @@ def _graph(settings: TrainSettings, device: torch.device, compiled: bool, small:
     obstacle = _no_graph(settings, device, compiled)
     if wanted == "on":
         if obstacle:
-            raise UsageError(f"--graph on: {obstacle}; use --graph off")
+            raise UsageError(f"`graph=on`: {obstacle}; use `graph=off`")
         return True, "as asked"
     if obstacle:
         return False, obstacle

@@ -225,11 +225,11 @@ class Loop:
             self.progress.first_loss = metrics.loss
         if not math.isfinite(metrics.loss) or not math.isfinite(metrics.grad_norm):
             what = "loss" if not math.isfinite(metrics.loss) else "gradient"
-            return f"the {what} of step {metrics.step} is not finite; lower --lr (now {self._settings.lr:g})"
+            return f"the {what} of step {metrics.step} is not finite; lower `lr` (now {self._settings.lr:g})"
         if metrics.loss > _EXPLODED * max(self.progress.first_loss, 1.0):
             return (
                 f"the loss exploded from {self.progress.first_loss:.3g} to {metrics.loss:.3g} at step {metrics.step}; "
-                f"lower --lr (now {self._settings.lr:g})"
+                f"lower `lr` (now {self._settings.lr:g})"
             )
         return None
 

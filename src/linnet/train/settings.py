@@ -113,13 +113,13 @@ class TrainSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name} must be 1 or more, found {getattr(self, name)}")
+                raise UsageError(f"`{name}` must be 1 or more, found {getattr(self, name)}")
         if not self.lr > 0:
-            raise UsageError(f"--lr must be above 0, found {self.lr}")
+            raise UsageError(f"`lr` must be above 0, found {self.lr}")
         if not 0 < self.decay <= 1:
-            raise UsageError(f"--decay is a share of the steps, above 0 and at most 1, found {self.decay}")
+            raise UsageError(f"`decay` is a share of the steps, above 0 and at most 1, found {self.decay}")
         if self.warmup is not None and not 0 <= self.warmup <= self.steps:
-            raise UsageError(f"--warmup must be between 0 and --steps ({self.steps}), found {self.warmup}")
+            raise UsageError(f"`warmup` must be between 0 and `steps` ({self.steps}), found {self.warmup}")
 
     @property
     def warmup_steps(self) -> int:
@@ -170,7 +170,7 @@ class TrainSettings:
             return 1
         if self.batch_tokens % once:
             raise UsageError(
-                f"--batch-tokens {self.batch_tokens} is no multiple of the {once} tokens that pass at once "
-                f"(--batch {self.batch} × --ctx {ctx}{f' × {ranks} ranks' if ranks > 1 else ''})"
+                f"`batch_tokens={self.batch_tokens}` is no multiple of the {once} tokens that pass at once "
+                f"(`batch={self.batch}` × `ctx={ctx}`{f' × {ranks} ranks' if ranks > 1 else ''})"
             )
         return self.batch_tokens // once

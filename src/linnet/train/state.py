@@ -93,7 +93,7 @@ def load(path: Path, *, verify: bool = True) -> State:
     if not isinstance(facts, dict):
         raise StateError(f"{path} cannot be read as the state of a run: its facts are no object")
     if verify and "sha256" in metadata and metadata["sha256"] != _digest(written, tensors):  # older states have none
-        raise StateError(f"{path} is damaged: its content is not what was written; go on all the same with --force")
+        raise StateError(f"{path} is damaged: its content is not what was written; go on all the same with `force`")
     return State(facts, _named(tensors, _MOMENT), _named(tensors, _PARAMETER))
 
 

@@ -152,7 +152,7 @@ def _by_name(returned: Tensor | tuple[Tensor, Tensor] | Mapping[str, Tensor]) ->
     """What a loss returned, by name, with the loss first: it is what gradients are taken of."""
     if isinstance(returned, Mapping):
         if "loss" not in returned:
-            raise UsageError(f"the loss returned {', '.join(map(str, returned))}: expected `loss` among them")
+            raise UsageError(f"the loss returned {', '.join(map(str, returned))}: expected 'loss' among them")
         return {"loss": returned["loss"], **returned}
     return (
         {"loss": returned} if isinstance(returned, Tensor) else dict(zip(("loss", "accuracy"), returned, strict=True))
