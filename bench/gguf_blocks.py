@@ -4,7 +4,7 @@
     python bench/gguf_blocks.py --quick    # a quarter of it
 
 Each figure is the best of several turns, in gigabytes of float32 a second; both sides write a fresh result
-each turn. The blocks are random bytes. torch is loaded only for the last tables; the others are what one
+each turn. The blocks are random bytes. torch is loaded only for the last table; the others are what one
 gets without torch.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 import gguf
 from linnet.gguf.blocks import READABLE, dequantize, quantize_q8_0, to_bf16, to_f16
-from linnet.gguf.types import GGMLType
+from linnet.gguf.tensor import GGMLType
 
 ROWS = 1024 if "--quick" in sys.argv else 4096
 VALUES = 3072
@@ -88,11 +88,7 @@ def first_rows(rng: np.random.Generator) -> None:
 def by_torch(rng: np.random.Generator) -> None:
     import torch
 
-    print(f"torch tensors on the CPU, {torch.get_num_threads()} threads, GB/s of float32")
-    for type in (GGMLType.Q8_0, GGMLType.Q4_K, GGMLType.Q6_K, GGMLType.BF16):
-        raw = torch.from_numpy(rng.integers(0, 256, (ROWS, type.row_bytes(VALUES)), dtype=np.uint8))
-        print(f"{type.name:10} {rates(partial(dequantize, raw, type))[0]:8.2f}")
-    print("numpy arrays, now that torch is loaded")
+    print(f"the same, now that torch is loaded, with {torch.get_num_threads()} threads")
     encode(rng)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from linnet.architectures import GPT2Config, LlamaConfig, ViTConfig
 from linnet.gguf import MetadataBlock, layout, write
-from linnet.gguf.types import GGMLType
-from linnet.gguf.values import ValueType
+from linnet.gguf.metadata import ValueType
+from linnet.gguf.tensor import GGMLType
 
 VOCAB = 288
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+_OFFERED = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def typed_homes(package: str) -> dict[str, str]:
+    """The names of `package` and their modules, as its `if TYPE_CHECKING` imports them: `from home import X as X`.
+
+    So a room has one list of its names, which type checkers read as well.
+    """
+    source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+    return {name: f"{home}.{name}" if home == package else home for home, name in _OFFERED.findall(source)}
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -19,9 +32,9 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = import_module(homes[name])
-        found = home if homes[name] == f"{package}.{name}" else getattr(home, name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = home if homes[name] == f"{package}.{name}" else getattr(home, name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     def names() -> list[str]:
         module = vars(sys.modules[package])

@@ -22,8 +22,8 @@ def write_mmproj(path: Path, model: Any) -> Path:
     """The file, from a `linnet.models.ViT` with mean pooling and three channels."""
     from linnet import gguf
     from linnet.architectures import layout
-    from linnet.gguf.types import GGMLType
-    from linnet.gguf.values import ValueType
+    from linnet.gguf.metadata import ValueType
+    from linnet.gguf.tensor import GGMLType
     from linnet.gguf.writer import GGUFWriter
 
     config, params = model.config, model.params()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from linnet.gguf import GGUFFile, GGUFWriter, Lens, MetadataBlock, write, write_lens
-from linnet.gguf.values import ValueType
+from linnet.gguf.metadata import ValueType
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
 from tests.gguf.tiny import VOCAB, byte_level_tokenizer
 

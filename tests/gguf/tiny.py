@@ -9,7 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from linnet.gguf import MetadataBlock, RopeScaling
-from linnet.gguf.values import ValueType
+from linnet.gguf.metadata import ValueType
 from linnet.models import GPT2Config as OurGPT2Config
 from linnet.models import LlamaConfig as OurLlamaConfig
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from linnet.architectures import layout
 from linnet.errors import UsageError
-from linnet.gguf.names import check_shapes
+from linnet.gguf.checkpoint import check_shapes
 from linnet.kernels.head_loss import backward
 from linnet.kernels.ops import head_loss
 from linnet.models import Config, GPT2Config, LlamaConfig, build
@@ -168,7 +168,7 @@ def test_compiles_as_one_graph_with_the_same_loss_and_gradients(config: Config) 
 def test_names_and_shapes_are_those_of_the_gguf_table(config: Config) -> None:
     params = build(config).params()
     plan = layout(config)
-    check_shapes(plan, {name: tuple(tensor.shape) for name, tensor in params.items()})
+    check_shapes(plan, params)
     assert set(params) == {name for name, param in plan.params.items() if not param.optional}
 
 

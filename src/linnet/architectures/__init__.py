@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
+from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.architectures.description import Architecture as Architecture
     from linnet.architectures.description import Config as Config
     from linnet.architectures.description import Key as Key
-    from linnet.architectures.description import RotaryConfig as RotaryConfig
     from linnet.architectures.description import Task as Task
     from linnet.architectures.gpt2 import GPT2Config as GPT2Config
     from linnet.architectures.llama import LlamaConfig as LlamaConfig
@@ -27,31 +27,10 @@ if TYPE_CHECKING:
     from linnet.architectures.registry import preset as preset
     from linnet.architectures.registry import presets_for as presets_for
     from linnet.architectures.registry import task_of as task_of
-    from linnet.architectures.rope_scaling import RopeScaling as RopeScaling
+    from linnet.architectures.rotary import RopeScaling as RopeScaling
+    from linnet.architectures.rotary import RotaryConfig as RotaryConfig
     from linnet.architectures.vit import ViTConfig as ViTConfig
 
-_HOMES = {
-    "ARCHITECTURES": "linnet.architectures.registry",
-    "AnyConfig": "linnet.architectures.registry",
-    "Architecture": "linnet.architectures.description",
-    "Config": "linnet.architectures.description",
-    "GPT2Config": "linnet.architectures.gpt2",
-    "Key": "linnet.architectures.description",
-    "Layout": "linnet.architectures.parameters",
-    "LlamaConfig": "linnet.architectures.llama",
-    "PRESETS": "linnet.architectures.registry",
-    "RopeScaling": "linnet.architectures.rope_scaling",
-    "RotaryConfig": "linnet.architectures.description",
-    "Task": "linnet.architectures.description",
-    "ViTConfig": "linnet.architectures.vit",
-    "describe": "linnet.architectures.registry",
-    "layout": "linnet.architectures.parameters",
-    "names_for": "linnet.architectures.registry",
-    "preset": "linnet.architectures.registry",
-    "presets_for": "linnet.architectures.registry",
-    "task_of": "linnet.architectures.registry",
-}
-
+_HOMES = _typed_homes(__name__)
 __all__ = sorted(_HOMES)
-
 __getattr__, __dir__ = _lazy(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""What every config checks of its sizes; an error says what to give instead."""
+"""What every config checks of its fields; an error says what to give instead."""
 
 from __future__ import annotations
 
@@ -69,3 +69,10 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(known)}"
+
+
+def require(config: Any, field: str, *known: object) -> None:
+    """Refuse a field of a `transformers` config that our models do not know; one that is not there has the first."""
+    value = getattr(config, field, known[0])
+    if value not in known:
+        raise UsageError(f"{field} {value!r} cannot be taken over: only {' or '.join(map(str, known))}")

@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-from linnet.architectures.rope_scaling import RopeScaling
-from linnet.architectures.transformers import Transformers
-
-# ruff: noqa: D102 (the attributes of the protocols are described where they are defined, in the configs)
+# ruff: noqa: D102 (the attributes of the protocol are described where they are defined, in the configs)
 
 Task = Literal["text", "images"]
 
@@ -42,23 +39,6 @@ class Config(Protocol):
     def tied(self) -> bool: ...
     @property
     def head_size(self) -> int: ...
-
-
-class RotaryConfig(Config, Protocol):
-    """Those of a language model with rotary positions, RMSNorm and a gated feed-forward."""
-
-    @property
-    def rope_base(self) -> float: ...
-    @property
-    def rms_eps(self) -> float: ...
-    @property
-    def rope_scaling(self) -> RopeScaling | None: ...
-    @property
-    def qkv_bias(self) -> bool: ...
-    @property
-    def output_bias(self) -> bool: ...
-    @property
-    def ffn_bias(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -102,6 +82,23 @@ TEXT_KEYS = (
 
 
 @dataclass(frozen=True)
+class Transformers:
+    """How to take over a model of the library `transformers` whose `model_type` is the architecture's name.
+
+    That library is not imported. It rotates the first half of a head against the second where ggml rotates neighbours,
+    so rows of Q and K may change places.
+
+    - `config`: its config as ours; what our models cannot do is refused by name.
+    - `names`: a table, a line each, of our modules and theirs; `{q,k,v}` for several stacked by rows.
+    - `transposed`: the matrices of blocks are [in, out], as in its GPT-2.
+    """
+
+    config: Callable[[Any], Any]
+    names: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
 class Architecture:
     """One description that `gguf`, `models`, `recipes` and the command line all read.
 
@@ -125,6 +122,6 @@ class Architecture:
     presets: Mapping[str, Any]
     transformers: Transformers
     runs_in_llama_cpp: bool = True
-    rope: Literal["pairs", "halves"] | None = None  # which values of a head are turned together: 0 and 1, or 0 and d/2
+    rope: Literal["pairs", "halves"] | None = None  # which values of a head are rotated together: 0 and 1, or 0 and d/2
     toy_format: str | None = None  # `toy.checkpoint_format`: Toy's label for such a file
     tied_by_copy: bool = False  # old files carry a tied head as a copy of the embedding

@@ -1,13 +1,12 @@
-"""GPT-2: LayerNorm, learned positions, GELU, a bias on every product."""
+"""GPT-2: LayerNorm, learned positions, GELU, a bias on every matrix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from linnet.architectures.checks import check_counts, check_heads, check_positive
-from linnet.architectures.description import TEXT_KEYS, Architecture, Key
-from linnet.architectures.transformers import Transformers, require
+from linnet.architectures.checks import check_counts, check_heads, check_positive, require
+from linnet.architectures.description import TEXT_KEYS, Architecture, Key, Transformers
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,7 @@ GPT2 = Architecture(
     model="GPT2",
     config=GPT2Config,
     task="text",
-    keys=(
-        *TEXT_KEYS,
-        Key("attention.layer_norm_epsilon", "norm_eps", "f32", required=True),
-    ),
+    keys=(*TEXT_KEYS, Key("attention.layer_norm_epsilon", "norm_eps", "f32", required=True)),
     parameters="""
         token_embd.weight             vocab d     ~0.02  token_embd.weight
         position_embd.weight          ctx d       ~0.02  position_embd.weight

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from linnet.architectures.description import Architecture
-from linnet.architectures.rotary import RotaryFields, rotary_keys, rotary_sizes
-from linnet.architectures.transformers import ROTARY_NAMES, Transformers, rotary_fields
+from linnet.architectures.description import Architecture, Transformers
+from linnet.architectures.rotary import ROTARY_NAMES, RotaryFields, rotary_fields, rotary_keys, rotary_sizes
 
 
 @dataclass(frozen=True)
@@ -21,9 +20,8 @@ class LlamaConfig(RotaryFields):
 
 
 def _from_transformers(config: Any) -> LlamaConfig:
-    attention, feed_forward = config.attention_bias, config.mlp_bias
-    fields = rotary_fields(config)
-    return LlamaConfig(**fields, qkv_bias=attention, output_bias=attention, ffn_bias=feed_forward)
+    bias = config.attention_bias
+    return LlamaConfig(**rotary_fields(config), qkv_bias=bias, output_bias=bias, ffn_bias=config.mlp_bias)
 
 
 LLAMA = Architecture(

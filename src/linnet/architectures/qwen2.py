@@ -1,14 +1,20 @@
-"""Qwen2: a llama with biases on queries, keys and values, whose heads are turned by halves."""
+"""Qwen2: a llama with biases on queries, keys and values, whose heads are rotated by halves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from linnet.architectures.description import Architecture
-from linnet.architectures.rope_scaling import rope_scaling_of
-from linnet.architectures.rotary import RotaryFields, rotary_keys, rotary_sizes
-from linnet.architectures.transformers import ROTARY_NAMES, Transformers, require, rotary_fields
+from linnet.architectures.checks import require
+from linnet.architectures.description import Architecture, Transformers
+from linnet.architectures.rotary import (
+    ROTARY_NAMES,
+    RotaryFields,
+    rope_scaling_of,
+    rotary_fields,
+    rotary_keys,
+    rotary_sizes,
+)
 from linnet.errors import UsageError
 
 
@@ -20,6 +26,8 @@ class QwenFields(RotaryFields):
     rms_eps: float = 1e-6
 
     arch: ClassVar[str]
+    output_bias: ClassVar[bool] = False
+    ffn_bias: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -28,27 +36,13 @@ class QwenFields(RotaryFields):
         if scaling is not None and scaling.kind == "llama3":
             raise UsageError(f"rope_scaling 'llama3' does not belong to a {self.arch}: use linear or none")
 
-    @property
-    def output_bias(self) -> bool:
-        """The attention's output projection has none."""
-        return False
-
-    @property
-    def ffn_bias(self) -> bool:
-        """The feed-forward has none."""
-        return False
-
 
 @dataclass(frozen=True)
 class Qwen2Config(QwenFields):
     """A Qwen2: a llama with biases on queries, keys and values."""
 
     arch: ClassVar[str] = "qwen2"
-
-    @property
-    def qkv_bias(self) -> bool:
-        """Queries, keys and values have one."""
-        return True
+    qkv_bias: ClassVar[bool] = True
 
 
 def _from_transformers(config: Any) -> Qwen2Config:

@@ -1,14 +1,14 @@
-"""Qwen3: a llama that norms the heads of queries and keys (qk-norm) before it turns them, by halves."""
+"""Qwen3: a llama that norms the heads of queries and keys (qk-norm) before it rotates them, by halves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from linnet.architectures.description import Architecture
+from linnet.architectures.checks import require
+from linnet.architectures.description import Architecture, Transformers
 from linnet.architectures.qwen2 import QwenFields
-from linnet.architectures.rotary import rotary_keys, rotary_sizes
-from linnet.architectures.transformers import ROTARY_NAMES, Transformers, require, rotary_fields
+from linnet.architectures.rotary import ROTARY_NAMES, rotary_fields, rotary_keys, rotary_sizes
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,7 @@ class Qwen3Config(QwenFields):
     """A Qwen3: a llama with qk-norm, an RMSNorm over each head of queries and keys."""
 
     arch: ClassVar[str] = "qwen3"
-
-    @property
-    def qkv_bias(self) -> bool:
-        """Queries, keys and values have none."""
-        return False
+    qkv_bias: ClassVar[bool] = False
 
 
 def _from_transformers(config: Any) -> Qwen3Config:

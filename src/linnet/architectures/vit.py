@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from linnet.architectures.checks import check_counts, check_heads, check_positive, divisors
-from linnet.architectures.description import Architecture, Key
-from linnet.architectures.transformers import Transformers, require
+from linnet.architectures.checks import check_counts, check_heads, check_positive, divisors, require
+from linnet.architectures.description import Architecture, Key, Transformers
 from linnet.errors import UsageError
 
 
@@ -15,7 +14,7 @@ from linnet.errors import UsageError
 class ViTConfig:
     """A vision transformer with a class head.
 
-    The seed's is `pooling="cls", norm="rms", norm_eps=1e-5, act="silu", bias=False`.
+    Toy's is `pooling="cls", norm="rms", norm_eps=1e-5, act="silu", bias=False`.
     """
 
     arch: ClassVar[str] = "vit"

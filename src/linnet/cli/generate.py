@@ -14,9 +14,8 @@ from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json
 from linnet.errors import UsageError
-from linnet.gguf.control_texts import END_TEXTS
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.tokenizer import rebuild_tokenizer
+from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from linnet.errors import UsageError
 from linnet.files import step_of, step_path
-from linnet.gguf.link import resolve_link
+from linnet.gguf.file import resolve_link
 from linnet.runs import Run, RunStore
 
 ModelName = Annotated[

@@ -6,11 +6,12 @@
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
+from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.architectures.parameters import Layout as Layout
     from linnet.architectures.parameters import layout as layout
-    from linnet.architectures.rope_scaling import RopeScaling as RopeScaling
+    from linnet.architectures.rotary import RopeScaling as RopeScaling
     from linnet.gguf import blocks as blocks
     from linnet.gguf import card as card
     from linnet.gguf import check as check
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from linnet.gguf.card import read_card as read_card
     from linnet.gguf.check import Finding as Finding
     from linnet.gguf.checkpoint import Provenance as Provenance
+    from linnet.gguf.checkpoint import adapter_layout as adapter_layout
     from linnet.gguf.checkpoint import read_params as read_params
     from linnet.gguf.checkpoint import unfolded as unfolded
     from linnet.gguf.checkpoint import write as write
@@ -30,12 +32,13 @@ if TYPE_CHECKING:
     from linnet.gguf.config import config_of as config_of
     from linnet.gguf.errors import GGUFError as GGUFError
     from linnet.gguf.file import GGUFFile as GGUFFile
-    from linnet.gguf.link import point_link as point_link
-    from linnet.gguf.link import resolve_link as resolve_link
+    from linnet.gguf.file import point_link as point_link
+    from linnet.gguf.file import resolve_link as resolve_link
     from linnet.gguf.locate import Found as Found
     from linnet.gguf.locate import find_models as find_models
     from linnet.gguf.metadata import MetadataBlock as MetadataBlock
-    from linnet.gguf.names import adapter_layout as adapter_layout
+    from linnet.gguf.metadata import ValueType as ValueType
+    from linnet.gguf.tensor import GGMLType as GGMLType
     from linnet.gguf.tensor import TensorInfo as TensorInfo
     from linnet.gguf.tokenizer import donor_keys as donor_keys
     from linnet.gguf.tokenizer import rebuild_tokenizer as rebuild_tokenizer
@@ -44,52 +47,8 @@ if TYPE_CHECKING:
     from linnet.gguf.toy import Lens as Lens
     from linnet.gguf.toy import read_lens as read_lens
     from linnet.gguf.toy import write_lens as write_lens
-    from linnet.gguf.types import GGMLType as GGMLType
-    from linnet.gguf.values import ValueType as ValueType
     from linnet.gguf.writer import GGUFWriter as GGUFWriter
 
-_HOMES = {
-    "Card": "linnet.gguf.card",
-    "Finding": "linnet.gguf.check",
-    "Found": "linnet.gguf.locate",
-    "GGMLType": "linnet.gguf.types",
-    "GGUFError": "linnet.gguf.errors",
-    "GGUFFile": "linnet.gguf.file",
-    "GGUFWriter": "linnet.gguf.writer",
-    "Layout": "linnet.architectures.parameters",
-    "Lens": "linnet.gguf.toy",
-    "MetadataBlock": "linnet.gguf.metadata",
-    "Provenance": "linnet.gguf.checkpoint",
-    "RopeScaling": "linnet.architectures.rope_scaling",
-    "TensorInfo": "linnet.gguf.tensor",
-    "ValueType": "linnet.gguf.values",
-    "adapter_layout": "linnet.gguf.names",
-    "blocks": "linnet.gguf.blocks",
-    "card": "linnet.gguf.card",
-    "check": "linnet.gguf.check",
-    "config_of": "linnet.gguf.config",
-    "convert": "linnet.gguf.convert",
-    "dequantize": "linnet.gguf.blocks",
-    "donor_keys": "linnet.gguf.tokenizer",
-    "find_models": "linnet.gguf.locate",
-    "layout": "linnet.architectures.parameters",
-    "point_link": "linnet.gguf.link",
-    "quantize_q8_0": "linnet.gguf.blocks",
-    "read_card": "linnet.gguf.card",
-    "read_lens": "linnet.gguf.toy",
-    "read_params": "linnet.gguf.checkpoint",
-    "rebuild_tokenizer": "linnet.gguf.tokenizer",
-    "resolve_link": "linnet.gguf.link",
-    "tokenizer": "linnet.gguf.tokenizer",
-    "tokenizer_block": "linnet.gguf.tokenizer_write",
-    "train_tokenizer": "linnet.gguf.tokenizer_write",
-    "unfolded": "linnet.gguf.checkpoint",
-    "write": "linnet.gguf.checkpoint",
-    "write_adapter": "linnet.gguf.checkpoint",
-    "write_lens": "linnet.gguf.toy",
-    "write_step": "linnet.gguf.checkpoint",
-}
-
+_HOMES = _typed_homes(__name__)
 __all__ = sorted(_HOMES)
-
 __getattr__, __dir__ = _lazy(__name__, _HOMES)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from linnet.architectures.registry import ARCHITECTURES
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.metadata import Metadata
-from linnet.gguf.values import Scalar
+from linnet.gguf.metadata import Metadata, Scalar
 
 # llama.cpp's numbers for general.file_type.
 _FILE_TYPES = {

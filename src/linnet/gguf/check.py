@@ -1,9 +1,8 @@
-"""Would llama.cpp run this file? Every rule of its loader that a file can break, and what merely deserves a
-warning.
+"""Would llama.cpp run this file? Every rule of its loader that a file can break, and what merely deserves a warning.
 
-The rules were found by breaking files one way at a time and loading each in llama.cpp. Those of the file's
-own form (counts, offsets, alignment) are `header.py`'s: a file that breaks one does not open here either. For
-architectures that are not ours only what holds for all of them is checked, and a finding says so.
+The rules were found by breaking files one way at a time and loading each in llama.cpp. Those of the file's own form
+(counts, offsets, alignment) are `header.py`'s: a file that breaks one does not open here either. For architectures that
+are not ours only what holds for all of them is checked, and a finding says so.
 """
 
 from __future__ import annotations
@@ -17,15 +16,14 @@ from typing import Protocol
 
 import numpy as np
 
-from linnet.architectures.description import Architecture
+from linnet.architectures.description import Architecture, Key
 from linnet.architectures.parameters import layout
 from linnet.architectures.registry import ARCHITECTURES, AnyConfig, describe
 from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.metadata import Metadata
-from linnet.gguf.types import GGMLType
-from linnet.gguf.values import ValueType
+from linnet.gguf.metadata import Metadata, ValueType
+from linnet.gguf.tensor import GGMLType
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,11 @@ class Shaped(Protocol):
 
 
 # What any model with rotary positions may say of them.
-_ROPE_SCALING_KEYS: dict[str, tuple[ValueType, ...]] = {
-    "rope.scaling.type": (ValueType.STRING,),
-    "rope.scaling.factor": (ValueType.F32,),
-    "rope.scaling.original_context_length": (ValueType.U32,),
-}
+_ROPE_SCALING_KEYS = (
+    Key("rope.scaling.type", type="string"),
+    Key("rope.scaling.factor", type="f32"),
+    Key("rope.scaling.original_context_length", type="u32"),
+)
 _TOKENIZER_KEYS = {
     "tokenizer.ggml.bos_token_id": "u32",
     "tokenizer.ggml.eos_token_id": "u32",
@@ -77,6 +75,15 @@ _TOKENIZER_KEYS = {
     "tokenizer.ggml.scores": "array of f32",
     "tokenizer.chat_template": "string",
 }
+# Keys that a tokenizer of this model (any, where it is empty) should have: level and problem where one has not.
+_EXPECTED_KEYS = (
+    ("gpt2", "tokenizer.ggml.merges", "refused", "missing, and needed by a byte-level BPE"),
+    ("gpt2", "tokenizer.ggml.pre", "warning", "missing: llama.cpp splits text by default rules, other ids follow"),
+    ("llama", "tokenizer.ggml.scores", "warning", "missing: SentencePiece merges by score"),
+    ("", "tokenizer.ggml.bos_token_id", "warning", "missing: llama.cpp guesses a default"),
+    ("", "tokenizer.ggml.eos_token_id", "warning", "missing: llama.cpp guesses a default"),
+    ("", "tokenizer.ggml.add_bos_token", "warning", "missing: llama.cpp guesses a default"),
+)
 _SHOWN = 200
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 
@@ -116,12 +123,16 @@ def _general(file: GGUFFile) -> Iterator[Finding]:
         if len(tensor.shape) == 1 and tensor.type is not GGMLType.F32:
             problem = f"a one-dimensional tensor must be f32 or llama.cpp aborts, found {tensor.type.name.lower()}"
             yield _refused(f"tensor {quoted(name)}", problem)
-    for key, kind in (("general.file_type", "u32"), ("general.name", "string")):
-        if key in file.metadata and file.metadata.label(key) != kind:
-            yield _refused(f"metadata {quoted(key)}", f"expected {kind}, found {file.metadata.label(key)}")
+    yield from _wrong_types(file.metadata, {"general.file_type": "u32", "general.name": "string"})
     quantised = any(tensor.type.block_values > 1 for tensor in file.tensors.values())
     if quantised and "general.quantization_version" not in file.metadata:
         yield _warning("metadata 'general.quantization_version'", "missing from a quantised file (2 is usual)")
+
+
+def _wrong_types(metadata: Metadata, labels: Mapping[str, str]) -> Iterator[Finding]:
+    for key, label in labels.items():
+        if key in metadata and metadata.label(key) != label:
+            yield _refused(f"metadata {quoted(key)}", f"expected {label}, found {metadata.label(key)}")
 
 
 def _by_kind(file: GGUFFile) -> Iterator[Finding]:
@@ -172,20 +183,15 @@ def _model(file: GGUFFile, described: Architecture) -> Iterator[Finding]:
 
 
 def _keys(described: Architecture, metadata: Metadata) -> Iterator[Finding]:
-    types: dict[str, tuple[ValueType, ...]] = {}
-    for known in sorted(described.keys, key=lambda known: not known.required):
-        types[known.name] = (ValueType[known.type.upper()], *((ValueType.ARRAY,) if known.per_layer else ()))
-    if described.rope is not None:
-        types |= _ROPE_SCALING_KEYS
-    required = {known.name for known in described.keys if known.required}
-    for name, kinds in types.items():
-        key = f"{described.name}.{name}"
+    required_first = sorted(described.keys, key=lambda known: not known.required)
+    for known in (*required_first, *(_ROPE_SCALING_KEYS if described.rope is not None else ())):
+        key = f"{described.name}.{known.name}"
+        labels = (known.type, "array") if known.per_layer else (known.type,)
         if key not in metadata:
-            if name in required:
+            if known.required:
                 yield _refused(f"metadata {quoted(key)}", "missing")
-        elif metadata.type(key) not in kinds:
-            expected = " or ".join(kind.label for kind in kinds)
-            yield _refused(f"metadata {quoted(key)}", f"expected {expected}, found {metadata.label(key)}")
+        elif metadata.type(key).label not in labels:
+            yield _refused(f"metadata {quoted(key)}", f"expected {' or '.join(labels)}, found {metadata.label(key)}")
 
 
 def tensor_findings(config: AnyConfig, tensors: Mapping[str, Shaped]) -> Iterator[Finding]:
@@ -222,27 +228,15 @@ def _tokenizer(file: GGUFFile) -> Iterator[Finding]:
     if model in ("none", "no_vocab"):
         yield from _without_tokenizer(file)
         return
-    wrong = set()
-    for key, kind in _TOKENIZER_KEYS.items():
-        if key in metadata and metadata.label(key) != kind:
-            wrong.add(key)
-            yield _refused(f"metadata {quoted(key)}", f"expected {kind}, found {metadata.label(key)}")
+    wrong = {key for key, kind in _TOKENIZER_KEYS.items() if key in metadata and metadata.label(key) != kind}
+    yield from _wrong_types(metadata, _TOKENIZER_KEYS)
     if "tokenizer.ggml.tokens" not in metadata:
         yield _refused("metadata 'tokenizer.ggml.tokens'", "missing")
     elif "tokenizer.ggml.tokens" not in wrong:
         yield from _tokens(file, wrong)
-    if model == "gpt2" and "tokenizer.ggml.merges" not in metadata:
-        yield _refused("metadata 'tokenizer.ggml.merges'", "missing, and needed by a byte-level BPE")
-    if model == "gpt2" and "tokenizer.ggml.pre" not in metadata:
-        yield _warning(
-            "metadata 'tokenizer.ggml.pre'",
-            "missing: llama.cpp splits text by default rules, other ids follow",
-        )
-    if model == "llama" and "tokenizer.ggml.scores" not in metadata:
-        yield _warning("metadata 'tokenizer.ggml.scores'", "missing: SentencePiece merges by score")
-    for key in ("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_bos_token"):
-        if key not in metadata:
-            yield _warning(f"metadata {quoted(key)}", "missing: llama.cpp guesses a default")
+    for of_model, key, level, problem in _EXPECTED_KEYS:
+        if of_model in ("", model) and key not in metadata:
+            yield Finding(level, f"metadata {quoted(key)}", problem)
 
 
 def _without_tokenizer(file: GGUFFile) -> Iterator[Finding]:

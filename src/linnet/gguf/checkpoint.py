@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,30 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.architectures.description import Config
-from linnet.architectures.parameters import Layout, Param, layout
+from linnet.architectures.parameters import Layout, Param, Piece, layout
 from linnet.architectures.registry import AnyConfig, describe
-from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.rotary import rope_scaling_of
 from linnet.architectures.vit import ViTConfig
 from linnet.files import step_path
-from linnet.gguf.config import config_of, hyper_parameters
+from linnet.gguf.config import config_of, hyper_parameters, rope_divisors
 from linnet.gguf.errors import GGUFError, quoted
-from linnet.gguf.file import GGUFFile
-from linnet.gguf.link import point_link
+from linnet.gguf.file import GGUFFile, point_link
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.names import adapter_layout, check_shapes
-from linnet.gguf.rope import rope_divisors
-from linnet.gguf.tensor import TensorInfo
-from linnet.gguf.toy import LENS, Folded, Joined, Tensors
-from linnet.gguf.types import GGMLType
-from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
+from linnet.gguf.tensor import GGMLType, TensorInfo
+from linnet.gguf.toy import EMBEDDING, LENS, Folded, Joined, Tensors
+from linnet.gguf.writer import GGUFWriter, storage_type, writable_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # llama.cpp's numbers for "the type most tensors have".
 FILE_TYPES = {GGMLType.F32: 0, GGMLType.F16: 1, GGMLType.Q8_0: 7, GGMLType.BF16: 32}
-
-_EMBEDDING = "token_embd.weight"
 
 
 @dataclass(frozen=True)
@@ -58,16 +52,16 @@ class Provenance:
 
     def block(self) -> MetadataBlock:
         """The keys: text as string, numbers as i64 and f64 (a loss may be NaN: it is said as it is)."""
-        block = MetadataBlock()
+        values: dict[str, tuple[str, object]] = {}
         for field in fields(self):
             value, key = getattr(self, field.name), f"linnet.{field.name}"
             if isinstance(value, str):
-                block.text(key, value)
+                values[key] = ("string", value)
             elif isinstance(value, float) or (field.name.endswith("loss") and value is not None):
-                block.f64(key, float(value))
+                values[key] = ("f64", float(value))
             elif value is not None:
-                block.i64(key, int(value))
-        return block
+                values[key] = ("i64", int(value))
+        return MetadataBlock.of(values)
 
 
 def write(
@@ -89,13 +83,11 @@ def write(
     block of `tokenizer.*` keys, made once a run. A `lens.proj.weight` among the parameters is folded into the
     embedding.
     """
-    wanted = _writable(type)
+    wanted = writable_type(type)
     params = _complete(config, params)
     plan = layout(config)
-    check_shapes(plan, {name: tuple(param.shape) for name, param in params.items()})
-    metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", "model")
-    metadata.text("general.name", name if name is not None else run_id)
-    metadata.u32("general.file_type", FILE_TYPES[wanted])
+    check_shapes(plan, params)
+    metadata = _general_keys(config, "model", name if name is not None else run_id, wanted)
     if wanted is GGMLType.Q8_0:
         metadata.u32("general.quantization_version", 2)
     metadata.extend(hyper_parameters(config))
@@ -119,9 +111,8 @@ def write_step(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror or str(error)
-        expected = "a folder, or a place to make one"
-        raise GGUFError("cannot be written to", path=folder, place="folder", expected=expected, found=reason) from None
+        reason, expected = error.strerror or str(error), "a folder, or a place to make one"
+        raise GGUFError("cannot be written to", "folder", expected, reason, folder) from None
     path = write(config, params, step_path(folder, step), run_id, step, **options)
     point_link(folder / "latest", path.name)
     return path
@@ -142,22 +133,18 @@ def write_adapter(
     extra: MetadataBlock | None = None,
 ) -> Path:
     """Write a LoRA adapter that llama.cpp applies to `base`; `params` holds pairs as in `adapter_layout`."""
-    wanted = _writable(type)
+    wanted = writable_type(type)
     targets = {name.rsplit(".", 2)[-2] for name in params if name.endswith((".lora_a", ".lora_b"))}
     firsts = [params[name] for name in sorted(params) if name.endswith(".lora_b")]
     if not targets or not firsts:
         found = f"{len(params)} parameters without one"
-        raise GGUFError(
-            "there is no LoRA pair", path=path, place="params", expected="….lora_a and ….lora_b", found=found
-        )
+        raise GGUFError("there is no LoRA pair", "params", "….lora_a and ….lora_b", found, path)
     rank = int(firsts[0].shape[1])
     plan = adapter_layout(config, rank, targets)
     # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
     present = Layout(param for key, param in plan.params.items() if _other_half(key) in params or key in params)
-    check_shapes(present, {name: tuple(param.shape) for name, param in params.items()})
-    metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", "adapter")
-    metadata.text("general.name", name if name is not None else run_id)
-    metadata.u32("general.file_type", FILE_TYPES[wanted])
+    check_shapes(present, params)
+    metadata = _general_keys(config, "adapter", name if name is not None else run_id, wanted)
     metadata.text("adapter.type", "lora").f32("adapter.lora.alpha", float(alpha))
     metadata.text("linnet.adapter.base", base).u32("linnet.adapter.rank", rank)
     metadata.texts("linnet.adapter.targets", sorted(targets))
@@ -167,7 +154,7 @@ def write_adapter(
 
 def unfolded(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a file does not hold as they are: a lens and the table behind it."""
-    return {name: params[name] for name in (LENS, _EMBEDDING)} if LENS in params else {}
+    return {name: params[name] for name in (LENS, EMBEDDING)} if LENS in params else {}
 
 
 def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
@@ -195,13 +182,13 @@ def _stored_params(file: GGUFFile) -> Iterator[tuple[Param, tuple[int, ...], lis
     plan = layout(config_of(file))
     lens = file.tensors.get(LENS)
     if lens is not None:
-        width = plan.params[_EMBEDDING].shape[1] if _EMBEDDING in plan.params else None
+        width = plan.params[EMBEDDING].shape[1] if EMBEDDING in plan.params else None
         if width is None or len(lens.shape) != 2 or lens.shape[0] != width:
             fitting = "none in a model without token_embd.weight" if width is None else f"[{width}, donor's width]"
             raise _wrong_tensor(file, LENS, fitting, lens)
     for param in plan.params.values():
         shape = param.shape
-        if param.name == _EMBEDDING and lens is not None:
+        if param.name == EMBEDDING and lens is not None:
             shape = (shape[0], lens.shape[-1])
         sources = [tensors.get(piece.tensor) for piece in param.pieces]
         fused = param.pieces[0].tensor.replace(".attn_q.", ".attn_qkv.")
@@ -213,34 +200,82 @@ def _stored_params(file: GGUFFile) -> Iterator[tuple[Param, tuple[int, ...], lis
         for piece, source in zip(param.pieces, sources, strict=False):
             height = shape[0] if len(sources) == 1 else piece.stop - piece.start
             expected = (height, *shape[1:])
-            if source is None or source.shape != expected or not _rows_alike(source):
+            rows_differ = isinstance(source, Joined) and len({part.shape[1:] for part in source.parts}) != 1
+            if source is None or source.shape != expected or rows_differ:
                 raise _wrong_tensor(file, piece.tensor, str(list(expected)), source)
             present.append(source)
         yield param, shape, present
-
-
-def _rows_alike(source: TensorInfo | Joined) -> bool:
-    """Tensors that are joined by their rows must have rows of one shape."""
-    return not isinstance(source, Joined) or len({part.shape[1:] for part in source.parts}) == 1
 
 
 def _wrong_tensor(file: GGUFFile, name: str, expected: str, source: TensorInfo | Joined | None) -> GGUFError:
     shapes = [] if source is None else [part.shape for part in getattr(source, "parts", (source,))]
     found = " and ".join(str(list(shape)) for shape in shapes[:4]) or "none"
     problem = "the tensor is missing or of the wrong shape"
-    return GGUFError(problem, path=file.path, place=f"tensor {quoted(name)}", expected=expected, found=found)
+    return GGUFError(problem, f"tensor {quoted(name)}", expected, found, file.path)
+
+
+def check_shapes(plan: Layout, params: Mapping[str, Any]) -> None:
+    """Refuse parameters that are unknown, missing or of another shape than the config says."""
+    for name, param in params.items():
+        shape = tuple(param.shape)
+        if name not in plan.params:
+            problem = "the model has no such parameter, and llama.cpp refuses extra tensors"
+            raise _wrong_param(name, problem, "a name of the table", quoted(name))
+        if shape != plan.params[name].shape:
+            raise _wrong_param(name, "the shape is wrong", str(list(plan.params[name].shape)), str(list(shape)))
+    for name, planned in plan.params.items():
+        if name not in params and not planned.optional:
+            raise _wrong_param(name, "the parameter is missing", str(list(planned.shape)), "none")
+
+
+def adapter_layout(config: AnyConfig, rank: int, targets: Iterable[str]) -> Layout:
+    """The pairs of a LoRA adapter; a target is a projection of the file: `attn_q`, `ffn_up`, `token_embd`.
+
+    `blocks.3.attn_q.lora_a` [rank, in] and `blocks.3.attn_q.lora_b` [out, rank] are in the file
+    `blk.3.attn_q.weight.lora_a` and `.lora_b`. There is one pair for each of q, k and v although the base
+    matrix is fused: that is what llama.cpp applies. For `token_embd` it expects the pair transposed:
+    [vocab, rank] and [d, rank].
+    """
+    wanted = set(targets)
+    params, known = [], set()
+    for tensor, (_, piece) in layout(config).tensors.items():
+        base = tensor.removesuffix(".weight")
+        target = base.rsplit(".", 1)[-1]
+        if len(piece.shape) != 2 or target == "position_embd":
+            continue
+        known.add(target)
+        if target in wanted:
+            out, into = piece.shape
+            pair = {"lora_a": (rank, into), "lora_b": (out, rank)}
+            if target == "token_embd":
+                pair = {"lora_a": (out, rank), "lora_b": (into, rank)}
+            stem = base.replace("blk.", "blocks.", 1)
+            for half, shape in pair.items():
+                params.append(Param(f"{stem}.{half}", shape, (Piece(f"{tensor}.{half}", 0, shape[0], shape),)))
+    for target in sorted(wanted - known):
+        raise _wrong_param(target, "no such LoRA target", " or ".join(sorted(known)), quoted(target))
+    return Layout(params)
+
+
+def _wrong_param(name: str, problem: str, expected: str, found: str) -> GGUFError:
+    return GGUFError(problem, f"parameter {quoted(name)}", expected, found)
 
 
 def _complete(config: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of the file: the lens folded in, llama3's divisors added."""
     complete = dict(params)
     proj = complete.pop(LENS, None)
-    if proj is not None and _EMBEDDING in complete:
-        complete[_EMBEDDING] = Folded(complete[_EMBEDDING], proj)
+    if proj is not None and EMBEDDING in complete:
+        complete[EMBEDDING] = Folded(complete[EMBEDDING], proj)
     scaling = rope_scaling_of(config)
     if scaling is not None and scaling.kind == "llama3" and "rope_freqs.weight" not in complete:
         complete["rope_freqs.weight"] = rope_divisors(scaling, config.head_size, config.rope_base)
     return complete
+
+
+def _general_keys(config: AnyConfig, kind: str, name: str, wanted: GGMLType) -> MetadataBlock:
+    metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", kind)
+    return metadata.text("general.name", name).u32("general.file_type", FILE_TYPES[wanted])
 
 
 def _tokenizer(config: Config, tokenizer: MetadataBlock | None) -> MetadataBlock:
@@ -251,7 +286,7 @@ def _tokenizer(config: Config, tokenizer: MetadataBlock | None) -> MetadataBlock
     if key in tokenizer and tokenizer.length(key) != config.vocab:
         problem = "llama.cpp refuses a token list of another length than the embedding; pad it with unused tokens"
         found = f"{tokenizer.length(key)} tokens"
-        raise GGUFError(problem, place=f"metadata {quoted(key)}", expected=f"{config.vocab} tokens", found=found)
+        raise GGUFError(problem, f"metadata {quoted(key)}", f"{config.vocab} tokens", found)
     return tokenizer
 
 
@@ -291,13 +326,6 @@ def _write(
             data = params[name] if whole else params[name][piece.start : piece.stop]
             writer.add(piece.tensor, data, storage_type(piece.tensor, piece.shape, wanted))
     return writer.write(path)
-
-
-def _writable(type: str) -> GGMLType:
-    if type not in WRITABLE:
-        expected = " or ".join(WRITABLE)
-        raise GGUFError("the file type cannot be written", place="type", expected=expected, found=quoted(type))
-    return WRITABLE[type]
 
 
 def _other_half(name: str) -> str:

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints, overload
 
 import numpy as np
 
 from linnet.architectures.description import Architecture, Config, Key, Task
 from linnet.architectures.parameters import rows
 from linnet.architectures.registry import ARCHITECTURES, AnyConfig, describe, names_for
+from linnet.architectures.rotary import ROPE_SCALINGS, RopeScaling, rope_scaling_of
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.rope import add_rope_keys, read_rope_keys
-from linnet.gguf.values import ValueType
+from linnet.gguf.metadata import Metadata, MetadataBlock
 
-_BLOCK_TENSORS = (
-    6  # of any block, at least: two norms, Q, K and V in one, the attention's output, and two more products
-)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK_TENSORS = 6  # of any block, at least: two norms, Q, K and V in one, the attention's output, two more matrices
 _POSITIONS = "position_embd.weight"
 _WRONG_TASK = {
     None: "this architecture can be neither trained nor run here",
     "text": "this architecture can be neither trained nor run here",
     "images": "this is no classifier of images",
 }
+# llama.cpp knows no rope scaling "llama3" (it aborts on the word) and would apply a bare factor linearly; the whole
+# effect is in the tensor rope_freqs.weight. What it was made from is kept for resuming, under our own keys.
+_LLAMA3 = "linnet.rope.llama3."
 
 
 def hyper_parameters(config: AnyConfig) -> MetadataBlock:
     """The keys that llama.cpp needs for this config, with exactly the types it checks for."""
-    block, described = MetadataBlock(), describe(config)
-    for key in described.keys:
-        value = key.written(config)
-        if value is None:
-            continue
-        name, kind = f"{described.name}.{key.name}", key.type.removeprefix("array:")
-        if kind == key.type:
-            block.add(name, ValueType[kind.upper()], value)
-        else:
-            block.add_array(name, ValueType[kind.upper()], value)
-    add_rope_keys(block, described.name, config)
-    return block
+    described = describe(config)
+    values = {f"{described.name}.{key.name}": (key.type, key.written(config)) for key in described.keys}
+    values |= _rope_keys(described.name, rope_scaling_of(config))
+    return MetadataBlock.of({name: value for name, value in values.items() if value[1] is not None})
+
+
+def rope_divisors(scaling: RopeScaling, head_dim: int, base: float) -> NDArray[np.float32]:
+    """For llama3 scaling, what `rope_freqs.weight` [head_dim / 2] holds: the divisor of each pair's angle."""
+    angles = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    wavelength = 2 * math.pi / angles
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    smooth = np.clip((scaling.original_ctx / wavelength - low) / (high - low), 0.0, 1.0)
+    return (1.0 / ((1.0 - smooth) / scaling.factor + smooth)).astype(np.float32)
 
 
 @overload
@@ -58,8 +63,8 @@ def config_of(file: GGUFFile, ctx: int | None = None, *, task: Task | None = Non
     """
     known = names_for(task)
     if file.architecture not in known:
-        place, found = "general.architecture", quoted(file.architecture) if file.architecture else "none"
-        raise _error(file, place, _WRONG_TASK[task], " or ".join(known), found)
+        found = quoted(file.architecture) if file.architecture else "none"
+        raise _error(file, "general.architecture", _WRONG_TASK[task], " or ".join(known), found)
     described = ARCHITECTURES[file.architecture]
     if ctx is not None and ctx < 1:
         raise UsageError(f"ctx is {ctx}: give a whole number from 1")
@@ -76,7 +81,7 @@ def config_of(file: GGUFFile, ctx: int | None = None, *, task: Task | None = Non
     try:
         config: AnyConfig = described.config(**values)
     except UsageError as error:
-        raise GGUFError(f"these sizes cannot be: {error}", path=file.path, place="metadata") from None
+        raise GGUFError(f"these sizes cannot be: {error}", "metadata", path=file.path) from None
     return config
 
 
@@ -84,83 +89,83 @@ class _Stated:
     """The fields of a config that a file states, each there, of the right kind, and possible."""
 
     def __init__(self, file: GGUFFile, described: Architecture) -> None:
-        self._file, self._described = file, described
+        self._file, self._metadata, self._described = file, file.metadata, described
         self._defaults = {field.name: field.default for field in fields(described.config)}
 
     def fields(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        stated: dict[str, Any] = {}
         for key in sorted(self._described.keys, key=lambda key: key.default is not None):  # these follow from others
-            if key.says is not None and self._file.metadata.get(self._name(key), False) is not False:
-                found[key.says[0]] = key.says[1]
-            if key.field is not None and (key.says is None or self._name(key) in self._file.metadata):
-                found[key.field] = self._value(key, found)
-        if "head_dim" in found and found["head_dim"] * found["n_heads"] == found["d_model"]:
-            found["head_dim"] = 0
-        found |= self._told_by_tensors()
+            if key.says is not None and self._metadata.get(self._name(key), False) is not False:
+                stated[key.says[0]] = key.says[1]
+            if key.field is not None and (key.says is None or self._name(key) in self._metadata):
+                stated[key.field] = self._value(key, stated)
+        if "head_dim" in stated and stated["head_dim"] * stated["n_heads"] == stated["d_model"]:
+            stated["head_dim"] = 0
+        stated |= self._told_by_tensors()
         if "rope_scaling" in self._defaults:
-            found["rope_scaling"] = self._rope_scaling()
-        return found
+            stated["rope_scaling"] = self._rope_scaling()
+        return stated
 
-    def _value(self, key: Key, found: dict[str, Any]) -> Any:
-        name = self._name(key)
-        if key.field == "head_dim" and found["n_heads"] > found["d_model"]:
-            place, problem = f"{self._described.name}.attention.head_count", "there are more heads than values"
-            raise self._error(place, problem, f"at most {found['d_model']}", str(found["n_heads"]))
-        default = self._defaults[key.field or ""] if key.default is None else key.default(found)
+    def _value(self, key: Key, stated: dict[str, Any]) -> Any:
+        name, field = self._name(key), str(key.field)
+        if field == "head_dim" and stated["n_heads"] > stated["d_model"]:
+            heads, problem = f"{self._described.name}.attention.head_count", "there are more heads than values"
+            raise self._error(heads, problem, f"at most {stated['d_model']}", str(stated["n_heads"]))
+        default = self._defaults[field] if key.default is None else key.default(stated)
         if key.type == "u32":
             rows_of = self._file.tensors.get(key.rows_of) if key.rows_of else None
             return rows_of.shape[0] if rows_of is not None else self._count(name, default)
         if key.type == "f32":
             return _shortest(self._number(name, default))
         if key.type == "string":
-            known = get_args(get_type_hints(self._described.config)[key.field or ""])
-            return self._word(name, default, known)
-        kind = str if key.type == "array:string" else float
-        numbers = self._several(name, kind)
-        return numbers if kind is str else tuple(_shortest(number) for number in numbers)
+            return self._word(name, default, get_args(get_type_hints(self._described.config)[field]))
+        if key.type == "array:string":
+            return self._several(name, str)
+        return tuple(_shortest(number) for number in self._several(name, float))
 
     def _told_by_tensors(self) -> dict[str, bool]:
         """Fields that are true where a parameter is there, in the first block, and those that are true where not."""
-        there: dict[str, bool] = {}
+        present: dict[str, bool] = {}
         for row in rows(self._described.parameters):
             if row.told_by:
                 tensors = [tensor.replace("#", "0") for tensor in row.tensors]
                 tensors += [tensor.replace("attn_q.", "attn_qkv.") for tensor in tensors]  # fused by other converters
-                present = any(tensor in self._file.tensors for tensor in tensors)
-                there[row.told_by] = there.get(row.told_by, False) or present
-        return {field.removeprefix("!"): found != field.startswith("!") for field, found in there.items()}
+                present.setdefault(row.told_by, False)
+                present[row.told_by] |= any(tensor in self._file.tensors for tensor in tensors)
+        return {field.removeprefix("!"): there != field.startswith("!") for field, there in present.items()}
 
-    def _rope_scaling(self) -> Any:
+    def _rope_scaling(self) -> RopeScaling | None:
         try:
-            return read_rope_keys(self._file.metadata, self._described.name)
+            return _read_rope_keys(self._metadata, self._described.name)
         except UsageError as error:
             problem = str(error).removeprefix("rope_scaling: ")
             raise self._error(f"{self._described.name}.rope.scaling", problem) from None
 
     def _count(self, key: str, default: object) -> int:
-        value = self._file.metadata.get(key, default)
+        value = self._metadata.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
-            shown = None if key not in self._file.metadata else value
-            raise self._error(key, "the value is missing or wrong", "a whole number from 1", _shown(shown))
-        if key.endswith(".block_count") and value * _BLOCK_TENSORS > len(self._file.tensors):
-            expected, found = f"at least {_BLOCK_TENSORS} tensors a block", f"{value} with {len(self._file.tensors)}"
-            raise self._error(key, "the file cannot hold so many blocks", expected, f"{found} tensors")
+            shown = _shown(value) if key in self._metadata else "None"
+            raise self._error(key, "the value is missing or wrong", "a whole number from 1", shown)
+        n_tensors = len(self._file.tensors)
+        if key.endswith(".block_count") and value * _BLOCK_TENSORS > n_tensors:
+            expected, found = f"at least {_BLOCK_TENSORS} tensors a block", f"{value} with {n_tensors} tensors"
+            raise self._error(key, "the file cannot hold so many blocks", expected, found)
         return value
 
     def _number(self, key: str, default: Any) -> float:
-        value = self._file.metadata.get(key, default)
+        value = self._metadata.get(key, default)
         if not isinstance(value, float) or not 0 <= value < float("inf"):
             raise self._error(key, "the value is wrong", "a number from 0", _shown(value))
         return value
 
     def _word(self, key: str, default: Any, known: tuple[str, ...]) -> str:
-        word = self._file.metadata.text(key, default)
+        word = self._metadata.text(key, default)
         if word not in known:
             raise self._error(key, "the value is not known", " or ".join(known), quoted(word))
         return word
 
     def _several(self, key: str, kind: type) -> tuple[Any, ...]:
-        values = self._file.metadata.get(key, ())
+        values = self._metadata.get(key, ())
         if not isinstance(values, tuple):
             raise self._error(key, "the value is wrong", "an array", _shown(values))
         return tuple(value for value in values if isinstance(value, kind))
@@ -172,8 +177,39 @@ class _Stated:
         return _error(self._file, key, problem, expected, found)
 
 
+def _rope_keys(arch: str, scaling: RopeScaling | None) -> dict[str, tuple[str, Any]]:
+    if scaling is None:
+        return {}
+    if scaling.kind == "llama3":
+        return {
+            f"{_LLAMA3}factor": ("f32", scaling.factor),
+            f"{_LLAMA3}low_freq_factor": ("f32", scaling.low_freq_factor),
+            f"{_LLAMA3}high_freq_factor": ("f32", scaling.high_freq_factor),
+            f"{_LLAMA3}original_context_length": ("u32", scaling.original_ctx),
+        }
+    return {
+        f"{arch}.rope.scaling.type": ("string", scaling.kind),
+        f"{arch}.rope.scaling.factor": ("f32", scaling.factor),
+        f"{arch}.rope.scaling.original_context_length": ("u32", scaling.original_ctx or None),
+    }
+
+
+def _read_rope_keys(metadata: Metadata, arch: str) -> RopeScaling | None:
+    """The scaling a file states, in our keys, in llama.cpp's, or in those Toy's loader knows for llama3."""
+    for prefix in (_LLAMA3, f"{arch}.rope.scaling."):
+        kind = "llama3" if prefix == _LLAMA3 else metadata.text(f"{prefix}type", "linear")
+        factor = metadata.get(prefix + "factor")
+        if not isinstance(factor, float) or kind not in ROPE_SCALINGS or kind == "none":
+            continue
+        original = metadata.get(prefix + "original_context_length", 0)
+        low, high = metadata.get(prefix + "low_freq_factor", 1.0), metadata.get(prefix + "high_freq_factor", 4.0)
+        if isinstance(original, int) and isinstance(low, float) and isinstance(high, float):
+            return RopeScaling(kind, factor, original, low, high)
+    return None
+
+
 def _error(file: GGUFFile, key: str, problem: str, expected: str, found: str) -> GGUFError:
-    return GGUFError(problem, path=file.path, place=f"metadata {quoted(key)}", expected=expected, found=found)
+    return GGUFError(problem, f"metadata {quoted(key)}", expected, found, file.path)
 
 
 def _shown(value: object) -> str:

@@ -12,16 +12,14 @@ from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import TensorInfo
+from linnet.gguf.tensor import GGMLType, TensorInfo
 from linnet.gguf.tokenizer import donor_keys
-from linnet.gguf.toy import LENS, Folded, Joined, Tensors, lens_of
-from linnet.gguf.types import GGMLType
-from linnet.gguf.writer import WRITABLE, GGUFWriter, storage_type
+from linnet.gguf.toy import EMBEDDING, LENS, Folded, Joined, Tensors, lens_of
+from linnet.gguf.writer import GGUFWriter, storage_type, writable_type
 
 # What depends on the type, and what is written only where it is not the default.
 _OWN_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
 _WHOLE_NUMBERS = (GGMLType.I8, GGMLType.I16, GGMLType.I32, GGMLType.I64)
-_EMBEDDING = "token_embd.weight"
 _MODEL, _TOKENS, _WRITTEN = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "toy.n_params_written"
 
 
@@ -38,29 +36,17 @@ def convert(
     into the embedding. `tokenizer` is a GGUF file whose `tokenizer.*` keys the result gets, in place of its own; a
     language model that has none is refused without it, since llama.cpp loads no such file.
     """
-    if type not in WRITABLE:
-        expected = " or ".join(WRITABLE)
-        raise GGUFError(
-            "the file type cannot be written",
-            path=target,
-            place="type",
-            expected=expected,
-            found=quoted(type),
-        )
-    wanted = WRITABLE[type]
+    wanted = writable_type(type, target)
     with GGUFFile.open(source) as file:
         tensors = _tensors(file)
         own_keys = {*_OWN_KEYS, _WRITTEN}
         if tokenizer is not None:
             own_keys |= set(donor_keys(file.metadata))
         elif _is_language_model(file) and _MODEL not in file.metadata:
-            raise GGUFError(
-                "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with",
-                path=source,
-                place=f"metadata {quoted(_MODEL)}",
-                expected="`tokenizer=FILE.gguf`",
-                found="none",
+            problem = (
+                "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with"
             )
+            raise GGUFError(problem, f"metadata {quoted(_MODEL)}", "`tokenizer=FILE.gguf`", "none", source)
         metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
         metadata.u32("general.file_type", FILE_TYPES[wanted])
         if wanted is GGMLType.Q8_0:
@@ -87,42 +73,29 @@ def _tensors(file: GGUFFile) -> dict[str, TensorInfo | Joined | Folded]:
         return tensors
     has_lens = tensors.pop(LENS, None) is not None
     if has_lens:
-        if _EMBEDDING not in tensors:
-            raise GGUFError(
-                "the file has a lens without the embedding behind it, as Toy's scheduled checkpoints do",
-                path=file.path,
-                place=f"tensor {quoted(_EMBEDDING)}",
-                expected="[vocab, donor width]; convert the run's last checkpoint",
-                found="none",
-            )
-        tensors[_EMBEDDING] = Folded(file.tensors[_EMBEDDING], lens_of(file).proj)
+        if EMBEDDING not in tensors:
+            problem = "the file has a lens without the embedding behind it, as Toy's scheduled checkpoints do"
+            expected = "[vocab, donor width]; convert the run's last checkpoint"
+            raise GGUFError(problem, f"tensor {quoted(EMBEDDING)}", expected, "none", file.path)
+        tensors[EMBEDDING] = Folded(file.tensors[EMBEDDING], lens_of(file).proj)
     if has_lens or "toy.checkpoint_format" in file.metadata:
         for finding in tensor_findings(config_of(file), tensors):
             if finding.refused:
-                problem = f"not a whole model: {finding.problem}"
-                raise GGUFError(problem, path=file.path, place=finding.place)
+                raise GGUFError(f"not a whole model: {finding.problem}", finding.place, path=file.path)
     return tensors
 
 
 def _tokenizer_of(path: str | os.PathLike[str], file: GGUFFile) -> MetadataBlock:
     """The tokenizer of another file; it must have as many tokens as the model has rows."""
-    embedding = file.tensors.get(_EMBEDDING)
+    embedding = file.tensors.get(EMBEDDING)
     if embedding is None or not _is_language_model(file):
-        raise GGUFError(
-            "a tokenizer belongs to a language model",
-            path=file.path,
-            place="metadata 'general.architecture'",
-            expected=f"{' or '.join(names_for('text'))} (else leave `tokenizer` out)",
-            found=quoted(file.architecture),
-        )
+        problem, place = "a tokenizer belongs to a language model", "metadata 'general.architecture'"
+        expected = f"{' or '.join(names_for('text'))} (else leave `tokenizer` out)"
+        raise GGUFError(problem, place, expected, quoted(file.architecture), file.path)
     with GGUFFile.open(path) as donor:
         tokens = donor.metadata.length(_TOKENS) if _TOKENS in donor.metadata else 0
         if tokens != embedding.shape[0]:
-            raise GGUFError(
-                "the tokenizer does not fit the model's vocabulary",
-                path=path,
-                place=f"metadata {quoted(_TOKENS)}",
-                expected=f"{embedding.shape[0]:,} tokens, one for each row of {_EMBEDDING}",
-                found=f"{tokens:,} tokens",
-            )
+            problem, place = "the tokenizer does not fit the model's vocabulary", f"metadata {quoted(_TOKENS)}"
+            expected = f"{embedding.shape[0]:,} tokens, one for each row of {EMBEDDING}"
+            raise GGUFError(problem, place, expected, f"{tokens:,} tokens", path)
         return MetadataBlock().copy(donor.metadata, donor_keys(donor.metadata))

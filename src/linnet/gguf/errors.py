@@ -20,18 +20,17 @@ class GGUFError(LinnetError):
     def __init__(
         self,
         problem: str,
-        *,
-        path: str | os.PathLike[str] | None = None,
         place: str = "",
         expected: str = "",
         found: str = "",
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
+        super().__init__(problem)
         self.problem = problem
         self.path = None if path is None else os.fspath(path)
         self.place = place
         self.expected = expected
         self.found = found
-        super().__init__(problem)
 
     def __str__(self) -> str:
         line = ": ".join(part for part in (self.path, self.place, self.problem) if part)
@@ -41,13 +40,6 @@ class GGUFError(LinnetError):
             line += f"{',' if self.expected else ';'} found {self.found}"
         return " ".join(line.split())
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_again, (self.problem, self.path, self.place, self.expected, self.found))
-
-
-def _again(problem: str, path: str | None, place: str, expected: str, found: str) -> GGUFError:
-    return GGUFError(problem, path=path, place=place, expected=expected, found=found)
-
 
 @contextmanager
 def file_errors_as_gguf() -> Iterator[None]:
@@ -55,8 +47,7 @@ def file_errors_as_gguf() -> Iterator[None]:
     try:
         yield
     except FileError as error:
-        found, path = error.strerror or "", error.filename
-        raise GGUFError(error.problem, path=path, place=error.place, expected=error.expected, found=found) from None
+        raise GGUFError(error.problem, error.place, error.expected, error.strerror or "", path=error.filename) from None
 
 
 def quoted(name: str | bytes) -> str:

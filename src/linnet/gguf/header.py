@@ -8,20 +8,22 @@ opening never takes more than a few tens of megabytes, whatever the file says.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from linnet.gguf.errors import GGUFError, quoted
-from linnet.gguf.source import Source
-from linnet.gguf.tensor import TensorInfo
-from linnet.gguf.types import GGMLType
-from linnet.gguf.values import SIZES, ValueType
+from linnet.gguf.metadata import MAX_KEY_BYTES, Entry, ValueType
+from linnet.gguf.tensor import GGMLType, TensorInfo
+
+if TYPE_CHECKING:
+    from linnet.gguf.file import Source
 
 # The largest vocabularies in use (262 thousand tokens, with scores and merges) take some 16 MB of metadata.
 MAX_METADATA = 128 << 20
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 16
-MAX_KEY_BYTES = (1 << 16) - 1  # the specification's limit
 MAX_ALL_KEY_BYTES = 8 << 20
 MAX_NAME_BYTES = 63  # ggml keeps a name in 64 bytes with its end mark
 MAX_DIMS = 4
@@ -31,17 +33,6 @@ _WINDOW = 1 << 20
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _HEAD = struct.Struct("<4sIQQ")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where one metadata value lies: its type, an array's element type and length, its bytes in the file."""
-
-    kind: ValueType
-    element: ValueType | None
-    count: int
-    start: int  # of the value itself: after the type, and after an array's element type and length
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +84,11 @@ def _counts(source: Source, cursor: _Cursor) -> tuple[int, int, int]:
     room = source.size - _HEAD.size
     # The least a key (length, one letter, type, one byte) and a tensor (length, letter, dims, dim, type,
     # offset) take.
-    for what, count, least, most in (("keys", n_keys, 14, MAX_KEYS), ("tensors", n_tensors, 33, MAX_TENSORS)):
+    for noun, count, least, most in (("keys", n_keys, 14, MAX_KEYS), ("tensors", n_tensors, 33, MAX_TENSORS)):
         bound = min(most, room // least)
         if count > bound:
-            raise source.error(
-                f"the file cannot hold so many {what}", f"number of {what}", f"at most {bound}", str(count)
-            )
+            problem = f"the file cannot hold so many {noun}"
+            raise source.error(problem, f"number of {noun}", f"at most {bound}", str(count))
     return version, n_tensors, n_keys
 
 
@@ -116,7 +106,7 @@ def _value(cursor: _Cursor, place: str) -> Entry:
     if plain is ValueType.STRING:
         cursor.skip_strings(count, place)
     else:
-        cursor.skip(count * SIZES[plain], place)
+        cursor.skip(count * plain.packing.size, place)
     return Entry(kind, element, count, start, cursor.at)
 
 
@@ -164,10 +154,7 @@ def _place_tensors(
         place = f"tensor {quoted(name)}"
         if name in tensors:
             raise source.error("the tensor is there twice", place, "names that differ", quoted(name))
-        values = 1
-        for dim in shape:
-            values *= dim
-        size = values // kind.block_values * kind.block_bytes
+        size = math.prod(shape) // kind.block_values * kind.block_bytes
         if offset % alignment:
             raise source.error("the offset is not aligned", place, f"a multiple of {alignment}", str(offset))
         if data_start + offset + size > source.size:

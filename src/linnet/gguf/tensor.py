@@ -1,25 +1,82 @@
-"""One tensor of an open GGUF file: what the table says of it, and its values."""
+"""One tensor of an open GGUF file: what the table says of it, its values, and the tensor types of ggml."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linnet.gguf.errors import quoted
-from linnet.gguf.source import Source
-from linnet.gguf.types import GGMLType
+from linnet.gguf.errors import GGUFError, quoted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Quantised rows are read and unpacked in pieces of about this size: large enough to be quick, small enough
-# for a cache.
+    from linnet.gguf.file import Source
+
+# Quantised rows are read and unpacked in pieces of about this size: large enough to be quick, small enough for a cache.
 _PIECE = 4 << 20
 
-_PLAIN: dict[GGMLType, str] = {
+
+class GGMLType(IntEnum):
+    """A tensor type: its number in a file's table, how many values a block holds, and how many bytes it takes.
+
+    A tensor's row length is a multiple of `block_values`. Gaps in the numbers are types that ggml has removed.
+    """
+
+    block_values: int
+    block_bytes: int
+
+    def __new__(cls, number: int, block_values: int, block_bytes: int) -> GGMLType:  # noqa: D102
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.block_values = block_values
+        member.block_bytes = block_bytes
+        return member
+
+    F32 = 0, 1, 4
+    F16 = 1, 1, 2
+    Q4_0 = 2, 32, 2 + 16
+    Q4_1 = 3, 32, 2 + 2 + 16
+    Q5_0 = 6, 32, 2 + 4 + 16
+    Q5_1 = 7, 32, 2 + 2 + 4 + 16
+    Q8_0 = 8, 32, 2 + 32
+    Q8_1 = 9, 32, 2 + 2 + 32
+    Q2_K = 10, 256, 16 + 64 + 2 + 2
+    Q3_K = 11, 256, 64 + 32 + 12 + 2
+    Q4_K = 12, 256, 2 + 2 + 12 + 128
+    Q5_K = 13, 256, 2 + 2 + 12 + 32 + 128
+    Q6_K = 14, 256, 128 + 64 + 16 + 2
+    Q8_K = 15, 256, 4 + 256 + 32
+    IQ2_XXS = 16, 256, 2 + 64
+    IQ2_XS = 17, 256, 2 + 64 + 8
+    IQ3_XXS = 18, 256, 2 + 64 + 32
+    IQ1_S = 19, 256, 2 + 32 + 16
+    IQ4_NL = 20, 32, 2 + 16
+    IQ3_S = 21, 256, 2 + 64 + 8 + 32 + 4
+    IQ2_S = 22, 256, 2 + 64 + 16
+    IQ4_XS = 23, 256, 2 + 2 + 128 + 4
+    I8 = 24, 1, 1
+    I16 = 25, 1, 2
+    I32 = 26, 1, 4
+    I64 = 27, 1, 8
+    F64 = 28, 1, 8
+    IQ1_M = 29, 256, 32 + 16 + 8
+    BF16 = 30, 1, 2
+    TQ1_0 = 34, 256, 4 + 48 + 2
+    TQ2_0 = 35, 256, 64 + 2
+    MXFP4 = 39, 32, 1 + 16
+
+    def row_bytes(self, values: int) -> int:
+        """Bytes of a row of `values` values."""
+        if values % self.block_values:
+            raise GGUFError(f"a row of {self.name} holds a multiple of {self.block_values} values, found {values}")
+        return values // self.block_values * self.block_bytes
+
+
+_NUMPY_TYPES: dict[GGMLType, str] = {
     GGMLType.F32: "<f4",
     GGMLType.F16: "<f2",
     GGMLType.F64: "<f8",
@@ -50,17 +107,16 @@ class TensorInfo:
     def raw(self) -> NDArray[np.uint8]:
         """The bytes as they lie in the file: a read-only view that copies nothing.
 
-        The file must not be cut short while the view is in use (see `linnet.gguf.source`); `read` has no such
-        limit.
+        The file must not be cut short while the view is in use (see `linnet.gguf.file`); `read` has no such limit.
         """
         return self._source.view(self.offset, self.nbytes, self._place)
 
     def array(self) -> NDArray[Any]:
         """A plain tensor (f32, f16, integers; bf16 as its sixteen bits) as a view that copies nothing."""
-        if self.type not in _PLAIN:
+        if self.type not in _NUMPY_TYPES:
             expected = "a plain type; use read() for quantised ones"
             raise self._source.error("the tensor has no plain array", self._place, expected, self.type.name)
-        return self.raw().view(_PLAIN[self.type]).reshape(self.shape)
+        return self.raw().view(_NUMPY_TYPES[self.type]).reshape(self.shape)
 
     def read(self, rows: slice | None = None) -> NDArray[np.float32]:
         """The values as float32, copied; with `rows`, only those of the first dimension are read."""
@@ -101,13 +157,13 @@ class TensorInfo:
         if self.type not in READABLE:
             expected = ", ".join(type.name for type in READABLE)
             raise self._source.error("the type cannot be read", self._place, expected, self.type.name)
-        at = self.offset + start * row_bytes
+        offset = self.offset + start * row_bytes
         if self.type is GGMLType.F32 and np.little_endian:
-            self._source.read_into(at, out.data.cast("B"), self._place)
+            self._source.read_into(offset, out.data.cast("B"), self._place)
             return
         step = max(1, _PIECE // row_bytes)
-        piece = np.empty((min(step, len(out)), row_bytes), np.uint8)
+        buffer = np.empty((min(step, len(out)), row_bytes), np.uint8)
         for row in range(0, len(out), step):
-            here = piece[: min(step, len(out) - row)]
-            self._source.read_into(at + row * row_bytes, here.data.cast("B"), self._place)
-            dequantize(here, self.type, out=out[row : row + len(here)])
+            raw = buffer[: min(step, len(out) - row)]
+            self._source.read_into(offset + row * row_bytes, raw.data.cast("B"), self._place)
+            dequantize(raw, self.type, out=out[row : row + len(raw)])

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from linnet.gguf.control_texts import CONTROL_TEXTS, USER_DEFINED_TEXTS
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.pretokenizers import pre_named
 
@@ -27,6 +26,29 @@ _WRITTEN_LETTERS = 1 << 19  # of tokens found in a text as they are written; to 
 
 # Values of tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+# Texts that llama.cpp reads as tokens of their own whatever their type in the file says. Ends of texts, turns and
+# messages, at which generation stops:
+END_TEXTS = tuple(
+    """
+    <|endoftext|> <|end_of_text|> <|eot_id|> <|eom_id|> <|im_end|> <|end|> <eos> </s> <EOT> _<EOT> [EOT] [EOS]
+    <end_of_turn> <end_of_utterance> <｜end▁of▁sentence｜> <|return|> <|call|> <|calls|> <|flush|> <turn|>
+    <|tool_response> [e~[
+    """.split()  # noqa: SIM905
+)
+# Marks of filling in the middle:
+_MIDDLE_TEXTS = tuple(
+    """
+    <|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>
+    <|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>
+    <|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>
+    <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]
+    <|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame> <|file_sep|>
+    """.split()  # noqa: SIM905
+)
+_CONTROL_TEXTS = frozenset(END_TEXTS + _MIDDLE_TEXTS)
+# These it reads even where control tokens are not to be parsed.
+_USER_DEFINED_TEXTS = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 
 
 def donor_keys(metadata: Mapping[str, object]) -> list[str]:
@@ -87,16 +109,10 @@ def _sentence_piece(metadata: Mapping[str, object], tokens: dict[str, int]) -> T
         )
     )
     prefixed = _get(metadata, "add_space_prefix", bool, True)
-    tokenizer.normalizer = normalizers.Sequence(
-        [*([normalizers.Prepend("▁")] if prefixed else []), normalizers.Replace(" ", "▁")]
-    )
+    prepend, strip = ([normalizers.Prepend("▁")], [decoders.Strip(" ", 1, 0)]) if prefixed else ([], [])
+    tokenizer.normalizer = normalizers.Sequence([*prepend, normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            *([decoders.Strip(" ", 1, 0)] if prefixed else []),
-        ]
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )
     _add_ends(tokenizer, metadata, tokens, add_bos=True, bos=1, eos=2)
     return tokenizer
@@ -157,10 +173,10 @@ def _add_written_tokens(tokenizer: Tokenizer, metadata: Mapping[str, object], to
         raise GGUFError(f"tokenizer.ggml.token_type has {len(types)} values for {len(tokens)} tokens")
     written = []
     for text, id_ in tokens.items():
-        always = text in USER_DEFINED_TEXTS or types[id_] == USER_DEFINED
-        control = text in CONTROL_TEXTS or types[id_] in (UNKNOWN, CONTROL)
+        always = text in _USER_DEFINED_TEXTS or types[id_] == USER_DEFINED
+        control = text in _CONTROL_TEXTS or types[id_] in (UNKNOWN, CONTROL)
         if always or control:
-            special = control and text not in USER_DEFINED_TEXTS
+            special = control and text not in _USER_DEFINED_TEXTS
             written.append(AddedToken(text, special=special, normalized=False))
     letters = sum(len(token.content) for token in written)
     if letters > _WRITTEN_LETTERS:
@@ -201,14 +217,7 @@ def _add_ends(
     if ends:
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[*before, "$A", *after],
-            pair=[
-                *before,
-                "$A",
-                *after,
-                *(f"{name}:1" for name in before),
-                "$B:1",
-                *(f"{n}:1" for n in after),
-            ],
+            pair=[*before, "$A", *after, *(f"{mark}:1" for mark in before), "$B:1", *(f"{mark}:1" for mark in after)],
             special_tokens=ends,
         )
 

@@ -19,13 +19,13 @@ import numpy as np
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import TensorInfo
-from linnet.gguf.types import GGMLType
+from linnet.gguf.tensor import GGMLType, TensorInfo
 from linnet.gguf.writer import GGUFWriter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+EMBEDDING = "token_embd.weight"
 LENS = "lens.proj.weight"
 
 _VIT_NAMES = {
@@ -84,30 +84,21 @@ class Tensors(Mapping[str, TensorInfo | Joined]):
         heads: dict[str, dict[int, TensorInfo]] = {}
         for name, tensor in file.tensors.items():
             if match := _HEAD.fullmatch(name):
-                heads.setdefault(f"{match[1]}.{match[3]}", {})[int(match[2])] = tensor
+                heads.setdefault(_whole(name), {})[int(match[2])] = tensor
         self._heads = {name: self._in_order(name, parts) for name, parts in heads.items()}
 
     def __getitem__(self, name: str) -> TensorInfo | Joined:
-        found = self._find(name)
-        if not found:
+        parts = self._find(name)
+        if not parts:
             raise KeyError(name)
-        return found[0] if len(found) == 1 else Joined(name, found)
+        return parts[0] if len(parts) == 1 else Joined(name, parts)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the file, with `attn_q.weight` in place of its heads."""
-        seen = set()
-        for name in self._file.tensors:
-            match = _HEAD.fullmatch(name)
-            whole = f"{match[1]}.{match[3]}" if match else name
-            if whole not in seen:
-                seen.add(whole)
-                yield whole
+        return iter(dict.fromkeys(map(_whole, self._file.tensors)))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(self._find(name))
 
     def _find(self, name: str) -> tuple[TensorInfo, ...]:
         if name in self._file.tensors:
@@ -115,8 +106,8 @@ class Tensors(Mapping[str, TensorInfo | Joined]):
         if name in self._heads:
             return self._heads[name]
         if ".attn_qkv." in name:
-            parts = [self._find(name.replace("attn_qkv", each)) for each in ("attn_q", "attn_k", "attn_v")]
-            return parts[0] + parts[1] + parts[2] if all(parts) else ()
+            q, k, v = (self._find(name.replace("attn_qkv", part)) for part in ("attn_q", "attn_k", "attn_v"))
+            return q + k + v if q and k and v else ()
         other = _VIT_NAMES.get(name)
         if other is None and name.startswith("v.blk."):
             head, stem, tail = name.rsplit(".", 2)
@@ -126,14 +117,16 @@ class Tensors(Mapping[str, TensorInfo | Joined]):
     def _in_order(self, name: str, heads: dict[int, TensorInfo]) -> tuple[TensorInfo, ...]:
         parts = [heads[number] for number in sorted(heads)]
         if sorted(heads) != list(range(len(heads))) or len({part.shape for part in parts}) != 1:
-            raise GGUFError(
-                "the heads do not make one tensor",
-                path=self._file.path,
-                place=f"tensor {quoted(name)}",
-                expected="heads 0, 1, 2 … of one shape",
-                found=f"{sorted(heads)[:16]} of {sorted({part.shape for part in parts})[:4]}",
-            )
+            place, expected = f"tensor {quoted(name)}", "heads 0, 1, 2 … of one shape"
+            found = f"{sorted(heads)[:16]} of {sorted({part.shape for part in parts})[:4]}"
+            raise GGUFError("the heads do not make one tensor", place, expected, found, self._file.path)
         return tuple(parts)
+
+
+def _whole(name: str) -> str:
+    """The tensor that a head belongs to, `blk.0.attn_q.weight`; any other name as it is."""
+    match = _HEAD.fullmatch(name)
+    return f"{match[1]}.{match[3]}" if match else name
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,7 @@ class Folded:
     def __init__(self, embedding: Any, proj: Any) -> None:
         if len(embedding.shape) != 2 or embedding.shape[-1] != proj.shape[-1]:
             expected, found = f"an embedding [vocab, {proj.shape[-1]}]", str(list(embedding.shape))
-            raise GGUFError("the lens does not fit", place=f"parameter {quoted(LENS)}", expected=expected, found=found)
+            raise GGUFError("the lens does not fit", f"parameter {quoted(LENS)}", expected, found)
         self._embedding, self._proj = embedding, proj
         self.shape = (int(embedding.shape[0]), int(proj.shape[0]))
 
@@ -192,12 +185,12 @@ def lens_of(file: GGUFFile) -> Lens:
     if tensor is None or len(shape) != 2:
         found = f"a tensor {list(shape)}" if tensor else f"{len(file.tensors)} tensors without it"
         problem, expected = "the file holds no lens", f"{LENS} [d_model, donor_d_in]"
-        raise GGUFError(problem, path=file.path, place=f"tensor {quoted(LENS)}", expected=expected, found=found)
+        raise GGUFError(problem, f"tensor {quoted(LENS)}", expected, found, file.path)
     for key, size in (("lens.d_model", shape[0]), ("lens.donor_d_in", shape[1])):
         stated = file.metadata.get(key, size)
         if stated != size:
-            problem, place = "the lens is not of the size the file states", f"metadata {quoted(key)}"
-            raise GGUFError(problem, path=file.path, place=place, expected=str(size), found=ascii(stated)[:40])
+            problem = "the lens is not of the size the file states"
+            raise GGUFError(problem, f"metadata {quoted(key)}", str(size), ascii(stated)[:40], file.path)
     return Lens(tensor.read(), file.metadata.text("lens.donor_source"))
 
 

@@ -16,10 +16,8 @@ import numpy as np
 from linnet.files import StagedFile
 from linnet.gguf.errors import GGUFError, file_errors_as_gguf, quoted
 from linnet.gguf.header import DEFAULT_ALIGNMENT, MAX_DIMS, MAX_NAME_BYTES
-from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import TensorInfo
-from linnet.gguf.types import GGMLType
-from linnet.gguf.values import encode_text
+from linnet.gguf.metadata import MetadataBlock, encode_text
+from linnet.gguf.tensor import GGMLType, TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,9 +27,8 @@ WRITABLE = {"f32": GGMLType.F32, "f16": GGMLType.F16, "bf16": GGMLType.BF16, "q8
 # Values converted at a time: 4 MB of float32, which a processor's cache still holds when they are written.
 _PIECE_VALUES = 1 << 20
 _COPY_BYTES = 4 << 20
-# Fewer values than this torch converts on the calling thread. One thread is quicker than any disk (10 GB/s
-# and more); two that wait for each other fell to 0.7 GB/s on a busy machine, and training keeps a machine
-# busy.
+# Fewer values than this torch converts on the calling thread. One thread is quicker than any disk (10 GB/s and more);
+# two that wait for each other fell to 0.7 GB/s on a busy machine, and training keeps a machine busy.
 _QUIET_VALUES = (1 << 15) - 64
 _BORROWED = ("float16", "float32", "float64")
 
@@ -54,6 +51,13 @@ class _Planned:
     shape: tuple[int, ...]
     type: GGMLType
     nbytes: int
+
+
+def writable_type(word: str, path: str | os.PathLike[str] | None = None) -> GGMLType:
+    """The type of a file by its name, `f32` to `q8_0`; `path` is the file that an error names."""
+    if word not in WRITABLE:
+        raise GGUFError("the file type cannot be written", "type", " or ".join(WRITABLE), quoted(word), path)
+    return WRITABLE[word]
 
 
 def storage_type(name: str, shape: tuple[int, ...], wanted: GGMLType) -> GGMLType:
@@ -84,9 +88,7 @@ class GGUFWriter:
     def __init__(self, metadata: MetadataBlock, *, alignment: int = DEFAULT_ALIGNMENT) -> None:
         if alignment < 32 or alignment & (alignment - 1):
             expected = "a power of two, 32 or more (ggml needs 32)"
-            raise GGUFError(
-                "this alignment is not possible", place="alignment", expected=expected, found=str(alignment)
-            )
+            raise GGUFError("this alignment is not possible", "alignment", expected, str(alignment))
         self.metadata = metadata
         self.alignment = alignment
         self._planned: dict[str, _Planned] = {}
@@ -96,17 +98,16 @@ class GGUFWriter:
         place = f"tensor {quoted(name)}"
         length = len(name.encode("utf-8"))
         if not 1 <= length <= MAX_NAME_BYTES:
-            expected = f"1 to {MAX_NAME_BYTES} bytes"
-            raise GGUFError("the name's length is wrong", place=place, expected=expected, found=str(length))
+            raise GGUFError("the name's length is wrong", place, f"1 to {MAX_NAME_BYTES} bytes", str(length))
         if name in self._planned:
-            raise GGUFError("the tensor was given twice", place=place, expected="names that differ", found=quoted(name))
+            raise GGUFError("the tensor was given twice", place, "names that differ", quoted(name))
         shape = tuple(int(size) for size in data.shape)
         if not 1 <= len(shape) <= MAX_DIMS or 0 in shape:
             expected = f"1 to {MAX_DIMS} dimensions, each at least 1"
-            raise GGUFError("the shape cannot be written", place=place, expected=expected, found=str(shape))
+            raise GGUFError("the shape cannot be written", place, expected, str(shape))
         kept = isinstance(data, TensorInfo) and data.type is type  # bytes go over as they are, whatever the type
         if not kept:
-            self._refuse_type(place, data, shape, type)
+            _check_type(place, data, shape, type)
         nbytes = math.prod(shape[:-1]) * type.row_bytes(shape[-1])
         self._planned[name] = _Planned(name, data, shape, type, nbytes)
 
@@ -124,9 +125,8 @@ class GGUFWriter:
 
     def head(self) -> bytes:
         """Everything before the tensors' data."""
-        own_alignment = self.alignment != DEFAULT_ALIGNMENT
         metadata = self.metadata
-        if own_alignment:
+        if self.alignment != DEFAULT_ALIGNMENT:
             metadata = MetadataBlock().u32("general.alignment", self.alignment).extend(metadata)
         parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(self._planned), len(metadata)), metadata.to_bytes()]
         offset = 0
@@ -138,25 +138,20 @@ class GGUFWriter:
         head = b"".join(parts)
         return head + bytes(-len(head) % self.alignment)
 
-    def _refuse_type(self, place: str, data: Any, shape: tuple[int, ...], type: GGMLType) -> None:
-        if type not in WRITABLE.values():
-            raise GGUFError(
-                "the type cannot be written",
-                place=place,
-                expected=" or ".join(WRITABLE),
-                found=type.name.lower(),
-            )
-        if len(shape) == 1 and type is not GGMLType.F32:
-            problem = "llama.cpp aborts on a one-dimensional tensor of another type than f32"
-            raise GGUFError(problem, place=place, expected="f32", found=type.name.lower())
-        if shape[-1] % type.block_values:
-            expected = f"a multiple of {type.block_values} for {type.name.lower()}"
-            raise GGUFError(
-                "the row does not fit the type's blocks", place=place, expected=expected, found=str(shape[-1])
-            )
-        kind = getattr(data, "dtype", None)
-        if kind is not None and not str(kind).removeprefix("torch.").startswith(("float", "bfloat")):
-            raise GGUFError("the values are of the wrong kind", place=place, expected="floats", found=str(kind))
+
+def _check_type(place: str, data: Any, shape: tuple[int, ...], type: GGMLType) -> None:
+    label = type.name.lower()
+    if type not in WRITABLE.values():
+        raise GGUFError("the type cannot be written", place, " or ".join(WRITABLE), label)
+    if len(shape) == 1 and type is not GGMLType.F32:
+        problem = "llama.cpp aborts on a one-dimensional tensor of another type than f32"
+        raise GGUFError(problem, place, "f32", label)
+    if shape[-1] % type.block_values:
+        expected = f"a multiple of {type.block_values} for {label}"
+        raise GGUFError("the row does not fit the type's blocks", place, expected, str(shape[-1]))
+    dtype = getattr(data, "dtype", None)
+    if dtype is not None and not str(dtype).removeprefix("torch.").startswith(("float", "bfloat")):
+        raise GGUFError("the values are of the wrong kind", place, "floats", str(dtype))
 
 
 def _pieces(tensor: _Planned) -> Iterator[bytes | memoryview]:
@@ -238,5 +233,4 @@ def _refuse_overflow(tensor: _Planned, was_infinite: bool) -> None:
     """A weight beyond f16's range must not become infinite unnoticed; one that was infinite may stay so."""
     if not was_infinite:
         problem = "a value is too large for f16; bf16 has the range of f32"
-        expected = "values within ±65504"
-        raise GGUFError(problem, place=f"tensor {quoted(tensor.name)}", expected=expected, found="a larger one")
+        raise GGUFError(problem, f"tensor {quoted(tensor.name)}", "values within ±65504", "a larger one")

@@ -9,17 +9,15 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from linnet.architectures.description import Config, RotaryConfig, Task
+from linnet.architectures.description import Config, Task
 from linnet.architectures.registry import AnyConfig, describe
-from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.rotary import RotaryConfig, rope_scaling_of
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.gguf.checkpoint import read_params
-from linnet.gguf.config import config_of
+from linnet.gguf.config import config_of, rope_divisors
 from linnet.gguf.errors import GGUFError
-from linnet.gguf.file import GGUFFile
-from linnet.gguf.link import resolve_link
-from linnet.gguf.rope import rope_divisors
+from linnet.gguf.file import GGUFFile, resolve_link
 from linnet.gguf.toy import LENS
 from linnet.models.initial import allocate
 from linnet.models.language_model import LanguageModel

@@ -10,7 +10,7 @@ import torch
 from linnet.architectures.description import Config
 from linnet.architectures.parameters import layout
 from linnet.architectures.registry import AnyConfig, describe
-from linnet.architectures.rope_scaling import rope_scaling_of
+from linnet.architectures.rotary import rope_scaling_of
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.models.draws import fill_normal

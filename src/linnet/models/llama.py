@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.architectures.description import RotaryConfig
+from linnet.architectures.rotary import RotaryConfig
 from linnet.kernels import Executor, Residual, eager, ops
 from linnet.models.cache import KVCache, Span
 from linnet.models.language_model import LanguageModel

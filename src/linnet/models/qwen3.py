@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.architectures.description import RotaryConfig
+from linnet.architectures.rotary import RotaryConfig
 from linnet.models import qwen2
 from linnet.models.layers import RMSNorm
 from linnet.models.llama import Llama

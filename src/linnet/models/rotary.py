@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linnet.architectures.description import RotaryConfig
-from linnet.architectures.rope_scaling import rope_scaling_of
-from linnet.gguf.rope import rope_divisors
+from linnet.architectures.rotary import RotaryConfig, rope_scaling_of
+from linnet.gguf.config import rope_divisors
 
 _VALUES_AT_ONCE = 1 << 20  # angles held in float64 while a table is made
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from linnet import gguf
 from linnet.errors import UsageError
-from linnet.gguf.control_texts import END_TEXTS
-from linnet.gguf.tokenizer import donor_keys
+from linnet.gguf.tokenizer import END_TEXTS, donor_keys
 from linnet.gguf.tokenizer_write import tokenizer_block
 from linnet.models import Config, LanguageModel, from_transformers
 from linnet.runs import RunBundle
