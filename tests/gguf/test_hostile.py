@@ -273,17 +273,17 @@ def peak():  # kilobytes; getrusage would also count the process this one was fo
     return int(re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 before = peak()
 for path in sys.argv[1:]:
-    start = time.monotonic()
+    start = time.process_time()  # a busy machine is not the file's fault
     try:
         GGUFFile.open(path).close()
         outcome = "opened"
     except GGUFError as error:
         outcome = error.problem
-    print(path.rsplit("/")[-1], outcome, round(time.monotonic() - start, 2), (peak() - before) // 1024, "MB")
+    print(path.rsplit("/")[-1], outcome, round(time.process_time() - start, 2), (peak() - before) // 1024, "MB")
     assert peak() - before < 64 * 1024, (path, peak() - before)
-    assert time.monotonic() - start < 20, path
+    assert time.process_time() - start < 20, path
 """
     command = [sys.executable, "-c", code, *sorted(map(str, tmp_path.glob("*.gguf")))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)

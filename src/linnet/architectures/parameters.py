@@ -37,19 +37,19 @@ class Piece:
 class Param:
     """One of our parameters: its shape, the pieces it is made of in the file, and how it starts.
 
-    An `optional` one may be absent; `told_by` is the field of the config that says so, `!tied` where it must be false.
+    An `optional` one may be absent; `condition` is the config's field that decides, `!tied` where it must be false.
     """
 
     name: str
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...]
     optional: bool = False
-    told_by: str = ""
+    condition: str = ""
     start: Start = Start()
 
     def belongs_to(self, config: object) -> bool:
         """Whether the config's model has it, as far as a field says."""
-        return not self.told_by or bool(getattr(config, self.told_by.lstrip("!"))) != self.told_by.startswith("!")
+        return not self.condition or bool(getattr(config, self.condition.lstrip("!"))) != self.condition.startswith("!")
 
 
 class Layout:
@@ -71,30 +71,30 @@ class Row:
     start: str
     tensors: tuple[str, ...]
     optional: bool
-    told_by: str
+    condition: str
 
 
 def rows(table: str) -> list[Row]:
     """The lines of a table (see `Architecture.parameters`)."""
-    found = []
+    parsed = []
     for line in table.strip().splitlines():
         name, shape, start, tensors = re.split(r"\s{2,}", line.strip())
-        name, mark, told_by = name.partition("?")
-        found.append(Row(name, tuple(shape.split()), start, _tensors(tensors), bool(mark), told_by))
-    return found
+        name, mark, condition = name.partition("?")
+        parsed.append(Row(name, tuple(shape.split()), start, _expanded(tensors), bool(mark), condition))
+    return parsed
 
 
 def modules(table: str, n_layers: int) -> dict[str, tuple[str, ...]]:
     """Our modules and those that `transformers` has for them (see `Transformers.names`), block by block."""
-    found = {}
+    names = {}
     words = table.split()
     for ours, theirs in zip(words[::2], words[1::2], strict=True):
         for block in range(n_layers) if "#" in ours else (0,):
-            found[ours.replace("#", str(block))] = _tensors(theirs.replace("#", str(block)))
-    return found
+            names[ours.replace("#", str(block))] = _expanded(theirs.replace("#", str(block)))
+    return names
 
 
-def _tensors(column: str) -> tuple[str, ...]:
+def _expanded(column: str) -> tuple[str, ...]:
     """`attn_{q,k}.weight` stands for `attn_q.weight` and `attn_k.weight`."""
     before, brace, rest = column.partition("{")
     if not brace:
@@ -122,7 +122,7 @@ def _param(row: Row, sizes: dict[str, int], block: str) -> Param:
         pieces.append(Piece(tensor.replace("#", block), top, top + height, (height, *tail)))
         top += height
     name, start = row.name.replace("#", block), _start(row.start, sizes)
-    return Param(name, (top, *tail), tuple(pieces), row.optional, row.told_by, start)
+    return Param(name, (top, *tail), tuple(pieces), row.optional, row.condition, start)
 
 
 def _start(word: str, sizes: dict[str, int]) -> Start:

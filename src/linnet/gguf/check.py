@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import Metadata, ValueType
 from linnet.gguf.tensor import GGMLType
+from linnet.gguf.writer import Rows
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.level}: {self.place}: {self.problem}"
-
-
-class Shaped(Protocol):
-    """Anything with a shape in torch's order."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
 
 
 # What any model with rotary positions may say of them.
@@ -194,7 +187,7 @@ def _keys(described: Architecture, metadata: Metadata) -> Iterator[Finding]:
             yield _refused(f"metadata {quoted(key)}", f"expected {' or '.join(labels)}, found {metadata.label(key)}")
 
 
-def tensor_findings(config: AnyConfig, tensors: Mapping[str, Shaped]) -> Iterator[Finding]:
+def tensor_findings(config: AnyConfig, tensors: Mapping[str, Rows]) -> Iterator[Finding]:
     """What llama.cpp finds wrong with the names and shapes of a model's tensors."""
     if not describe(config).runs_in_llama_cpp:
         return
@@ -299,10 +292,8 @@ def _adapter(file: GGUFFile) -> Iterator[Finding]:
 def _values(file: GGUFFile) -> Iterator[Finding]:
     for name, tensor in file.tensors.items():
         step = max(1, (4 << 20) // max(1, tensor.values // tensor.shape[0]))
-        bad = 0
-        for start in range(0, tensor.shape[0], step):
-            bad += int(np.count_nonzero(~np.isfinite(tensor.read(slice(start, start + step)))))
-        if bad:
+        parts = (tensor.read(slice(start, start + step)) for start in range(0, tensor.shape[0], step))
+        if bad := sum(int(np.count_nonzero(~np.isfinite(part))) for part in parts):
             yield _warning(f"tensor {quoted(name)}", f"{bad} of {tensor.values} values are not finite")
 
 

@@ -101,7 +101,7 @@ class _Stated:
                 stated[key.field] = self._value(key, stated)
         if "head_dim" in stated and stated["head_dim"] * stated["n_heads"] == stated["d_model"]:
             stated["head_dim"] = 0
-        stated |= self._told_by_tensors()
+        stated |= self._flags_from_tensors()
         if "rope_scaling" in self._defaults:
             stated["rope_scaling"] = self._rope_scaling()
         return stated
@@ -123,15 +123,15 @@ class _Stated:
             return self._several(name, str)
         return tuple(_shortest(number) for number in self._several(name, float))
 
-    def _told_by_tensors(self) -> dict[str, bool]:
+    def _flags_from_tensors(self) -> dict[str, bool]:
         """Fields that are true where a parameter is there, in the first block, and those that are true where not."""
         present: dict[str, bool] = {}
         for row in rows(self._described.parameters):
-            if row.told_by:
+            if row.condition:
                 tensors = [tensor.replace("#", "0") for tensor in row.tensors]
                 tensors += [tensor.replace("attn_q.", "attn_qkv.") for tensor in tensors]  # fused by other converters
-                present.setdefault(row.told_by, False)
-                present[row.told_by] |= any(tensor in self._file.tensors for tensor in tensors)
+                present.setdefault(row.condition, False)
+                present[row.condition] |= any(tensor in self._file.tensors for tensor in tensors)
         return {field.removeprefix("!"): there != field.startswith("!") for field, there in present.items()}
 
     def _rope_scaling(self) -> RopeScaling | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from linnet.files import step_of
+from linnet.files import is_file, is_folder, step_of
 
 _DEPTH = 6  # how far below a place a file may lie
 _MANIFEST_BYTES = 1 << 20
@@ -32,24 +32,18 @@ def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str]
     over.
     """
     runs_root = Path(runs if runs is not None else os.environ.get("LINNET_RUNS") or Path(here) / "runs")
-    found: dict[Path, Found] = {}
-    for model in chain(
-        _runs(runs_root),
-        _below(Path(here), "here", depth=3),
-        _hugging_face(),
-        _ollama(),
-        _lm_studio(),
-        _below(_llama_cpp(), "llama.cpp"),
-    ):
-        found.setdefault(model.path.resolve(), model)
-    return list(found.values())
+    elsewhere = (_hugging_face(), _ollama(), _lm_studio(), _below(_llama_cpp(), "llama.cpp"))
+    models: dict[Path, Found] = {}
+    for model in chain(_runs(runs_root), _below(Path(here), "here", depth=3), *elsewhere):
+        models.setdefault(model.path.resolve(), model)
+    return list(models.values())
 
 
 def _runs(root: Path) -> Iterator[Found]:
-    for weights in sorted(_folders(root)):
-        for path in sorted(_files(weights / "weights", depth=0)):
+    for run in sorted(_folders(root)):
+        for path in sorted(_files(run / "weights", depth=0)):
             step = step_of(path)
-            yield from _found(path, "run", f"{weights.name}@{path.stem if step is None else step}")
+            yield from _found(path, "run", f"{run.name}@{path.stem if step is None else step}")
 
 
 def _hugging_face() -> Iterator[Found]:
@@ -72,9 +66,9 @@ def _ollama() -> Iterator[Found]:
                 content = json.loads(file.read(_MANIFEST_BYTES))
             layers = [layer for layer in content["layers"] if layer["mediaType"].endswith("image.model")]
             blobs = [root / "blobs" / Path(layer["digest"].replace(":", "-")).name for layer in layers]
+            owner, model, tag = manifest.relative_to(root / "manifests").parts[-3:]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        *_, owner, model, tag = manifest.relative_to(root / "manifests").parts[-3:]
         name = f"{model}:{tag}" if owner == "library" else f"{owner}/{model}:{tag}"
         for blob in blobs:
             yield from _found(blob, "ollama", name)
@@ -102,7 +96,7 @@ def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[Found]:
 
 def _found(path: Path, place: str, name: str) -> Iterator[Found]:
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not is_file(path):  # a pipe would be waited for
             return
         with path.open("rb") as file:
             if file.read(4) == b"GGUF":
@@ -113,26 +107,16 @@ def _found(path: Path, place: str, name: str) -> Iterator[Found]:
 
 def _files(root: Path, suffix: str = ".gguf", depth: int = _DEPTH) -> Iterator[Path]:
     """Files below a folder, not following links to folders and not entering hidden ones."""
-    try:
-        entries = list(os.scandir(root))
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    yield from _files(Path(entry.path), suffix, depth - 1)
-            elif entry.name.endswith(suffix) and entry.is_file():
-                yield Path(entry.path)
-        except OSError:
-            continue
+    for folder, subfolders, names in os.walk(root):
+        levels = len(Path(folder).relative_to(root).parts)
+        subfolders[:] = [name for name in subfolders if levels < depth and not name.startswith(".")]
+        paths = (Path(folder, name) for name in names if name.endswith(suffix) and not name.startswith("."))
+        yield from filter(is_file, paths)
 
 
 def _folders(root: Path) -> Iterator[Path]:
     try:
-        yield from (path for path in root.iterdir() if path.is_dir())
+        yield from filter(is_folder, root.iterdir())
     except OSError:
         return
 

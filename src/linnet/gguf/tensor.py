@@ -29,7 +29,8 @@ class GGMLType(IntEnum):
     block_values: int
     block_bytes: int
 
-    def __new__(cls, number: int, block_values: int, block_bytes: int) -> GGMLType:  # noqa: D102
+    # Defaults, because type checkers take `GGMLType(12)` for a call of this.
+    def __new__(cls, number: int, block_values: int = 1, block_bytes: int = 1) -> GGMLType:  # noqa: D102
         member = int.__new__(cls, number)
         member._value_ = number
         member.block_values = block_values

@@ -200,25 +200,21 @@ def _add_ends(
     from tokenizers import processors
 
     texts = list(tokens)
-    before: list[str] = []
-    after: list[str] = []
-    ends: list[dict[str, object]] = []
-    for name, key, default, adds, side in (
-        ("bos", "bos_token_id", bos, add_bos, before),
-        ("eos", "eos_token_id", eos, False, after),
-    ):
+    ends: dict[str, int] = {}
+    for name, default, adds in (("bos", bos, add_bos), ("eos", eos, False)):
         if not _get(metadata, f"add_{name}_token", bool, adds):
             continue
-        id_ = _token_id(metadata, key, default, len(texts))
+        id_ = _token_id(metadata, f"{name}_token_id", default, len(texts))
         if id_ is None:
-            raise GGUFError(f"tokenizer.ggml.add_{name}_token is true, but the vocabulary has no {key}")
-        side.append(name)
-        ends.append({"id": name, "ids": [id_], "tokens": [texts[id_]]})
+            raise GGUFError(f"tokenizer.ggml.add_{name}_token is true, but the vocabulary has no {name}_token_id")
+        ends[name] = id_
     if ends:
+        before, after = (["bos"] if "bos" in ends else []), (["eos"] if "eos" in ends else [])
+        single = [*before, "$A", *after]
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*before, "$A", *after],
-            pair=[*before, "$A", *after, *(f"{mark}:1" for mark in before), "$B:1", *(f"{mark}:1" for mark in after)],
-            special_tokens=ends,
+            single=single,
+            pair=[*single, *(f"{mark}:1" for mark in before), "$B:1", *(f"{mark}:1" for mark in after)],
+            special_tokens=[{"id": name, "ids": [id_], "tokens": [texts[id_]]} for name, id_ in ends.items()],
         )
 
 

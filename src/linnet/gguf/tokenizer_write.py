@@ -131,8 +131,7 @@ def _check_model(tokenizer: Tokenizer, model: dict[str, Any], pre: Pre) -> None:
         raise GGUFError("llama.cpp does not normalise text before BPE: make the tokenizer without a normalizer")
     for option in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
         if model[option]:
-            found = repr(model[option])
-            raise GGUFError(f"llama.cpp's BPE has no {option}, found {found}: make the tokenizer without it")
+            raise GGUFError(f"llama.cpp's BPE has no {option}, found {model[option]!r}: make the tokenizer without it")
     if model["ignore_merges"] != pre.whole_words:
         takes = "takes" if pre.whole_words else "never takes"
         raise GGUFError(
