@@ -37,7 +37,7 @@ from linnet.gguf.writer import GGUFWriter
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from linnet.gguf.values import Value
+    from linnet.gguf.metadata import Value
 
 _WORDS_KEPT = 1 << 20  # then the memory is emptied: a corpus of noise must not fill the machine's
 _LONGEST_WORD = 1 << 12  # longer words do not come back and are not kept
