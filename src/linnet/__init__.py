@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from linnet.api import train as train
     from linnet.errors import LinnetError as LinnetError
     from linnet.errors import UsageError as UsageError
-    from linnet.runs import Glance
     from linnet.runs import Run as Run
     from linnet.runs import RunBundle as RunBundle
+    from linnet.runs import RunSummary
     from linnet.runs import Session as Session
     from linnet.runs import start as start
     from linnet.train.callback import Callback as Callback
@@ -65,7 +65,7 @@ def list_runs(
     tag: str | None = None,
     status: str | None = None,
     recipe: str | None = None,
-) -> list[Glance]:
+) -> list[RunSummary]:
     """Every run below a folder with its status, last step and last loss, oldest first."""
     from linnet.runs import RunStore
 

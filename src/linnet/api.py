@@ -14,7 +14,8 @@ import msgspec
 from linnet.errors import UsageError
 from linnet.recipes.flags import DonorFlags, ImageFlags, ModelFlags, ShapeFlags, TextFlags, VitFlags
 from linnet.recipes.options import VitOptions, VitSettings
-from linnet.runs import Run, ids
+from linnet.runs import Run
+from linnet.runs.folder import check_template
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def train(
         job = replace(job, loss=loss, loss_name=getattr(loss, "__qualname__", type(loss).__name__))
     labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment}
     if run_id is not None and "{" in run_id:
-        ids.check_template(run_id)
+        check_template(run_id)
         labels |= {"run_id": None, "template": run_id}
     from linnet.recipes import start
 

@@ -31,7 +31,7 @@ def board(root: Path) -> Board:
 
 
 def _read_whole(board: Board) -> set[str]:
-    return {row.glance.run_id for row in board.run_table.rows if row.best is not None}
+    return {row.summary.run_id for row in board.run_table.rows if row.best is not None}
 
 
 def test_all_runs_are_listed_and_those_on_the_screen_are_complete(board: Board) -> None:
@@ -39,7 +39,7 @@ def test_all_runs_are_listed_and_those_on_the_screen_are_complete(board: Board) 
     shown = text_of(frame(board, 120, HEIGHT))
     assert f" {RUNS} runs" in shown
     assert "reading" not in shown
-    on_screen = {row.glance.run_id for row in board.run_table.rows if row.glance.run_id in shown}
+    on_screen = {row.summary.run_id for row in board.run_table.rows if row.summary.run_id in shown}
     assert 10 < len(on_screen) < HEIGHT
     assert _read_whole(board) == on_screen
     assert "0.05" in shown.split("run-000")[1].splitlines()[0]
@@ -52,7 +52,7 @@ def test_a_page_further_the_next_runs_are_read(board: Board) -> None:
         act(board, "page_on")
     shown = text_of(frame(board, 120, HEIGHT))
     assert "run-020" in shown
-    assert {row.glance.run_id for row in board.run_table.rows if row.glance.run_id in shown} <= _read_whole(board)
+    assert {row.summary.run_id for row in board.run_table.rows if row.summary.run_id in shown} <= _read_whole(board)
 
 
 def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
@@ -64,7 +64,7 @@ def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
 
 def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(board, 120, HEIGHT)
-    monkeypatch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
+    monkeypatch.setattr("linnet.board.run_table.summarize", lambda folder: pytest.fail(f"{folder} was read again"))
     board.run_table.look_seconds = board.run_table.look_pause = 0.0
     assert not Reader(board, lambda: None).read_once()
 
@@ -76,7 +76,7 @@ def test_another_process_looks_at_the_runs_first(board: Board, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
         assert Reader(early, lambda: None).read_once()
-    assert [(row.glance, row.stamp) for row in early.rows()] == [(row.glance, row.stamp) for row in board.rows()]
+    assert [(row.summary, row.stamp) for row in early.rows()] == [(row.summary, row.stamp) for row in board.rows()]
     write(board.store.root / "later", [{"kind": "run_end", "t": 1.0, "reason": "completed"}], created_at=BEGAN)
     early.run_table.look_seconds = early.run_table.look_pause = 0.0
     assert Reader(early, lambda: None).read_once()

@@ -36,7 +36,7 @@ def test_the_header_says_what_the_run_is_and_how_far(trained: Path) -> None:
 def with_status(root: Path, status: str) -> Board:
     """A board on the one run `a`, as if that stood so."""
     board = board_of(root, "a")
-    board.watched_runs[0].glance.status = status
+    board.watched_runs[0].summary.status = status
     return board
 
 
@@ -384,12 +384,12 @@ def test_the_table_of_runs(root: Path) -> None:
     assert "1 of 4 runs" in look(board)
     board.asking = "filter"
     board.answer("lora")
-    assert [row.glance.run_id for row in board.rows()] == ["other"]
+    assert [row.summary.run_id for row in board.rows()] == ["other"]
     board.table.filter = ""
     act(board, "sort:run")
-    assert [row.glance.run_id for row in board.rows()] == ["other", "run-0", "run-1", "run-2"]
+    assert [row.summary.run_id for row in board.rows()] == ["other", "run-0", "run-1", "run-2"]
     act(board, "sort:run")
-    assert board.rows()[0].glance.run_id == "run-2"
+    assert board.rows()[0].summary.run_id == "run-2"
     act(board, "sort:best")
     best = [row.best[1] for row in board.rows() if row.best]
     assert best == sorted(best)

@@ -9,7 +9,7 @@ import pytest
 
 import linnet
 from linnet.runs import Run, RunError, provenance
-from linnet.runs.intake import Intake
+from linnet.runs.metric_parser import MetricParser
 from tests.conftest import Printed
 
 STEERING = "\x7f\x9b\u00ad\u061c\u200b\u200e\u202e\u2028\u2029\ufeff\U000e0001"
@@ -70,9 +70,9 @@ def test_json_on_a_terminal_steers_nothing_and_loses_nothing(root: Path, printed
 @pytest.mark.parametrize("name", ["\x1b[31mred", 'a"b', "a\\b", "a\nb", "\x00", ""])
 def test_a_metric_may_have_any_name(root: Path, printed: Printed, name: str) -> None:
     lines = [json.dumps({"kind": "step", "t": 1.0, "step": s, "loss": 1 / s, name: 2.0}) for s in range(1, 60)]
-    intake = Intake()
-    intake.take(("\n".join(lines) + "\n").encode())
-    assert intake.names() == ["loss", name]
+    parser = MetricParser()
+    parser.take(("\n".join(lines) + "\n").encode())
+    assert parser.names() == ["loss", name]
     (root / "a").mkdir(parents=True)
     (root / "a/events.jsonl").write_text("\n".join(lines) + "\n")
     assert json.loads(printed("show", "a", "--json"))["metrics"][name]["points"] == 59

@@ -29,8 +29,8 @@ def test_a_toy_run_has_its_manifest_from_its_first_event() -> None:
     assert run.manifest.created_at == 1780219800.0
     assert run.manifest.provenance["host"] == "spark"
     assert run.status == "completed"
-    glance = run.glance()
-    assert (glance.step, glance.metric, glance.value) == (6, "loss", 6.151132)
+    summary = run.summarize()
+    assert (summary.step, summary.metric, summary.value) == (6, "loss", 6.151132)
 
 
 def test_toys_bare_nan_is_a_number_and_its_torn_line_is_counted() -> None:
@@ -119,8 +119,8 @@ def test_a_store_lists_all_of_them_side_by_side(tmp_path: Path) -> None:
     with linnet.start(tmp_path, system_every=0) as run:
         run.log(1, loss=0.5)
     listed = RunStore(tmp_path).list()
-    assert {glance.manifest.dialect for glance in listed} == {"linnet", "toy", "kaun-board", "munin"}
-    assert [glance.status for glance in listed] == ["stalled", "errored", "completed", "completed"]
+    assert {summary.manifest.dialect for summary in listed} == {"linnet", "toy", "kaun-board", "munin"}
+    assert [summary.status for summary in listed] == ["stalled", "errored", "completed", "completed"]
     assert RunStore(tmp_path).find("2026-03-20").id == "2026-03-20_10-00-00_0b1c"
 
 
@@ -144,6 +144,6 @@ def test_a_foreign_run_without_an_end_is_live_while_it_is_written(tmp_path: Path
     with (tmp_path / "run/events.jsonl").open("a") as events:
         events.write(json.dumps(line) + "\n")
     assert Run.load(tmp_path / "run").status == "live"
-    later = linnet.runs.glance.look(tmp_path / "run", now=time.time() + 1000)
+    later = linnet.runs.summary.summarize(tmp_path / "run", now=time.time() + 1000)
     assert later is not None
     assert later.status == "stalled"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import linnet
 from linnet.runs import Metrics, cache
-from linnet.runs.intake import Intake
+from linnet.runs.metric_parser import MetricParser
 
 
 def _write(folder: Path, lines: list[dict[str, Any]]) -> Path:
@@ -110,7 +110,7 @@ def test_the_quick_way_gives_what_the_careful_way_gives(rows: list[dict[str, Any
     lines = [json.dumps(row).encode() for row in rows * repeats] + [
         json.dumps(line).encode() for line in _steps(40, lr=0.5)
     ]
-    quick, careful = Intake(), Intake()
+    quick, careful = MetricParser(), MetricParser()
     quick.take(b"\n".join(lines) + b"\n")
     for line in lines:
         careful._take_line(line)
@@ -118,7 +118,7 @@ def test_the_quick_way_gives_what_the_careful_way_gives(rows: list[dict[str, Any
     assert set(quick.names()) == set(careful.names())
     assert (quick.damaged, quick.last_step, quick.lines) == (careful.damaged, careful.last_step, careful.lines)
     for name in quick.names():
-        one, other = (linnet.runs.Series(name, intake.tables_with(name), "min") for intake in (quick, careful))
+        one, other = (linnet.runs.Series(name, parser.tables_with(name), "min") for parser in (quick, careful))
         np.testing.assert_array_equal(one.value, other.value)
         np.testing.assert_array_equal(one.step, other.step)
         np.testing.assert_array_equal(one.t, other.t)
@@ -190,8 +190,8 @@ def test_a_first_step_without_a_number_does_not_slow_the_others(
     lines = _steps(2000)
     lines[0] |= {"loss": None, "nonfinite": {"loss": "nan"}}
     careful: list[bytes] = []
-    real = Intake._take_line
-    monkeypatch.setattr(Intake, "_take_line", lambda self, line: (careful.append(line), real(self, line))[1])
+    real = MetricParser._take_line
+    monkeypatch.setattr(MetricParser, "_take_line", lambda self, line: (careful.append(line), real(self, line))[1])
     assert len(Metrics(_write(tmp_path, lines))["loss"]) == 2000
     assert len(careful) < 100
 
@@ -226,16 +226,16 @@ class TestCache:
         return file
 
     def test_an_untouched_stream_is_not_read_again(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Intake, "take", lambda *_: pytest.fail("the stream was read"))
+        monkeypatch.setattr(MetricParser, "take", lambda *_: pytest.fail("the stream was read"))
         assert Metrics(file)["loss"].step.tolist() == list(range(500))
 
     def test_a_stream_that_grew_is_read_from_where_it_was(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with file.open("a") as out:
             out.writelines(json.dumps(line) + "\n" for line in _steps(5, start=500))
         taken: list[int] = []
-        real = Intake.take
+        real = MetricParser.take
         monkeypatch.setattr(
-            Intake, "take", lambda self, block, parts: (taken.append(len(block)), real(self, block, parts))[1]
+            MetricParser, "take", lambda self, block, parts: (taken.append(len(block)), real(self, block, parts))[1]
         )
         assert Metrics(file)["loss"].step.tolist() == list(range(505))
         assert sum(taken) < 1000
@@ -282,7 +282,7 @@ class TestCache:
         monkeypatch.setattr("linnet.runs.lines.BLOCK", 50_000)
         file.write_bytes(file.read_bytes() + b"x" * 300_000 + b"\n")
         assert Metrics(file).damaged == 1
-        monkeypatch.setattr(Intake, "take", lambda *_: pytest.fail("the stream was read"))
+        monkeypatch.setattr(MetricParser, "take", lambda *_: pytest.fail("the stream was read"))
         assert Metrics(file).damaged == 1
 
     def test_another_beginning_of_time_makes_it_void(self, file: Path) -> None:

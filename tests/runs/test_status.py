@@ -14,7 +14,7 @@ import pytest
 
 import linnet
 from linnet.cli import main
-from linnet.runs import Run, RunStore, add_note, glance
+from linnet.runs import Run, RunStore, add_note, summary
 from tests.conftest import FIXTURES
 from tests.runs.test_dialects import KAUN
 
@@ -90,7 +90,7 @@ def test_a_resumed_run_of_another_machine_is_as_old_as_its_last_event(root: Path
     resume = {"kind": "resume", "t": 5.0, "step": 1, "resumed_at": _iso(now - 60)}
     run = _elsewhere(root / "a", now - 100 * HOUR, _step(5.0), resume, _step(40.0, 2))
     assert run.status == "live"
-    later = glance.look(run.path, now=now + 200)
+    later = summary.summarize(run.path, now=now + 200)
     assert later is not None
     assert later.status == "stalled"
 
@@ -124,7 +124,7 @@ def test_a_locked_run_whose_clock_stood_still_is_live_while_it_writes(root: Path
             events.write(json.dumps({**start, "started_at": _iso(time.time() - HOUR)}, separators=(",", ":")))
         run.log(1, loss=1.0)
         assert linnet.open("slept").status == "live"
-        later = glance.look(run.run_dir, now=time.time() + 200)
+        later = summary.summarize(run.run_dir, now=time.time() + 200)
         assert later is not None
         assert later.status == "stalled"
         add_note(linnet.open("slept"), "is it stuck?")
@@ -138,7 +138,7 @@ def test_a_run_is_as_old_as_its_last_event_whatever_became_of_its_file(
 ) -> None:
     run = writer(root / "old", time.time() - 30 * HOUR, _step(5.0), _step(HOUR, 2))
     change(run)
-    found = run.glance()
+    found = run.summarize()
     assert found.last_event == pytest.approx(time.time() - 29 * HOUR, abs=60)
     assert found.modified == pytest.approx(time.time(), abs=60)
     main(["runs"])
@@ -149,7 +149,7 @@ def test_the_age_of_a_resumed_run_counts_from_its_last_event(root: Path) -> None
     began, resumed = time.time() - 100 * HOUR, time.time() - 10 * HOUR
     resume = {"kind": "resume", "t": 5.0, "step": 1, "resumed_at": _iso(resumed)}
     run = _elsewhere(root / "a", began, _step(5.0), resume, _step(5.0 + HOUR, 2))
-    assert run.glance().last_event == pytest.approx(resumed + HOUR, abs=5)
+    assert run.summarize().last_event == pytest.approx(resumed + HOUR, abs=5)
 
 
 def test_the_age_of_a_live_run_that_was_resumed_long_ago_is_that_of_its_file(root: Path) -> None:
@@ -158,13 +158,13 @@ def test_the_age_of_a_live_run_that_was_resumed_long_ago_is_that_of_its_file(roo
         (run.run_dir / "run.json").write_text(json.dumps({**fields, "created_at": time.time() - 100 * HOUR}))
         for step in range(8000):  # more than is looked through
             run.log(step, loss=1.0, **{f"metric_{index}": index / 7 for index in range(8)})
-        found = linnet.open("long").glance()
+        found = linnet.open("long").summarize()
         assert (found.status, found.last_event) == ("live", found.modified)
 
 
 def test_the_end_of_a_run_tells_its_age(root: Path) -> None:
     end = {"kind": "run_end", "t": 6.0, "reason": "completed", "ended_at": _iso(time.time() - HOUR)}
-    found = _elsewhere(root / "a", time.time() - 100 * HOUR, _step(5.0), end).glance()
+    found = _elsewhere(root / "a", time.time() - 100 * HOUR, _step(5.0), end).summarize()
     assert found.last_event == pytest.approx(time.time() - HOUR, abs=5)
 
 
@@ -173,7 +173,7 @@ def test_the_step_of_a_run_is_not_that_of_its_loss(root: Path, capsys: pytest.Ca
         run.log(1, loss=1.0)
         for step in range(2, 101):
             run.log(step, acc=step / 100)
-    found = linnet.open("a").glance()
+    found = linnet.open("a").summarize()
     assert (found.step, found.metric, found.value) == (100, "loss", 1.0)
     main(["runs"])
     assert capsys.readouterr().out.splitlines()[1].split()[2:4] == ["100", "loss"]
@@ -184,7 +184,7 @@ def test_steps_of_decoding_are_no_steps_of_training(root: Path, capsys: pytest.C
         {"kind": "step", "phase": "decode", "t": 6.0 + n, "step": n, "token_id": 7, "logprob": -0.5} for n in range(90)
     ]
     run = _toy(root / "a", time.time(), _step(5.0, 12), *tokens, {"kind": "system", "t": 99.0, "cpu": {"percent": 3}})
-    assert run.glance().step == 12
+    assert run.summarize().step == 12
     metrics = run.metrics(cached=False)
     assert metrics.last_step == 12
     assert metrics["sys/cpu/percent"].step.tolist() == [12]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.runs import Run, RunError, RunStore, glance, ids, provenance
+from linnet.runs import Run, RunError, RunStore, provenance, summary
+from linnet.runs.folder import claim_folder
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_folder_that_may_not_be_read_is_passed_over(store: RunStore, root: Pat
 def test_delete_refuses_a_run_whose_writer_is_silent_but_alive(root: Path) -> None:
     with linnet.start(run_id="busy", system_every=0) as run:
         run.log(1, loss=1.0)
-        silent = glance.look(run.run_dir, now=time.time() + 1000)
+        silent = summary.summarize(run.run_dir, now=time.time() + 1000)
         assert silent is not None
         assert silent.status == "stalled"
         with pytest.raises(RunError, match="run busy is being written"):
@@ -177,7 +178,7 @@ def test_create_claims_a_folder_with_a_manifest(root: Path) -> None:
 )
 def test_templates_fill_in_and_stay_inside_the_root(root: Path, template: str, wanted: str) -> None:
     labels = {"arch": "llama", "recipe": "own", "experiment": "e/1"}
-    folders = [ids.claim(root, template, labels) for _ in range(3)]
+    folders = [claim_folder(root, template, labels) for _ in range(3)]
     assert re.fullmatch(wanted, folders[0].name)
     assert len(set(folders)) == 3
     assert {folder.parent for folder in folders} == {root}
@@ -198,7 +199,7 @@ time.sleep(60)
     run = linnet.open("a")
     assert run.status == "live"
     later = run.events_path.stat().st_mtime + 1000
-    silent = glance.look(run.path, now=later)
+    silent = summary.summarize(run.path, now=later)
     assert silent is not None
     assert silent.status == "stalled"  # it holds the lock and says nothing: stopped, or stuck
     process.kill()
@@ -213,7 +214,7 @@ def test_status_of_a_run_on_another_machine_goes_by_its_last_word(root: Path) ->
     away = {"host": "elsewhere", "boot_id": "another", "lock": "flock"}
     (run.path / "run.json").write_text(json.dumps({**manifest, "provenance": away}))
     assert run.status == "live"
-    later = glance.look(run.path, now=run.events_path.stat().st_mtime + 1000)
+    later = summary.summarize(run.path, now=run.events_path.stat().st_mtime + 1000)
     assert later is not None
     assert later.status == "stalled"
 

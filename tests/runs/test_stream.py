@@ -248,7 +248,7 @@ def test_hostile_lines_harm_nothing(file: Path, hostile: bytes) -> None:
     run = linnet.open(file.parent)
     metrics = run.metrics()
     assert metrics["loss"].step.tolist()[-37:] == list(range(3, 40))
-    run.glance()
+    run.summarize()
     linnet.runs.examine(run)
 
 

@@ -293,7 +293,7 @@ def test_a_silent_run_has_a_heartbeat(root: Path, monkeypatch: pytest.MonkeyPatc
             run._keeper._stopping.wait(0.01)
     kinds = [line["kind"] for line in lines_of(run.run_dir)]
     assert "heartbeat" in kinds
-    assert linnet.open(run.run_dir).glance().step is None
+    assert linnet.open(run.run_dir).summarize().step is None
 
 
 def test_a_clock_that_jumps_harms_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

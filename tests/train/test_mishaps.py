@@ -158,7 +158,7 @@ def test_weights_that_cannot_be_written_do_not_stop_training(
     assert code == 1
     assert len(losses()) == 6
     assert "checkpoint of step 2 was not written" in caplog.text
-    end = linnet.open("latest").glance().end
+    end = linnet.open("latest").summarize().end
     assert end is not None
     assert (end["reason"], end["exit_code"]) == ("errored", 1)
     assert "checkpoint of step 6 was not written" in end["error"]

@@ -265,7 +265,7 @@ def test_a_run_killed_after_its_last_weights_is_closed_as_completed(said: Said, 
     run = linnet.open("a")
     assert run.status == "completed"
     assert (folder / "weights/best").readlink() == Path("step_8.gguf")
-    end = run.glance().end
+    end = run.summarize().end
     assert end is not None
     assert (end["final_step"], end["quality_gate"]["passed"], end["exit_code"]) == (8, True, 0)
     assert end["final_loss"] == losses("a")[8]
@@ -308,7 +308,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_and_its_own_exit_code(corpus: P
     assert finish(training, json=True) == 128 + number
     run = linnet.open("a")
     assert run.status == "interrupted"
-    end = run.glance().end
+    end = run.summarize().end
     assert end is not None
     assert (end["exit_code"], end["final_step"]) == (128 + number, 5)
     assert steps_with_state(run.path) == [5]

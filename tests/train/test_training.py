@@ -163,7 +163,7 @@ def test_a_loss_that_cannot_be_gone_on_from_stops_the_run(said: Said, small: lis
     assert code == 1
     run = linnet.open("latest")
     assert run.status == "aborted"
-    end = run.glance().end
+    end = run.summarize().end
     assert end is not None
     assert "lower `lr`" in end["error"]
     assert "linnet resume" not in out  # it ended before its first checkpoint: there is nothing to go on from
@@ -174,7 +174,7 @@ def test_the_gate_decides_the_exit_code(said: Said, small: list[str]) -> None:
     assert code == 1
     assert "gate missed: loss" in out
     assert said(*small, "--steps", "3", "--gate", "validation/loss<100")[0] == 0
-    end = linnet.open("latest").glance().end
+    end = linnet.open("latest").summarize().end
     assert end is not None
     assert end["quality_gate"]["passed"] is True
 

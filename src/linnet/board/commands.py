@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from linnet.board.words import plain
-from linnet.runs.ids import runs_root
+from linnet.runs.folder import runs_folder
 
 
 def command(verb: str, run: Path, rest: str = "", *, checkpoint: int | None = None) -> str:
@@ -25,7 +25,7 @@ def listing(root: Path | None) -> str:
 
 def runs_flag(root: Path | None) -> str:
     """`--runs DIR`; empty where that is the folder that is searched by default."""
-    if root is None or os.path.realpath(_absolute(root)) == os.path.realpath(_absolute(runs_root())):
+    if root is None or os.path.realpath(_absolute(root)) == os.path.realpath(_absolute(runs_folder())):
         return ""
     return plain(f"--runs {shlex.quote(shown_path(root))}")
 

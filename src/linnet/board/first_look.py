@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import msgspec
 
-from linnet.runs import Glance, RunStore
+from linnet.runs import RunStore, RunSummary
 from linnet.runs.folder import EVENTS, MANIFEST
-from linnet.runs.glance import look
+from linnet.runs.summary import summarize
 
 Stamp = tuple[int, int, int]  # the stream's time of change and size, the manifest's time of change
 
@@ -36,7 +36,7 @@ class FirstLook:
                 _send(store, question)
             os.close(question)
 
-    def result(self) -> list[tuple[Stamp, Glance]] | None:
+    def result(self) -> list[tuple[Stamp, RunSummary]] | None:
         """Every run with its stamp, waited for; None when there is no answer: the runs are still to be looked at."""
         if self.process < 0:
             return None
@@ -45,7 +45,7 @@ class FirstLook:
         os.waitpid(self.process, 0)
         self.process = -1
         with suppress(msgspec.MsgspecError):
-            return msgspec.msgpack.decode(encoded, type=list[tuple[Stamp, Glance]])
+            return msgspec.msgpack.decode(encoded, type=list[tuple[Stamp, RunSummary]])
         return None
 
 
@@ -64,8 +64,8 @@ def stamp_of(folder: str) -> Stamp:
 def _send(store: RunStore, pipe: int) -> None:
     """In the forked process: look, answer, end, without anything that the other process has still to do at its end."""
     try:
-        runs = [(stamp_of(str(folder)), look(folder)) for folder in store.folders()]
+        runs = [(stamp_of(str(folder)), summarize(folder)) for folder in store.folders()]
         with open(pipe, "wb") as answer:
-            answer.write(msgspec.msgpack.encode([(stamp, glance) for stamp, glance in runs if glance is not None]))
+            answer.write(msgspec.msgpack.encode([(stamp, summary) for stamp, summary in runs if summary is not None]))
     finally:
         os._exit(0)

@@ -46,7 +46,7 @@ class Host:
         now = time.monotonic()
         if not is_here(watched) or now - self._read_at < _EVERY:
             return False
-        pid = watched.glance.manifest.provenance.get("pid")
+        pid = watched.summary.manifest.provenance.get("pid")
         if self._probe is None or pid != self._told_pid:
             self._past, self._told_pid = {}, pid
             self._pid = pid if isinstance(pid, int) and 0 < pid < 2**31 and psutil.pid_exists(pid) else None
@@ -76,7 +76,7 @@ def is_here(watched: WatchedRun) -> bool:
     """Does this run train on this machine, now? By boot id; by the host's name where there is none."""
     if watched.status != "live":
         return False
-    told: dict[str, Any] = watched.glance.manifest.provenance
+    told: dict[str, Any] = watched.summary.manifest.provenance
     if told.get("boot_id") and provenance.boot_id():
         return bool(told["boot_id"] == provenance.boot_id())
     return bool(told.get("host")) and told.get("host") == provenance.host()["name"]

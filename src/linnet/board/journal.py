@@ -11,9 +11,9 @@ from typing import Any
 
 from linnet.board.words import flags
 from linnet.runs import Event, Run
+from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
-from linnet.runs.step_shape import Stretch
 
 _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
@@ -107,7 +107,7 @@ class Journal:
         with self._lock:
             self._remarks.append(Remark(t, None, weight, text))
 
-    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Stretch] = ()) -> None:
+    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Segment] = ()) -> None:
         """Take in a block that the metrics were read from; one that lies farther on waits for `catch_up`."""
         with self._lock:
             self._end = max(self._end, end)
@@ -166,7 +166,7 @@ class Journal:
             self._reader.close()
             self._reader = None
 
-    def _take_parts(self, block: bytes, parts: Sequence[Stretch]) -> None:
+    def _take_parts(self, block: bytes, parts: Sequence[Segment]) -> None:
         for part in parts:
             if part.columns is None:
                 self._take(block[part.begin : part.end])

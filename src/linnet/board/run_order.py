@@ -18,17 +18,17 @@ def arranged(rows: list[RunRow], sort: str, reverse: bool = False, wanted: str =
     key = _KEYS[sort]
     keyed = [(key(row), row) for row in fitting]
     known = [pair for pair in keyed if pair[0] is not None]
-    known.sort(key=lambda pair: pair[1].glance.run_id)
+    known.sort(key=lambda pair: pair[1].summary.run_id)
     known.sort(key=lambda pair: pair[0], reverse=reverse)
     return [row for _, row in known] + [row for value, row in keyed if value is None]
 
 
 def fits(row: RunRow, wanted: str) -> bool:
     """Every word of the filter is in the run's own; `status:live`, `tag:wide` look in one place only."""
-    glance, manifest = row.glance, row.glance.manifest
+    summary, manifest = row.summary, row.summary.manifest
     places = {
-        "run": [glance.run_id, manifest.name or ""],
-        "status": [glance.status],
+        "run": [summary.run_id, manifest.name or ""],
+        "status": [summary.status],
         "recipe": [manifest.recipe or ""],
         "experiment": [manifest.experiment or ""],
         "tag": manifest.tags,
@@ -47,13 +47,13 @@ def _number(value: float | None) -> float | None:
 
 
 _KEYS: dict[str, Callable[[RunRow], Any]] = {
-    "age": lambda row: -row.glance.last_event,
-    "run": lambda row: row.glance.run_id,
-    "status": lambda row: STATUSES.index(row.glance.status),
-    "recipe": lambda row: row.glance.manifest.recipe,
-    "experiment": lambda row: row.glance.manifest.experiment,
-    "tags": lambda row: " ".join(row.glance.manifest.tags) or None,
-    "step": lambda row: row.glance.step,
-    "last": lambda row: _number(row.glance.value),
+    "age": lambda row: -row.summary.last_event,
+    "run": lambda row: row.summary.run_id,
+    "status": lambda row: STATUSES.index(row.summary.status),
+    "recipe": lambda row: row.summary.manifest.recipe,
+    "experiment": lambda row: row.summary.manifest.experiment,
+    "tags": lambda row: " ".join(row.summary.manifest.tags) or None,
+    "step": lambda row: row.summary.step,
+    "last": lambda row: _number(row.summary.value),
     "best": lambda row: None if row.best is None else _number(row.best[1]),
 }

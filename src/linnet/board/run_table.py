@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from linnet.board.first_look import FirstLook, Stamp, stamp_of
-from linnet.runs import Glance, Metrics, RunStore, Series
+from linnet.runs import Metrics, RunStore, RunSummary, Series
 from linnet.runs.folder import EVENTS
-from linnet.runs.glance import look, origin_of
+from linnet.runs.summary import origin_of, summarize
 
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
@@ -28,7 +28,7 @@ _OPEN = 16  # runs whose numbers stay open, because they are being written
 class RunRow:
     """A run in the table: `best` and `spark` come later than the rest, when its numbers have been read."""
 
-    glance: Glance
+    summary: RunSummary
     stamp: Stamp
     best: tuple[int, float] | None = None
     spark: list[float] = field(default_factory=list)
@@ -38,7 +38,7 @@ class RunRow:
     @property
     def path(self) -> str:
         """The run's folder."""
-        return self.glance.path
+        return self.summary.path
 
 
 class RunTable:
@@ -91,7 +91,7 @@ class RunTable:
 
     def newest(self) -> RunRow | None:
         """The run that was made last."""
-        return max(self.rows, key=lambda row: (row.glance.manifest.created_at, row.glance.run_id), default=None)
+        return max(self.rows, key=lambda row: (row.summary.manifest.created_at, row.summary.run_id), default=None)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -101,7 +101,7 @@ class RunTable:
     def _look(self) -> bool:
         first_look, self._first_look = self._first_look, None
         if first_look is not None and (runs := first_look.result()) is not None:
-            self._known = {glance.path: RunRow(glance, stamp) for stamp, glance in runs}
+            self._known = {summary.path: RunRow(summary, stamp) for stamp, summary in runs}
             self.rows, self.looked = list(self._known.values()), True
             return True
         known, changed = {}, not self.looked
@@ -109,14 +109,14 @@ class RunTable:
             key = str(folder)
             stamp = stamp_of(key)
             row = self._known.get(key)
-            if row is None or row.stamp != stamp or row.glance.status in ("live", "stalled"):
-                glance = look(folder)
-                if glance is None:
+            if row is None or row.stamp != stamp or row.summary.status in ("live", "stalled"):
+                summary = summarize(folder)
+                if summary is None:
                     continue
                 if row is None:
-                    row, changed = RunRow(glance, stamp), True
-                elif row.glance != glance:
-                    row.glance, row.stamp, changed = glance, stamp, True
+                    row, changed = RunRow(summary, stamp), True
+                elif row.summary != summary:
+                    row.summary, row.stamp, changed = summary, stamp, True
             known[key] = row
         changed |= known.keys() != self._known.keys()
         for path in self._open.keys() - known.keys():
@@ -134,7 +134,7 @@ class RunTable:
         row.summed, row.summed_at = row.stamp, time.monotonic()
         metrics = self._open.pop(row.path, None)
         if metrics is None:
-            manifest = row.glance.manifest
+            manifest = row.summary.manifest
             metrics = Metrics(Path(row.path) / EVENTS, goals=manifest.goals, origin=origin_of(manifest))
         else:
             metrics.refresh()
@@ -142,7 +142,7 @@ class RunTable:
         if series is not None:
             row.best = series.best if series.has_direction else None
             row.spark = _spark(series)
-        if row.glance.status == "live" and len(self._open) < _OPEN and (series is None or len(series) < 200_000):
+        if row.summary.status == "live" and len(self._open) < _OPEN and (series is None or len(series) < 200_000):
             self._open[row.path] = metrics
         else:
             metrics.close()

@@ -13,9 +13,9 @@ from linnet.board.curve import Curve
 from linnet.board.fold import FoldLimits
 from linnet.board.history import History
 from linnet.board.journal import Journal
-from linnet.runs import Glance, Metrics, Run
-from linnet.runs.glance import look
+from linnet.runs import Metrics, Run, RunSummary
 from linnet.runs.metric_names import main_metric
+from linnet.runs.summary import summarize
 
 _ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
 _MOST_ROWS = 1 << 16
@@ -32,7 +32,7 @@ class WatchedRun:
     def __init__(self, run: Run, limits: FoldLimits | None = None, look_seconds: float = 1.0) -> None:
         self.run = run
         self.look_seconds = look_seconds
-        self.glance: Glance = Glance(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
+        self.summary: RunSummary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
         self.history = History(run, limits, self.journal)
         self.gone = False
@@ -51,7 +51,7 @@ class WatchedRun:
     @property
     def status(self) -> str:
         """The run's status; `gone` when its folder is."""
-        return "gone" if self.gone else self.glance.status
+        return "gone" if self.gone else self.summary.status
 
     def read(self, seconds: float) -> bool:
         """Look again, for about so long; True when something is new."""
@@ -99,17 +99,17 @@ class WatchedRun:
 
     def step(self) -> int | None:
         """The step the run has reached."""
-        return self.history.last_step if self.history.last_step is not None else self.glance.step
+        return self.history.last_step if self.history.last_step is not None else self.summary.step
 
     def elapsed(self, now: float | None = None) -> float:
         """Seconds of training; of a live run, up to this moment."""
-        since = (time.time() if now is None else now) - self.glance.last_event
-        return self.glance.t + (max(0.0, min(since, 60.0)) if self.glance.status == "live" else 0.0)
+        since = (time.time() if now is None else now) - self.summary.last_event
+        return self.summary.t + (max(0.0, min(since, 60.0)) if self.summary.status == "live" else 0.0)
 
     def remaining(self) -> float | None:
         """Seconds until the last step, at the present speed; None where there is no knowing."""
-        total, curve = self.glance.manifest.total_steps, self.main()
-        if self.glance.status != "live" or not total or curve is None or len(curve) < 2:
+        total, curve = self.summary.manifest.total_steps, self.main()
+        if self.summary.status != "live" or not total or curve is None or len(curve) < 2:
             return None
         step, t = curve.step[-_PACE_ROWS:], curve.t[-_PACE_ROWS:]
         steps, seconds = float(step[-1] - step[0]), float(t[-1] - t[0])
@@ -134,11 +134,11 @@ class WatchedRun:
         if time.monotonic() - self._looked < self.look_seconds:
             return False
         self._looked = time.monotonic()
-        found = look(self.run.path)
+        found = summarize(self.run.path)
         gone, self.gone = self.gone, found is None
         if found is not None:
-            changed = found != self.glance
-            self.glance, self.run.manifest = found, found.manifest
+            changed = found != self.summary
+            self.summary, self.run.manifest = found, found.manifest
         else:
             changed = not gone
         self._tell_turn(self.status)
@@ -157,9 +157,9 @@ class WatchedRun:
         }
         if status in words:
             weight, text = words[status]
-            self.journal.say(text, weight, self.glance.t)
+            self.journal.say(text, weight, self.summary.t)
         elif before == "gone":
-            self.journal.say(f"{moment}: the run's folder is back", "info", self.glance.t)
+            self.journal.say(f"{moment}: the run's folder is back", "info", self.summary.t)
 
     def _tell_trouble(self) -> bool:
         """Put into the log that the stream cannot be read any more, and that it can again."""
@@ -169,9 +169,9 @@ class WatchedRun:
         moment = time.strftime("%H:%M:%S")
         if self._trouble:
             text = f"{moment}: events.jsonl cannot be read ({self._trouble}); what was read of it is still shown"
-            self.journal.say(text, "error", self.glance.t)
+            self.journal.say(text, "error", self.summary.t)
         else:
-            self.journal.say(f"{moment}: events.jsonl can be read again", "info", self.glance.t)
+            self.journal.say(f"{moment}: events.jsonl can be read again", "info", self.summary.t)
         return True
 
     def _read_close_up(self) -> bool:

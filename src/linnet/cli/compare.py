@@ -8,7 +8,7 @@ from linnet.board.settings import ABSENT
 from linnet.board.settings import differing as differing_of
 from linnet.board.settings import settings as settings_of
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
-from linnet.cli.show import summary
+from linnet.cli.show import series_summary
 from linnet.cli.terminal import paint, print_json, table
 from linnet.errors import UsageError
 from linnet.runs import Metrics, Run, RunStore
@@ -46,7 +46,9 @@ def compare(
                     "path": str(each.path),
                     "status": each.status,
                     "differs": {name: setting.get(name) for name in differing},
-                    "metrics": {name: summary(m[name], _common_goal(name, metrics)) for name in names if name in m},
+                    "metrics": {
+                        name: series_summary(m[name], _common_goal(name, metrics)) for name in names if name in m
+                    },
                 }
                 for each, setting, m in zip(found, settings, metrics, strict=True)
             ]

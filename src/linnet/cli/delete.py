@@ -12,7 +12,7 @@ from linnet.board.commands import listing
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import Run, RunError, RunStore
-from linnet.runs.contents import contents_of
+from linnet.runs.store import contents_of
 
 
 def delete(

@@ -7,7 +7,7 @@ from linnet.board.commands import command
 from linnet.board.settings import commit
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
-from linnet.runs import Glance, Metrics, Run, RunStore, Series
+from linnet.runs import Metrics, Run, RunStore, RunSummary, Series
 from linnet.runs.metric_names import Goal
 
 _CHART_HEIGHT = 14
@@ -33,29 +33,29 @@ def show(
         List the machine's figures (sys/…) among the metrics too.
     """
     found = RunStore(runs).find(run)
-    glance, metrics = found.glance(), found.metrics()
+    summary, metrics = found.summarize(), found.metrics()
     if key is not None:
         require_metrics([key], metrics.names(), f"run {found.id} has")
     series = metrics.main if key is None else metrics[key]
     if json:
-        print_json(_as_json(found, glance, metrics))
+        print_json(_as_json(found, summary, metrics))
         return 0
-    _print_head(found, glance)
+    _print_head(found, summary)
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
-    if glance.warning is not None:
-        print(paint(f"\n! {glance.warning}", "yellow"))
+    if summary.warning is not None:
+        print(paint(f"\n! {summary.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
         print(paint(f"\n{count} passed over; see: {command('check', found.path)}", "yellow"))
     return 0
 
 
-def _print_head(run: Run, glance: Glance) -> None:
+def _print_head(run: Run, summary: RunSummary) -> None:
     manifest = run.manifest
-    print(f"{paint(words.bounded(run.id), 'bold')}  {paint_status(glance.status)}  {words.duration(glance.t)}")
-    steps = words.number(glance.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
+    print(f"{paint(words.bounded(run.id), 'bold')}  {paint_status(summary.status)}  {words.duration(summary.t)}")
+    steps = words.number(summary.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
     facts = {
         "name": manifest.name,
         "recipe": manifest.recipe,
@@ -70,11 +70,11 @@ def _print_head(run: Run, glance: Glance) -> None:
         "started": words.moment(manifest.created_at),
         "host": manifest.provenance.get("host"),
         "git": commit(manifest, branch=True),
-        "written by": manifest.dialect if manifest.dialect != "linnet" and glance.warning is None else None,
-        "error": words.flags(str((glance.end or {}).get("error") or "")),
+        "written by": manifest.dialect if manifest.dialect != "linnet" and summary.warning is None else None,
+        "error": words.flags(str((summary.end or {}).get("error") or "")),
         "folder": run.path,
     }
-    gate = (glance.end or {}).get("quality_gate")
+    gate = (summary.end or {}).get("quality_gate")
     if isinstance(gate, dict):
         verdict = "reached" if gate.get("passed") else "missed"
         facts["gate"] = f"{verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}"
@@ -122,23 +122,23 @@ def _print_metrics(metrics: Metrics, all: bool) -> None:
         print("\n".join(table(("metric", "last", "best", "at step", "points"), rows, right=(1, 2, 3, 4))))
 
 
-def _as_json(run: Run, glance: Glance, metrics: Metrics) -> dict[str, object]:
+def _as_json(run: Run, summary: RunSummary, metrics: Metrics) -> dict[str, object]:
     from linnet.cli.runs import as_json
 
     manifest = run.manifest
     return {
-        **as_json(glance),
+        **as_json(summary),
         "model": manifest.model,
         "config": manifest.config,
         "summary": manifest.summary,
         "provenance": manifest.provenance,
-        "end": glance.end,
+        "end": summary.end,
         "damaged_lines": metrics.damaged,
-        "metrics": {name: summary(metrics[name], metrics[name].goal) for name in metrics},
+        "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
     }
 
 
-def summary(series: Series, goal: Goal | None) -> dict[str, object]:
+def series_summary(series: Series, goal: Goal | None) -> dict[str, object]:
     """A metric in four numbers, and which way is better; `best` is None where that is not known."""
     latest, best = series.latest, series.best_by(goal) if goal is not None else None
     return {

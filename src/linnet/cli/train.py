@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
 from linnet.recipes.flags import ModelFlags, TextFlags
-from linnet.runs import ids
+from linnet.runs.folder import check_template
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run_job(job: Job, run: RunFlags, json: bool) -> int:
 
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
     if run.run_id is not None and "{" in run.run_id:
-        ids.check_template(run.run_id)
+        check_template(run.run_id)
         labels |= {"run_id": None, "template": run.run_id}
     with lasting_output():
         training = start(

@@ -21,8 +21,7 @@ from linnet.recipes.row_data import RowRunData
 from linnet.recipes.text_data import TextRunData
 from linnet.runs import Run, Session
 from linnet.runs import start as start_run
-from linnet.runs.folder import WEIGHTS
-from linnet.runs.ids import require_writable
+from linnet.runs.folder import WEIGHTS, require_writable
 from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpointer import BestCheckpoint, checkpoint_event, sha256_of
 from linnet.train.flow import write_flow

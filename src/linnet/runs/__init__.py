@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from linnet.runs.events import Event as Event
     from linnet.runs.findings import Findings as Findings
     from linnet.runs.findings import examine as examine
-    from linnet.runs.glance import STATUSES as STATUSES
-    from linnet.runs.glance import Glance as Glance
     from linnet.runs.manifest import Manifest as Manifest
     from linnet.runs.metrics import Metrics as Metrics
     from linnet.runs.run import Run as Run
@@ -21,19 +19,21 @@ if TYPE_CHECKING:
     from linnet.runs.session import start as start
     from linnet.runs.store import RunStore as RunStore
     from linnet.runs.stream import EventStream as EventStream
+    from linnet.runs.summary import STATUSES as STATUSES
+    from linnet.runs.summary import RunSummary as RunSummary
 
 _HOMES = {
     "Event": "linnet.runs.events",
     "EventStream": "linnet.runs.stream",
     "Findings": "linnet.runs.findings",
-    "Glance": "linnet.runs.glance",
+    "RunSummary": "linnet.runs.summary",
     "Manifest": "linnet.runs.manifest",
     "Metrics": "linnet.runs.metrics",
     "Run": "linnet.runs.run",
     "RunBundle": "linnet.runs.bundle",
     "RunError": "linnet.runs.run",
     "RunStore": "linnet.runs.store",
-    "STATUSES": "linnet.runs.glance",
+    "STATUSES": "linnet.runs.summary",
     "Series": "linnet.runs.series",
     "Session": "linnet.runs.session",
     "add_note": "linnet.runs.run",

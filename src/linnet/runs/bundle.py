@@ -11,10 +11,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from linnet.runs import ids, provenance
+from linnet.runs import provenance
 from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
 from linnet.runs.events import iso_now
-from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, WEIGHTS
+from linnet.runs.folder import ARTIFACTS, EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute
 from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest
 from linnet.runs.owned_folder import OwnedFolder
@@ -73,7 +73,7 @@ class RunBundle:
         runs_root: str | os.PathLike[str],
         run_id: str | None = None,
         *,
-        template: str = ids.TEMPLATE,
+        template: str = ID_TEMPLATE,
         labels: Mapping[str, str] | None = None,
         resume: bool = False,
         strict: bool = False,
@@ -81,7 +81,7 @@ class RunBundle:
         exact: Collection[str] = (),
         **manifest: Any,
     ) -> None:
-        root = ids.absolute(runs_root)
+        root = absolute(runs_root)
         self._pid = os.getpid()
         self._ended = False
         self._start_implied = False  # run_start was written because another event came first

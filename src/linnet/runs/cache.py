@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from linnet.files import StagedFile, open_regular, read_at
 from linnet.runs.folder import CACHE
-from linnet.runs.intake import State
 from linnet.runs.lines import checksum
+from linnet.runs.metric_parser import ParserState
 from linnet.runs.series import Extremes, Rows, StoredRows, StoredRowsError, Table, column_type
 
 SMALLEST = 1 << 20  # streams below this are read faster than they are worth keeping
@@ -101,7 +101,7 @@ class Header(msgspec.Struct, kw_only=True):
 
     - `position`, `crc`: how much of the stream it holds, and its checksum; `oversized`: lines passed over in it.
     - `origin`: the Unix time from which it counts a foreign run's seconds.
-    - `stamp`: that of the stream before it was read; `state`: the intake's.
+    - `stamp`: that of the stream before it was read; `state`: the parser's.
     """
 
     position: _Count
@@ -109,7 +109,7 @@ class Header(msgspec.Struct, kw_only=True):
     oversized: _Count
     origin: float
     stamp: list[int]
-    state: State
+    state: ParserState
     tables: list[StoredTable] = []
 
 
@@ -117,7 +117,7 @@ class Kept(msgspec.Struct):
     """A cache that was found good: its tables, other state, and where in the stream it ends."""
 
     tables: list[Any]
-    state: State
+    state: ParserState
     position: int
     crc: int
     oversized: int

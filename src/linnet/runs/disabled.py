@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linnet.runs import ids
+from linnet.runs.folder import safe_name
 from linnet.runs.manifest import Manifest
 from linnet.runs.owned_folder import OwnedFolder
 from linnet.runs.session import Session
@@ -55,7 +55,7 @@ class DisabledSession(Session):
     _folder: _NoFolder
 
     def __init__(self, run_id: str | None, **fields: Any) -> None:
-        manifest = Manifest(run_id=ids.clean(run_id or "") or "disabled", created_at=time.time(), **fields)
+        manifest = Manifest(run_id=safe_name(run_id or "") or "disabled", created_at=time.time(), **fields)
         manifest.mask()
         self._folder = _NoFolder(manifest)
         self._pid = os.getpid()

@@ -11,14 +11,13 @@ import msgspec
 import numpy as np
 
 from linnet.files import is_file, is_folder, open_regular
-from linnet.runs.decoders import helpers_for, in_order
+from linnet.runs.decoding import Segment, decoded_blocks, helpers_for
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import counts_as_training
 from linnet.runs.run import Run
-from linnet.runs.step_shape import Stretch
 
 _REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
 _MOST = 20  # of each sort of finding; the rest is counted
@@ -43,8 +42,8 @@ class Findings(msgspec.Struct):
 
 def examine(run: Run) -> Findings:
     """Read the whole folder and say what is wrong with it."""
-    glance = run.glance()
-    found = Findings(run.id, str(run.path), glance.status)
+    summary = run.summarize()
+    found = Findings(run.id, str(run.path), summary.status)
     if (run.path / MANIFEST).exists() and read_manifest(run.path) is None:
         found.faults.append(f"{MANIFEST} cannot be read as a manifest")
     elif not (run.path / MANIFEST).exists() and run.manifest.dialect != "toy":
@@ -54,9 +53,9 @@ def examine(run: Run) -> Findings:
         return found
     _Stream(run, found).examine()
     _examine_links(run.path / WEIGHTS, found)
-    if glance.status != "live":  # a living writer may be at work on such a file
+    if summary.status != "live":  # a living writer may be at work on such a file
         _examine_leftovers(run.path, found)
-    if glance.status == "crashed":
+    if summary.status == "crashed":
         whole = "" if found.faults else "; every event it had logged is here"
         found.remarks.append(f"the writer died without a run_end{whole}")
     return found
@@ -77,7 +76,7 @@ class _Stream:
 
     def examine(self) -> None:
         reader = LineReader(self._run.events_path)
-        for block, parts in in_order(reader, helpers_for(reader.unread())):
+        for block, parts in decoded_blocks(reader, helpers_for(reader.unread())):
             for part in parts:
                 if not self._pass_steps(part):
                     self._judge_lines(block[part.begin : part.end])
@@ -95,7 +94,7 @@ class _Stream:
                     f"{text}: {count - _MOST} more"
                 )
 
-    def _pass_steps(self, part: Stretch) -> bool:
+    def _pass_steps(self, part: Segment) -> bool:
         """Count steps of one shape in which nothing goes back; False, with nothing done: judge each line."""
         if part.columns is None or not self._found.events or self._ends:
             return False

@@ -1,9 +1,19 @@
-"""The names of what lies in a run folder, and what killed writers leave in it."""
+"""A run's folder: the names of what lies in it, its id, and how a new one is claimed.
+
+A folder is claimed by an exclusive `mkdir`, so two starts never share one.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import time
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import count
+from pathlib import Path
 
+from linnet.errors import UsageError
 from linnet.files import is_staged
 
 EVENTS = "events.jsonl"
@@ -28,6 +38,11 @@ LEFTOVERS = {
 # What file managers and network file systems put into any folder.
 _LITTER = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*", "._*")
 
+ID_TEMPLATE = "{arch}-{date}-{seq}"
+TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
+_LONGEST = 40  # characters of one label in an id
+_ATTEMPTS = 1000
+
 
 def is_leftover(subfolder: str, name: str) -> bool:
     """Is a file of this name what a killed writer leaves in `weights`, `state` or (`""`) the run folder itself?"""
@@ -39,3 +54,99 @@ def is_leftover(subfolder: str, name: str) -> bool:
 def belongs(name: str) -> bool:
     """Is this the name of something that a writer of runs puts into a run folder?"""
     return name in ENTRIES or is_leftover("", name) or any(fnmatchcase(name, pattern) for pattern in _LITTER)
+
+
+# -- claiming one ------------------------------------------------------------------------------------
+
+
+def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds the runs: the one given, else `$LINNET_RUNS`, else `./runs`."""
+    return Path(given or os.environ.get("LINNET_RUNS") or "runs")
+
+
+def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of runs; a UsageError when it cannot be written or made. Nothing is made yet."""
+    root = runs_folder(given)
+    folder = next((part for part in (root, *root.absolute().parents) if part.exists()), root)
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return root
+    reason = "cannot be written" if folder.is_dir() else "is no folder"
+    raise UsageError(f"runs cannot be kept in {root}: {folder} {reason}; choose another folder with --runs")
+
+
+def absolute(root: str | os.PathLike[str]) -> Path:
+    """The same folder wherever the program goes later (`os.chdir`)."""
+    try:
+        return Path(root).absolute()
+    except OSError:  # the working directory is gone
+        return Path(root)
+
+
+def safe_name(text: str) -> str:
+    """Make `text` fit to be (part of) a folder's name on any file system."""
+    return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip("-.")[:200]
+
+
+def check_template(template: str) -> None:
+    """Refuse a template with a token that does not exist."""
+    for token in re.findall(r"{([^}]*)}", template):
+        if token not in TOKENS:
+            known = " ".join(f"{{{name}}}" for name in TOKENS)
+            raise UsageError(f"run id template {template!r}: {{{token}}} is not a token; known are {known}")
+
+
+def propose_id(root: Path, template: str, labels: Mapping[str, str], skip: int = 0) -> str:
+    """Fill a template in for this moment. `{seq}` is one more than the largest number among today's runs,
+    and `skip` more when those were taken meanwhile."""
+    check_template(template)
+    now = time.localtime()
+    date = time.strftime("%Y%m%d", now)
+    words = {token: safe_name(labels.get(token, ""))[:_LONGEST] for token in TOKENS}
+    words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": os.urandom(2).hex(), "seq": ""}
+    if "{seq}" in template:
+        words["seq"] = f"{_largest_today(root, date) + 1 + skip:03d}"
+    return safe_name(re.sub(r"{(\w+)}", lambda token: words[token[1]], template)) or "run"
+
+
+def claim_folder(root: Path, template: str, labels: Mapping[str, str]) -> Path:
+    """Make a new folder from the template; when another start takes the same name first, take the next.
+
+    Raises OSError when the root cannot be written.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    if "{seq}" not in template and "{hex}" not in template:
+        return claim_named(root, propose_id(root, template, labels))
+    for attempt in range(_ATTEMPTS):
+        folder = root / propose_id(root, template, labels, skip=attempt)
+        if _make(folder):
+            return folder
+    return claim_named(root, folder.name)
+
+
+def claim_named(root: Path, run_id: str) -> Path:
+    """Make the folder `run_id`, or `run_id-2`, `-3` … when it is taken."""
+    root.mkdir(parents=True, exist_ok=True)
+    base = safe_name(run_id) or "run"
+    folder = root / base
+    for number in count(2):
+        if _make(folder):
+            break
+        folder = root / f"{base}-{number}"
+    return folder
+
+
+def _make(folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _largest_today(root: Path, date: str) -> int:
+    try:
+        names = [name for name in os.listdir(root) if date in name]  # noqa: PTH208 - names alone are wanted
+    except OSError:
+        return 0
+    found = (re.search(r"(?<!\d)\d{3,5}$", name) for name in names)  # six digits at the end are a time of day
+    return max((int(digits[0]) for digits in found if digits), default=0)

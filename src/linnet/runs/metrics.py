@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from linnet.runs import cache
-from linnet.runs.intake import Intake
+from linnet.runs.decoding import Segment, decoded_blocks, helpers_for, segments
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
+from linnet.runs.metric_parser import MetricParser
 from linnet.runs.series import Rows, Series, StoredRowsError, Table
-from linnet.runs.step_shape import Stretch, stretches
 
 _MOST_MEMORY = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
 
@@ -35,10 +35,10 @@ class UnknownMetricError(KeyError):
 class BlockListener(Protocol):
     """Somebody else who wants the lines of a stream, so that it is read once. Called by `Metrics.refresh`."""
 
-    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Stretch]) -> None:
+    def take(self, block: bytes, begin: int, end: int, parts: Sequence[Segment]) -> None:
         """Whole lines: what stands between two places of the file, or all of it that is no line too long to be held.
 
-        `parts`: the block's stretches. Those that have columns are plain steps, with nothing in them but numbers.
+        `parts`: the block's segments. Those that have columns are plain steps, with nothing in them but numbers.
         Where `begin` lies behind the last `end`, a cache has spared the reader what stands between; where it lies
         before it, a damaged cache made it read again.
         """
@@ -81,11 +81,11 @@ class Metrics(Mapping[str, Series]):
         self._cached = cached and not superseded
         self._generation = 0
         self._series: dict[str, Series] = {}
-        self._intake = self._fresh()
+        self._parser = self._fresh()
         self._saved_at = 0
         self._spill: cache.Spill | None = None
         if self._cached and (found := cache.load(events, origin)) is not None:
-            self._intake.restore(found.tables, found.state)
+            self._parser.restore(found.tables, found.state)
             self._reader.skip_to(found.position, found.crc, found.oversized)
             self._saved_at = found.position
             if listener is not None:
@@ -122,7 +122,7 @@ class Metrics(Mapping[str, Series]):
     def verify(self) -> None:
         """Look through all that was kept beside the stream; where it is damaged, the next `refresh` reads all anew."""
         try:
-            for table in self._intake.tables():
+            for table in self._parser.tables():
                 if table.stored is not None:
                     for key in Rows.keys(table.names):
                         table.stored.column(key)
@@ -134,16 +134,16 @@ class Metrics(Mapping[str, Series]):
 
         Names, steps and counts stay known. Nothing is kept beside the stream from here on.
         """
-        tables, state = self._intake.tables(), self._intake.state()
-        self._intake = self._fresh()
-        self._intake.restore([], state)
+        tables, state = self._parser.tables(), self._parser.state()
+        self._parser = self._fresh()
+        self._parser.restore([], state)
         self._series.clear()
         self._cached = False
         return tables
 
     def tables(self) -> list[Table]:
         """The rows themselves, by which metrics were logged together."""
-        return self._intake.tables()
+        return self._parser.tables()
 
     @property
     def generation(self) -> int:
@@ -153,17 +153,17 @@ class Metrics(Mapping[str, Series]):
     @property
     def resumes(self) -> int:
         """How many events were met that made later steps void."""
-        return self._intake.resumes
+        return self._parser.resumes
 
     @property
     def goals(self) -> dict[str, str]:
         """Which way is better, by name, as far as it was declared."""
-        return {**self._intake.goals, **self._declared}
+        return {**self._parser.goals, **self._declared}
 
     @property
     def damaged(self) -> int:
         """Lines that could not be read."""
-        return self._intake.damaged + self._reader.oversized
+        return self._parser.damaged + self._reader.oversized
 
     @property
     def trouble(self) -> str:
@@ -173,12 +173,12 @@ class Metrics(Mapping[str, Series]):
     @property
     def last_step(self) -> int | None:
         """The highest step of training seen."""
-        return self._intake.last_step
+        return self._parser.last_step
 
     @property
     def last_epoch(self) -> float | None:
         """The highest epoch seen."""
-        return self._intake.last_epoch
+        return self._parser.last_epoch
 
     @property
     def main(self) -> Series | None:
@@ -188,11 +188,11 @@ class Metrics(Mapping[str, Series]):
 
     def names(self) -> list[str]:
         """All metrics, in the order in which they first came."""
-        return self._intake.names()
+        return self._parser.names()
 
     def __getitem__(self, name: str) -> Series:
         if name not in self._series:
-            parts = self._intake.tables_with(name)
+            parts = self._parser.tables_with(name)
             if not parts:
                 raise UnknownMetricError(name, self.names())
             self._series[name] = Series(name, parts, goal_of(name, self.goals), self._renewal(name))
@@ -212,22 +212,20 @@ class Metrics(Mapping[str, Series]):
         """Let go of the file."""
         self._reader.close()
 
-    def _hand_on(self, listener: BlockListener, block: bytes, begin: int, replaced: bool) -> list[Stretch]:
-        """Give a block to the listener; its stretches, which both go by."""
+    def _hand_on(self, listener: BlockListener, block: bytes, begin: int, replaced: bool) -> list[Segment]:
+        """Give a block to the listener; its segments, which both go by."""
         if replaced:
             listener.begin_anew()
         begin, end = 0 if replaced else begin, self._reader.position
-        parts = list(stretches(block)) if block else []
+        parts = list(segments(block)) if block else []
         if end > begin:
             listener.take(block, begin, end, parts)
         return parts
 
     def _refresh_with_helpers(self) -> bool:
         """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""
-        from linnet.runs import decoders  # most streams are short
-
         reader = self._reader
-        helpers = decoders.helpers_for(reader.unread())
+        helpers = helpers_for(reader.unread())
         if not helpers:
             return False
         replaced, block = False, b""
@@ -238,7 +236,7 @@ class Metrics(Mapping[str, Series]):
             replaced = self._begin_anew_if_replaced()
             return b"" if replaced else block
 
-        for taken, parts in decoders.in_order(reader, helpers, read):
+        for taken, parts in decoded_blocks(reader, helpers, read):
             if replaced:  # this was read of a stream that is gone
                 break
             self._take(taken, whole=True, parts=parts)
@@ -253,19 +251,19 @@ class Metrics(Mapping[str, Series]):
         if self._reader.generation == self._generation:
             return False
         self._generation = self._reader.generation
-        self._intake = self._fresh()
+        self._parser = self._fresh()
         return True
 
-    def _take(self, block: bytes, whole: bool, parts: Sequence[Stretch] | None = None) -> None:
+    def _take(self, block: bytes, whole: bool, parts: Sequence[Segment] | None = None) -> None:
         """Take in a block; while a stream is read `whole`, no more rows than needed stay in memory."""
         try:
-            self._intake.take(block, parts)
+            self._parser.take(block, parts)
         except StoredRowsError:  # a resume goes back to rows that were kept, and they are damaged
             self._forget()
         try:
-            if whole and self._cached and self._intake.memory > _MOST_MEMORY:
+            if whole and self._cached and self._parser.memory > _MOST_MEMORY:
                 self._spill = self._spill or cache.Spill(self._reader.path)
-                self._intake.spill(self._spill.put)
+                self._parser.spill(self._spill.put)
         except OSError:  # no room, or not ours to write to: memory has to do
             self._cached = False
 
@@ -273,7 +271,7 @@ class Metrics(Mapping[str, Series]):
         """Begin anew with the stream, as if nothing of it had been read or kept."""
         self._reader.close()
         self._reader = LineReader(self._reader.path)
-        self._intake, self._spill = self._fresh(), None
+        self._parser, self._spill = self._fresh(), None
         self._generation = self._saved_at = 0
         self._series.clear()
 
@@ -286,10 +284,10 @@ class Metrics(Mapping[str, Series]):
         """The rows of a metric, read anew."""
         self._forget()
         self.refresh()
-        return self._intake.tables_with(name)
+        return self._parser.tables_with(name)
 
-    def _fresh(self) -> Intake:
-        return Intake(origin=self._origin, superseded=self._superseded)
+    def _fresh(self) -> MetricParser:
+        return MetricParser(origin=self._origin, superseded=self._superseded)
 
     def keep(self) -> None:
         """Keep what was read beside the stream, once enough is new to be worth it."""
@@ -303,10 +301,10 @@ class Metrics(Mapping[str, Series]):
                 oversized=self._reader.oversized,
                 origin=self._origin,
                 stamp=self._before,
-                state=self._intake.state(),
+                state=self._parser.state(),
             )
-            tables = cache.save(self._reader.path, header, self._intake.tables(), self._spill)
+            tables = cache.save(self._reader.path, header, self._parser.tables(), self._spill)
             self._cached = tables is not None
             if tables is not None and self._spill is not None:
-                self._intake.restore(tables, self._intake.state())
+                self._parser.restore(tables, self._parser.state())
                 self._spill = None

@@ -13,13 +13,22 @@ from typing import Any
 
 from linnet.errors import LinnetError
 from linnet.files import is_file, sync_folder
-from linnet.runs import ids, provenance
+from linnet.runs import provenance
 from linnet.runs.events import decode
-from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST
-from linnet.runs.glance import last_seconds, load_manifest
+from linnet.runs.folder import (
+    ARTIFACTS,
+    EVENTS,
+    MANIFEST,
+    check_template,
+    claim_folder,
+    claim_named,
+    propose_id,
+    safe_name,
+)
 from linnet.runs.manifest import Manifest
 from linnet.runs.run_start import has_events
 from linnet.runs.sink import Sink
+from linnet.runs.summary import last_seconds, load_manifest
 from linnet.runs.tail import lines_backwards
 
 log = logging.getLogger("linnet")
@@ -177,13 +186,13 @@ class OwnedFolder:
 
 def _claimed(root: Path, run_id: str | None, template: str, labels: Mapping[str, str]) -> Path:
     """A folder of our own; when the root cannot be written, the name it would have had."""
-    ids.check_template(template)
+    check_template(template)
     try:
         if run_id is None:
-            return ids.claim(root, template, labels)
-        folder = ids.claim_id(root, run_id)
-        if folder.name != ids.clean(run_id):
+            return claim_folder(root, template, labels)
+        folder = claim_named(root, run_id)
+        if folder.name != safe_name(run_id):
             log.warning("run id %s is taken in %s; this run is %s", run_id, root, folder.name)
         return folder
     except OSError:
-        return root / (ids.propose(root, template, labels) if run_id is None else ids.clean(run_id) or "run")
+        return root / (propose_id(root, template, labels) if run_id is None else safe_name(run_id) or "run")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from linnet import files
 from linnet.errors import LinnetError
 from linnet.files import is_file, is_folder
-from linnet.runs import ids, provenance
+from linnet.runs import provenance
 from linnet.runs.encode import encode_lines, spell_record
 from linnet.runs.events import iso_now, to_event
-from linnet.runs.folder import EVENTS, MANIFEST, WEIGHTS
-from linnet.runs.glance import Glance, last_seconds, load_manifest, look, origin_of
+from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
 from linnet.runs.lines import ends_inside_a_line
 from linnet.runs.manifest import Manifest, take_munin_events
 from linnet.runs.run_start import has_events, run_start
 from linnet.runs.stream import EventStream
+from linnet.runs.summary import RunSummary, last_seconds, load_manifest, origin_of, summarize
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
     from linnet.runs.metrics import Metrics
@@ -42,7 +42,7 @@ class Run:
         cls,
         runs_root: str | os.PathLike[str] | None = None,
         *,
-        template: str = ids.TEMPLATE,
+        template: str = ID_TEMPLATE,
         arch: str = "run",
         **fields: Any,
     ) -> Run:
@@ -50,14 +50,14 @@ class Run:
 
         Log into it with `append_event`, or with `linnet.start(resume=run.id)`.
         """
-        root = ids.absolute(ids.runs_root(runs_root))
+        root = absolute(runs_folder(runs_root))
         recipe, experiment = (str(fields.get(key) or "") for key in ("recipe", "experiment"))
         labels = {"arch": arch, "recipe": recipe, "experiment": provenance.mask_labels([experiment])[0]}
         # Nobody holds the lock of a run that is logged into event by event: its status is by the time of the last.
         origin = {**provenance.gather(), "lock": "none"}
         fields["model"] = {"arch": arch, **fields.get("model", {})}
         try:
-            folder = ids.claim(root, template, labels)
+            folder = claim_folder(root, template, labels)
             manifest = Manifest(run_id=folder.name, created_at=time.time(), provenance=origin, **fields)
             manifest.mask()
             manifest.write(folder)
@@ -129,9 +129,9 @@ class Run:
         """The event stream."""
         return self.path / EVENTS
 
-    def glance(self) -> Glance:
+    def summarize(self) -> RunSummary:
         """How the run stands now: status, last step, last loss."""
-        found = look(self.path)
+        found = summarize(self.path)
         if found is None:
             raise RunError(f"{self.path} is gone")
         return found
@@ -139,7 +139,7 @@ class Run:
     @property
     def status(self) -> str:
         """`live`, `completed`, `interrupted`, `aborted`, `errored`, `crashed` or `stalled`."""
-        return self.glance().status
+        return self.summarize().status
 
     def append_event(self, event: Mapping[str, Any]) -> None:
         """Append one event, as kaun-board's logger does; `t` is filled in, and a stream without one gets a `run_start`.
@@ -211,11 +211,11 @@ class Run:
         return origin_of(self.manifest)
 
     def __repr__(self) -> str:
-        glance = look(self.path)
-        if glance is None:
+        summary = summarize(self.path)
+        if summary is None:
             return f"<Run {self.id}: gone>"
-        facts = [glance.status] + ([] if glance.step is None else [f"step {glance.step}"])
-        facts += [] if glance.metric is None else [f"{glance.metric} {glance.value}"]
+        facts = [summary.status] + ([] if summary.step is None else [f"step {summary.step}"])
+        facts += [] if summary.metric is None else [f"{summary.metric} {summary.value}"]
         return f"<Run {self.id}: {', '.join(facts)}>"
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, SupportsIndex
 
-from linnet.runs import ids, provenance
+from linnet.runs import provenance
 from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, OWN_FIELDS, RunBundle, kept_from_the_loop
 from linnet.runs.encode import encode_lines, flat_names, safe_text, spell, spell_record, whole_number
+from linnet.runs.folder import ID_TEMPLATE, runs_folder
 from linnet.runs.live_fields import LiveFields, fields_of
 
 SYSTEM_SECONDS = 5.0
@@ -270,7 +271,7 @@ def start(
     *,
     arch: str = "run",
     run_id: str | None = None,
-    template: str = ids.TEMPLATE,
+    template: str = ID_TEMPLATE,
     recipe: str | None = None,
     experiment: str | None = None,
     name: str | None = None,
@@ -328,7 +329,7 @@ def start(
     }
     if is_disabled(mode):
         return DisabledSession(run_id, **fields)
-    root, resumed = _resumed(ids.runs_root(runs_root), resume)
+    root, resumed = _resumed(runs_folder(runs_root), resume)
     session = Session(
         root,
         resumed or (None if run_id is None else str(run_id)),

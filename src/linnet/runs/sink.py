@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from linnet import files
-from linnet.runs import ids
 from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs.folder import claim_named
 from linnet.runs.lines import ends_inside_a_line
 
 HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
@@ -259,7 +259,7 @@ class Sink:
         new = self._open(path)
         if self.locked is False:  # another run has taken the name meanwhile
             os.close(new)
-            path = ids.claim_id(path.parent.parent, path.parent.name) / path.name
+            path = claim_named(path.parent.parent, path.parent.name) / path.name
             new = self._open(path)
         try:
             already = files.read_at(new, os.fstat(new).st_size, 0)  # what a forked worker has logged since

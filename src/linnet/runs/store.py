@@ -6,37 +6,43 @@ import difflib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from linnet.errors import UsageError
-from linnet.files import is_file, is_folder, is_locked
-from linnet.runs import ids
-from linnet.runs.contents import contents_of, is_proven
-from linnet.runs.folder import EVENTS, MANIFEST
-from linnet.runs.glance import STATUSES, Glance, load_manifest, look
+from linnet.files import is_file, is_folder, is_locked, open_regular
+from linnet.runs.events import parse
+from linnet.runs.folder import EVENTS, MANIFEST, SUBFOLDERS, belongs, runs_folder
+from linnet.runs.lines import BOM
+from linnet.runs.manifest import read_json
 from linnet.runs.run import Run, RunError
+from linnet.runs.summary import STATUSES, RunSummary, load_manifest, summarize
 
 _DATED = re.compile(r"[-_]?\d{4}-?\d{2}-?\d{2}")
+_FIRST_LINES = 20  # of a stream that are looked at; those of a run say at once what it is
+_LONGEST_LINE = 1 << 20
 
 
 class RunStore:
     """The runs below `root` (None: `$LINNET_RUNS`, else `./runs`), and munin's in their deeper folders."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
-        self.root = ids.runs_root(root)
+        self.root = runs_folder(root)
 
     def folders(self) -> Iterator[Path]:
         """Every folder that looks like a run."""
         if _is_run(self.root) and is_proven(self.root):
             yield self.root
             return
-        held = False
+        is_empty = True
         for folder in self._folders_below():
-            held = True
+            is_empty = False
             yield folder
-        if not held and _is_run(self.root):
+        if is_empty and _is_run(self.root):
             yield self.root
 
     def _folders_below(self) -> Iterator[Path]:
@@ -51,25 +57,26 @@ class RunStore:
         tag: str | None = None,
         status: str | None = None,
         recipe: str | None = None,
-    ) -> list[Glance]:
-        """Every run with its standing, oldest first, as far as it fits the filters."""
+    ) -> list[RunSummary]:
+        """Every run with its status, last step and last loss, oldest first, as far as it fits the filters."""
         if status is not None and status not in STATUSES:
             raise UsageError(f"status {status!r} does not exist; choose from {', '.join(STATUSES)}")
-        found = [glance for folder in self.folders() if (glance := look(folder)) is not None]
-        found = [
-            glance
-            for glance in found
-            if (experiment is None or glance.manifest.experiment == experiment)
-            and (tag is None or tag in glance.manifest.tags)
-            and (status is None or glance.status == status)
-            and (recipe is None or glance.manifest.recipe == recipe)
+        summaries = [
+            summary
+            for folder in self.folders()
+            if (summary := summarize(folder)) is not None
+            and (experiment is None or summary.manifest.experiment == experiment)
+            and (tag is None or tag in summary.manifest.tags)
+            and (status is None or summary.status == status)
+            and (recipe is None or summary.manifest.recipe == recipe)
         ]
-        return sorted(found, key=lambda glance: (glance.manifest.created_at, glance.run_id))
+        return sorted(summaries, key=lambda summary: (summary.manifest.created_at, summary.run_id))
 
     def latest(self) -> Run | None:
         """The run that was made last."""
-        made = {folder: _made_at(folder) for folder in self.folders()}
-        for folder in sorted(made, key=lambda f: (made[f], f.name), reverse=True):
+        manifests = {folder: load_manifest(folder) for folder in self.folders()}
+        created = {folder: manifest.created_at if manifest else 0.0 for folder, manifest in manifests.items()}
+        for folder in sorted(created, key=lambda folder: (created[folder], folder.name), reverse=True):
             try:
                 return Run.load(folder)
             except RunError:
@@ -89,21 +96,22 @@ class RunStore:
         if (os.sep in reference or reference.startswith(".")) and is_folder(path):
             return Run.load(path)
         folders = sorted(self.folders())
-        found = [folder for folder in folders if folder.name == reference]
-        manifests = {} if found else {folder: load_manifest(folder) for folder in folders}
-        ids_of = {folder: manifest.run_id if manifest else folder.name for folder, manifest in manifests.items()}
-        found = found or [folder for folder in folders if ids_of[folder] == reference]
-        found = found or [folder for folder, manifest in manifests.items() if manifest and manifest.name == reference]
-        found = found or [f for f in folders if f.name.startswith(reference) or ids_of[f].startswith(reference)]
-        if found:
-            return Run.load(_only(found, reference))
-        for place in (path, self.root / path):
-            if _is_run(place):
-                return Run.load(place)
-        known = [name for folder in folders for name in {folder.name, ids_of[folder]}]
-        known += [manifest.name for manifest in manifests.values() if manifest and manifest.name]
-        hint = _hint(reference, known, len(folders))
-        raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
+        matches = [folder for folder in folders if folder.name == reference]
+        manifests = {} if matches else {folder: load_manifest(folder) for folder in folders}
+        ids = {folder: manifest.run_id if manifest else folder.name for folder, manifest in manifests.items()}
+        names = {folder: manifest.name for folder, manifest in manifests.items() if manifest and manifest.name}
+        matches = (
+            matches
+            or [folder for folder in folders if ids[folder] == reference]
+            or [folder for folder, name in names.items() if name == reference]
+            or [folder for folder in folders if folder.name.startswith(reference) or ids[folder].startswith(reference)]
+            or [folder for folder in (path, self.root / path) if _is_run(folder)][:1]
+        )
+        if not matches:
+            known = [name for folder in folders for name in {folder.name, ids[folder]}] + list(names.values())
+            hint = _hint(reference, known, len(folders))
+            raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
+        return Run.load(_only(matches, reference))
 
     def delete(self, reference: str | Run, *, force: bool = False) -> Path:
         """Delete a run's folder. Returns where it was. Of a run that is a link, the link goes and its target stays.
@@ -152,13 +160,13 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _only(found: list[Path], reference: str) -> Path:
-    """The one run that was found; an error that names them when there are more."""
-    if len(found) == 1:
-        return found[0]
-    names = [folder.name for folder in found]
+def _only(matches: list[Path], reference: str) -> Path:
+    """The one folder there is; an error that names them when there are more."""
+    if len(matches) == 1:
+        return matches[0]
+    names = [folder.name for folder in matches]
     if len(set(names)) < len(names):  # munin's experiments may hold runs of the same name
-        names = [str(folder) for folder in found]
+        names = [str(folder) for folder in matches]
     shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
     raise RunError(f"{reference!r} could be any of {len(names)} runs: {shown}")
 
@@ -167,8 +175,8 @@ def _is_run(folder: Path) -> bool:
     return is_file(f"{folder}/{EVENTS}") or is_file(f"{folder}/{MANIFEST}")  # joining paths takes longer than asking
 
 
-def _hint(reference: str, names: Iterable[str], count: int) -> str:
-    """What may have been meant: a name like it, or one like it before its date; else how many runs there are."""
+def _hint(reference: str, names: list[str], count: int) -> str:
+    """What may have been meant; where nothing is near, how many runs there are."""
     known: dict[str, str] = {}
     for name in sorted(names):  # of runs that differ only in date and number, the newest
         known[_DATED.split(name, maxsplit=1)[0]] = known[name] = name
@@ -192,7 +200,79 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _made_at(folder: Path) -> float:
-    """A cheap guess of when a run began; only the newest is then opened."""
-    manifest = load_manifest(folder)
-    return manifest.created_at if manifest else 0.0
+# -- is it provably a run, and what else is in it ------------------------------------------------------------------
+
+
+class Contents(msgspec.Struct):
+    """A folder, counted without following links.
+
+    - `foreign`: entries of the folder that no writer of runs makes, by name, folders with a `/`.
+    - `runs`: folders within that are runs themselves, by their path in the folder.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    foreign: list[str] = []
+    runs: list[str] = []
+
+
+def is_proven(folder: Path) -> bool:
+    """Does something in the folder prove that it is a run, and not merely a folder with a file of that name?
+
+    A manifest with the fields that its writer never leaves out, or a first event of Linnet, Toy, kaun-board or munin.
+    """
+    return _is_manifest(read_json(folder) or {}) or _is_first_event(_first_event(folder / EVENTS))
+
+
+def contents_of(folder: Path) -> Contents:
+    """Count what is in a folder, and name what does not belong to the run."""
+    contents = Contents()
+    for parent, subfolders, names in os.walk(folder):
+        within = Path(parent).relative_to(folder)
+        contents.files += len(names) + sum(Path(parent, name).is_symlink() for name in subfolders)
+        contents.bytes += sum(_size(Path(parent, name)) for name in names)
+        if not within.parts:
+            contents.foreign = sorted(name for name in names if not belongs(name))
+            contents.foreign += sorted(f"{name}/" for name in subfolders if not belongs(name))
+        elif _is_run_within(Path(parent), within):
+            contents.runs.append(str(within))
+    contents.runs.sort()
+    return contents
+
+
+def _is_run_within(folder: Path, within: Path) -> bool:
+    """Among the run's own files a name is no proof: an artifact may be called `run.json`."""
+    return _is_run(folder) and (within.parts[0] not in SUBFOLDERS or is_proven(folder))
+
+
+def _is_manifest(fields: dict[str, Any]) -> bool:
+    run_id, began = ("run_id", "created_at") if "run_id" in fields else ("id", "started_at")  # munin's are the latter
+    return (
+        isinstance(fields.get(run_id), str)
+        and isinstance(fields.get("schema_version"), int)
+        and isinstance(fields.get(began), int | float)
+    )
+
+
+def _is_first_event(fields: dict[str, Any]) -> bool:
+    if fields.get("kind") == "run_start":
+        return isinstance(fields.get("t"), int | float) and any(key in fields for key in ("schema", "run_id"))
+    name = {"scalar": "tag", "metric": "key", "define_metric": "key"}.get(str(fields.get("type")))
+    return name is not None and isinstance(fields.get(name), str)
+
+
+def _first_event(events: Path) -> dict[str, Any]:
+    """The first event that can be read; lines before it may be damaged."""
+    try:
+        with os.fdopen(open_regular(events), "rb") as file:
+            lines = (file.readline(_LONGEST_LINE).removeprefix(BOM) for _ in range(_FIRST_LINES))
+            return next((fields for line in lines if (fields := parse(line)) is not None), {})
+    except OSError:
+        return {}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

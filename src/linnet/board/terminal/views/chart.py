@@ -59,7 +59,7 @@ def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
     """A curve on the board's axis; None where the run does not tell it."""
     tokens = watched.history.curve("tokens") if board.axis == "tokens" else None
-    return curve.on_axis(board.axis, watched.glance.manifest.created_at, tokens)
+    return curve.on_axis(board.axis, watched.summary.manifest.created_at, tokens)
 
 
 def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, high: float) -> Curve | None:

@@ -144,7 +144,7 @@ def _numbers(board: Board, found: Found, width: int) -> list[Line]:
         line: Line = [(" ", "")]
         if len(found) > 1:
             watched = board.watched_runs[index]
-            name = cut(foreign(watched.glance.manifest.name or watched.id), 24)
+            name = cut(foreign(watched.summary.manifest.name or watched.id), 24)
             line += [
                 (f"{chart.LETTERS[index]} ", chart.style_of(index)),
                 (put(name, min(24, width // 4)), ""),

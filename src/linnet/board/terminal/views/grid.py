@@ -29,7 +29,7 @@ def legend(board: Board, width: int) -> Line:
     room = max(8, width // len(board.watched_runs) - 6)
     for index, watched in enumerate(board.watched_runs):
         style = chart.style_of(index)
-        name = cut(foreign(watched.glance.manifest.name or watched.id), room)
+        name = cut(foreign(watched.summary.manifest.name or watched.id), room)
         name_span = (f" {name} ", style)
         parts.append([(f" {chart.LETTERS[index]} ", f"{style}.block"), name_span, status_span(watched.status, False)])
     return fit(_as_many_as_fit(parts, "  ", width), width)

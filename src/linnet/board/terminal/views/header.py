@@ -40,7 +40,7 @@ def draw(board: Board, width: int) -> list[Line]:
 
 
 def _who(board: Board, watched: WatchedRun, width: int) -> Line:
-    manifest = watched.glance.manifest
+    manifest = watched.summary.manifest
     name = foreign(watched.id)
     line: Line = [(" ", ""), (cut(name, max(12, width - 16)), "title"), ("  ", ""), status_span(watched.status)]
     about = [manifest.name, manifest.recipe, manifest.experiment]
@@ -78,13 +78,13 @@ def _newer(board: Board) -> str:
     row, watched = board.run_table.newest(), board.watched
     if row is None or watched is None or any(row.path == str(w.run.path) for w in board.watched_runs):
         return ""
-    newest_shown = max(w.glance.manifest.created_at for w in board.watched_runs)
-    fresh = row.glance.status == "live" and row.glance.manifest.created_at > newest_shown
-    return row.glance.run_id if fresh else ""
+    newest_shown = max(w.summary.manifest.created_at for w in board.watched_runs)
+    fresh = row.summary.status == "live" and row.summary.manifest.created_at > newest_shown
+    return row.summary.run_id if fresh else ""
 
 
 def _how_far(watched: WatchedRun, width: int) -> Line:
-    manifest = watched.glance.manifest
+    manifest = watched.summary.manifest
     step, total = watched.step(), manifest.total_steps
     facts: list[Line] = []
     said = number(step) + (f"/{number(total)}" if total else "")

@@ -143,7 +143,7 @@ def config(board: Board, width: int, height: int) -> list[Line]:
     watched = board.watched
     if watched is None:
         return page(board, "config", _nothing("no run is open"), width, height)
-    manifest = watched.glance.manifest
+    manifest = watched.summary.manifest
     lines: list[Line] = []
     for title, fields in _rooms(watched, manifest).items():
         if fields:
@@ -168,7 +168,7 @@ def _rooms(watched: WatchedRun, manifest: Manifest) -> dict[str, dict[str, objec
         "written by": manifest.dialect,
         "folder": watched.run.path,
     }
-    ended: dict[str, Any] = watched.glance.end or {}
+    ended: dict[str, Any] = watched.summary.end or {}
     return {
         "run": {name: value for name, value in about.items() if value not in (None, "")},
         "end": flatten({k: v for k, v in ended.items() if k not in ("kind", "type", "t", "phase")}),
@@ -237,8 +237,8 @@ def log(board: Board, width: int, height: int) -> list[Line]:
 def differences(board: Board, width: int, height: int) -> list[Line]:
     """What was set differently in the marked runs, or in those that are shown."""
     rows = board.marked() if board.view == "runs" else []
-    found = [(row.glance.run_id, row.glance.manifest) for row in rows]
-    found = found or [(watched.id, watched.glance.manifest) for watched in board.watched_runs]
+    found = [(row.summary.run_id, row.summary.manifest) for row in rows]
+    found = found or [(watched.id, watched.summary.manifest) for watched in board.watched_runs]
     lines: list[Line] = [[(" what was set differently", "group")], []]
     if len(found) < 2:
         text = "mark two runs or more with space in the runs tab, or open several"

@@ -62,7 +62,7 @@ def column_at(board: Board, width: int, height: int, x: int) -> str | None:
 
 
 def _summary(board: Board, rows: list[RunRow], width: int) -> Line:
-    live = sum(1 for row in board.run_table.rows if row.glance.status == "live")
+    live = sum(1 for row in board.run_table.rows if row.summary.status == "live")
     runs = "run" if len(rows) == 1 and not board.table.filter else "runs"
     count = f"{len(rows)} of {len(board.run_table.rows)}" if board.table.filter else f"{len(rows)}"
     line: Line = [(f" {count} {runs} ", "")]
@@ -78,19 +78,21 @@ def _summary(board: Board, rows: list[RunRow], width: int) -> Line:
 
 
 def _texts(row: RunRow, now: float) -> dict[str, str]:
-    glance, manifest = row.glance, row.glance.manifest
+    summary, manifest = row.summary, row.summary.manifest
     total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
     best = row.best[1] if row.best is not None else None
     return {
-        "run": foreign(manifest.name, 40) + "  " + foreign(glance.run_id) if manifest.name else foreign(glance.run_id),
-        "status": status_span(glance.status)[0],
+        "run": foreign(manifest.name, 40) + "  " + foreign(summary.run_id)
+        if manifest.name
+        else foreign(summary.run_id),
+        "status": status_span(summary.status)[0],
         "recipe": foreign(manifest.recipe or "", 24),
         "experiment": foreign(manifest.experiment or "", 24),
         "tags": foreign(" ".join(f"#{tag}" for tag in manifest.tags[:8]), 32),
-        "step": f"{number(glance.step)}{total}",
-        "last": number(glance.value),
+        "step": f"{number(summary.step)}{total}",
+        "last": number(summary.value),
         "best": number(best),
-        "age": _age(now - glance.last_event),
+        "age": _age(now - summary.last_event),
         "curve": "",  # is as wide as there is room
     }
 
@@ -145,7 +147,7 @@ def _line(row: RunRow, text: dict[str, str], columns: dict[str, int], here: bool
     for name, wide in columns.items():
         span: Span = (put(cut(text[name], wide), wide, right=name in _RIGHT), look)
         if name == "status":
-            span = (span[0], f"status.{row.glance.status}{on}")
+            span = (span[0], f"status.{row.summary.status}{on}")
         elif name == "curve":
             span = (put(_curve(tuple(row.spark), wide), wide), f"graph{on}")
         line += [span, ("  ", look)]

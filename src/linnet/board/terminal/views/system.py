@@ -152,7 +152,7 @@ def _gpu(past: Past, index: int) -> list[Gauge]:
 
 
 def _where(board: Board, watched: WatchedRun) -> Line:
-    machine = foreign(describe(watched.glance.manifest) or "an unknown machine", 40)
+    machine = foreign(describe(watched.summary.manifest) or "an unknown machine", 40)
     if is_here(watched):
         return [(machine, ""), (" · this machine, live", "dim")]
     return [(machine, ""), (" · as the run logged it", "dim")]

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from linnet.runs import Metrics, Run, decoders, examine, lines
+from linnet.runs import Metrics, Run, decoding, examine, lines
 
 OTHERS = [
     {"kind": "eval", "name": "validation", "loss": 1.5},
@@ -30,8 +30,8 @@ OTHERS = [
 def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Streams of any length are read with two helpers, in small blocks."""
     monkeypatch.setattr(lines, "BLOCK", 4 << 10)
-    monkeypatch.setattr(decoders, "LEAST_BYTES", 1)
-    monkeypatch.setattr(decoders, "helpers_for", lambda size: 2 if size else 0)
+    monkeypatch.setattr(decoding, "HELPED_BYTES", 1)
+    monkeypatch.setattr(decoding, "helpers_for", lambda size: 2 if size else 0)
     monkeypatch.setattr("linnet.runs.findings.helpers_for", lambda size: 2 if size else 0)
     return iter([None])
 
@@ -66,7 +66,7 @@ def test_the_same_rows_and_findings(
     alone, judged = Metrics(tmp_path / "events.jsonl", cached=False), examine(Run.load(tmp_path))
     request.getfixturevalue("helped")
     asked: list[int] = []
-    monkeypatch.setattr(decoders, "stretches", _counting(asked))
+    monkeypatch.setattr(decoding, "segments", _counting(asked))
     assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
     assert examine(Run.load(tmp_path)) == judged
     blocks = (tmp_path / "events.jsonl").stat().st_size // lines.BLOCK
@@ -74,27 +74,27 @@ def test_the_same_rows_and_findings(
 
 
 def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
-    real = decoders.stretches
+    real = decoding.segments
 
-    def stretches(block: bytes) -> Iterator[decoders.Stretch]:
+    def segments(block: bytes) -> Iterator[decoding.Segment]:
         asked.append(len(block))
         return real(block)
 
-    return stretches
+    return segments
 
 
 def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None) -> None:
     write_stream(tmp_path / "events.jsonl")
     alone = _alone(tmp_path / "events.jsonl")
-    real, killed = decoders._Helper.ask, []
+    real, killed = decoding._Helper.ask, []
 
-    def ask(self: decoders._Helper, offset: int, length: int) -> None:
-        if self._process is not None and offset > 20_000 and not killed:
-            os.kill(self._process.pid, signal.SIGKILL)
-            killed.append(self._process.pid)
+    def ask(self: decoding._Helper, offset: int, length: int) -> None:
+        if self.process is not None and offset > 20_000 and not killed:
+            os.kill(self.process.pid, signal.SIGKILL)
+            killed.append(self.process.pid)
         real(self, offset, length)
 
-    monkeypatch.setattr(decoders._Helper, "ask", ask)
+    monkeypatch.setattr(decoding._Helper, "ask", ask)
     assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
     assert killed
 
@@ -126,7 +126,7 @@ def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
 
 def _alone(file: Path) -> Metrics:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoders, "helpers_for", lambda size: 0)
+        patch.setattr(decoding, "helpers_for", lambda size: 0)
         return Metrics(file, cached=False)
 
 
@@ -145,4 +145,4 @@ def test_nothing_stays_open_and_no_process_is_left(tmp_path: Path, helped: None)
 
 
 def test_a_short_stream_needs_no_help() -> None:
-    assert decoders.helpers_for(1 << 20) == 0
+    assert decoding.helpers_for(1 << 20) == 0

@@ -30,7 +30,7 @@ _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
 _RESUME_REACH = 256 << 10  # bytes to look back for a resume by which the age of a run is told; a list has thousands
 
 
-class Glance(msgspec.Struct, kw_only=True):
+class RunSummary(msgspec.Struct, kw_only=True):
     """A run's standing.
 
     - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
@@ -38,7 +38,7 @@ class Glance(msgspec.Struct, kw_only=True):
     - `t`: seconds of training so far; `modified`: Unix time of the last write, also by a note, a copy or a touch.
     - `last_event`: Unix time of the last event that the run itself wrote, as far as the folder tells it.
     - `end`: the `run_end` event's fields, when there is one.
-    - `warning`: what is wrong with the folder, as far as a glance shows it.
+    - `warning`: what is wrong with the folder, as far as this shows it.
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class Glance(msgspec.Struct, kw_only=True):
     warning: str | None = None
 
 
-def look(folder: Path, now: float | None = None) -> Glance | None:
+def summarize(folder: Path, now: float | None = None) -> RunSummary | None:
     """Look at one folder; None when it holds no run."""
     events = f"{folder}/{EVENTS}"  # joining paths takes as long as reading one
     try:
@@ -68,7 +68,7 @@ def look(folder: Path, now: float | None = None) -> Glance | None:
     past = _Past(manifest.dialect in ("linnet", "toy"))
     past.read(lines_backwards(events), origin_of(manifest))
     name = main_metric(past.seen)
-    glance = Glance(
+    summary = RunSummary(
         run_id=manifest.run_id,
         path=str(folder),
         status="",
@@ -81,9 +81,9 @@ def look(folder: Path, now: float | None = None) -> Glance | None:
         end=past.end,
         warning=_manifest_problem(folder) if manifest.dialect == "toy" else None,
     )
-    glance.status = _status(glance, past, time.time() if now is None else now)
-    glance.last_event = _last_event(glance, past)
-    return glance
+    summary.status = _status(summary, past, time.time() if now is None else now)
+    summary.last_event = _last_event(summary, past)
+    return summary
 
 
 def load_manifest(folder: Path) -> Manifest | None:
@@ -193,17 +193,17 @@ class _Past:
             self._has_loss = any(name in self.seen for name in LOSSES)
 
 
-def _status(glance: Glance, past: _Past, now: float) -> str:
+def _status(summary: RunSummary, past: _Past, now: float) -> str:
     """By the last event and the writer's lock. A file's time also changes with a note, a copy or a touch."""
-    if glance.end is not None:
-        reason = glance.end.get("reason")
+    if summary.end is not None:
+        reason = summary.end.get("reason")
         return reason if reason in _ENDED else "errored"
-    total = glance.manifest.total_epochs
-    if glance.manifest.dialect == "kaun-board" and total and past.epoch >= total:
+    total = summary.manifest.total_epochs
+    if summary.manifest.dialect == "kaun-board" and total and past.epoch >= total:
         return "completed"
-    events = Path(glance.path) / EVENTS
-    silent = _is_silent(glance, past, events, now)
-    origin = glance.manifest.provenance
+    events = Path(summary.path) / EVENTS
+    silent = _is_silent(summary, past, events, now)
+    origin = summary.manifest.provenance
     boot = origin.get("boot_id")
     if boot and boot == provenance.boot_id() and origin.get("lock") == "flock":
         held = is_locked(events)
@@ -212,54 +212,54 @@ def _status(glance: Glance, past: _Past, now: float) -> str:
         if held:
             # The writer lives; is it at work? Its clock may have stood still (a laptop that slept) or been set right:
             # then the time of the last write, if it was the writer's own, tells.
-            wrote = not past.noted_last and abs(now - glance.modified) <= _SILENT_SECONDS
+            wrote = not past.noted_last and abs(now - summary.modified) <= _SILENT_SECONDS
             return "stalled" if silent and not wrote else "live"
     elif boot and provenance.boot_id() not in ("", boot) and origin.get("host") == provenance.host()["name"]:
         return "crashed"  # this machine has started again since
     return "stalled" if silent else "live"
 
 
-def _is_silent(glance: Glance, past: _Past, events: Path, now: float) -> bool:
+def _is_silent(summary: RunSummary, past: _Past, events: Path, now: float) -> bool:
     """Did the run write no event of its own for a while, by the times in its stream?
 
     A time that lies as far ahead counts as silence too: a clock that is wrong proves nothing, and were it believed, the
     run would be live until that day.
     """
-    last = _last_moment(glance, past)
+    last = _last_moment(summary, past)
     if last is not None and abs(now - last) <= _SILENT_SECONDS:
         return False
-    if past.moment is not None or not past.counts_seconds or abs(now - glance.modified) > _SILENT_SECONDS:
+    if past.moment is not None or not past.counts_seconds or abs(now - summary.modified) > _SILENT_SECONDS:
         return True
     # Seconds since the start leave out the time between a stop and a resume: the latest of these tells the hour.
     moment, t = _moment_before(events)
     return moment is None or abs(now - moment - max(0.0, past.t - t)) > _SILENT_SECONDS
 
 
-def _last_event(glance: Glance, past: _Past) -> float:
+def _last_event(summary: RunSummary, past: _Past) -> float:
     """Unix time of the last event, never later than the last write: by the stream, since a copy has a time of its own.
 
     Seconds since the start leave out the time between a stop and a resume. Where the file is so much younger, the
     latest resume tells it; a run that is live and was resumed farther back is as old as its file.
     """
-    last = _last_moment(glance, past)
+    last = _last_moment(summary, past)
     if last is None:
-        return glance.modified
-    if past.moment is None and past.counts_seconds and glance.modified - last > _SILENT_SECONDS:
-        moment, t = _moment_before(Path(glance.path) / EVENTS, _RESUME_REACH)
+        return summary.modified
+    if past.moment is None and past.counts_seconds and summary.modified - last > _SILENT_SECONDS:
+        moment, t = _moment_before(Path(summary.path) / EVENTS, _RESUME_REACH)
         if moment is not None:
             last = moment + max(0.0, past.t - t)
-        elif glance.status == "live":
-            last = glance.modified
-    return min(last, glance.modified)
+        elif summary.status == "live":
+            last = summary.modified
+    return min(last, summary.modified)
 
 
-def _last_moment(glance: Glance, past: _Past) -> float | None:
+def _last_moment(summary: RunSummary, past: _Past) -> float | None:
     """Unix time of the run's last event; None where nothing in the folder tells it."""
     if past.moment is not None:
         return past.moment[0] + past.moment[1]
-    if glance.manifest.dialect != "toy":
-        return glance.manifest.created_at + past.t
-    start = decode(first_line(Path(glance.path) / EVENTS))
+    if summary.manifest.dialect != "toy":
+        return summary.manifest.created_at + past.t
+    start = decode(first_line(Path(summary.path) / EVENTS))
     moment = None if start is None else moment_of(start)
     return None if moment is None else moment + past.t
 

@@ -1,4 +1,4 @@
-"""Lines of one shape are read together; whatever was done to a stream, the result is that of reading line by line."""
+"""Lines of one schema are read together; whatever was done to a stream, the result is that of reading line by line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linnet.runs import Findings, Metrics, Run, decoders, examine, intake
-from linnet.runs.step_shape import Stretch, shape_of, stretches
+from linnet.runs import Findings, Metrics, Run, decoding, examine, metric_parser
+from linnet.runs.decoding import Segment, schema_of, segments
 
 START = b'{"kind":"run_start","t":0.0,"run_id":"a"}'
 
@@ -76,7 +76,7 @@ def test_check_finds_the_same_in_steps_taken_together(mutations: list[tuple[str,
         folder = Path(name)
         (folder / "events.jsonl").write_bytes(_mutated(mutations))
         together = _findings(folder)
-        patch.setattr(decoders, "stretches", lambda block: [Stretch(0, len(block))])
+        patch.setattr(decoding, "segments", lambda block: [Segment(0, len(block))])
         assert together == _findings(folder)
 
 
@@ -87,8 +87,8 @@ def test_metrics_are_the_same_from_steps_taken_together(mutations: list[tuple[st
         file = Path(name) / "events.jsonl"
         file.write_bytes(_mutated(mutations))
         together = Metrics(file, cached=False)
-        patch.setattr(intake, "stretches", lambda block: [Stretch(0, len(block))])
-        patch.setattr(intake, "shape_of", lambda line: None)
+        patch.setattr(metric_parser, "segments", lambda block: [Segment(0, len(block))])
+        patch.setattr(metric_parser, "schema_of", lambda line: None)
         singly = Metrics(file, cached=False)
         assert together.names() == singly.names()
         assert (together.damaged, together.last_step) == (singly.damaged, singly.last_step)
@@ -97,9 +97,9 @@ def test_metrics_are_the_same_from_steps_taken_together(mutations: list[tuple[st
                 np.testing.assert_array_equal(getattr(series, key), getattr(singly[name], key))
 
 
-def test_stretches_are_the_block_in_order() -> None:
+def test_segments_are_the_block_in_order() -> None:
     block = _mutated([("insert", 70, _EXTRA[3]), ("insert", 90, _EXTRA[12])])
-    parts = list(stretches(block))
+    parts = list(segments(block))
     assert b"".join(block[part.begin : part.end] for part in parts) == block
     together = sum(len(part.columns[0]) for part in parts if part.columns is not None)
     assert together > 100  # two odd lines cost no more than their neighbours
@@ -108,15 +108,15 @@ def test_stretches_are_the_block_in_order() -> None:
 @pytest.mark.parametrize(
     "line", [b"{}", b"[]", START, _EXTRA[3], b'{"kind":"step","t":1,"step":2}', b'{"type":"scalar"}']
 )
-def test_what_is_no_plain_step_has_no_shape(line: bytes) -> None:
-    assert shape_of(line) is None
+def test_what_is_no_plain_step_has_no_schema(line: bytes) -> None:
+    assert schema_of(line) is None
 
 
-def test_lines_of_a_shape_that_are_not_one_object_each_are_not_decoded_together() -> None:
-    shape = shape_of(_step(1))
-    assert shape is not None
+def test_lines_of_a_schema_that_are_not_one_object_each_are_not_decoded_together() -> None:
+    schema = schema_of(_step(1))
+    assert schema is not None
     one, two = _step(1), _step(2)
     middle = one.find(b",") + 1
-    assert shape.decode(one + b"\n" + two + b"\n") is not None
-    assert shape.decode(one + two + b"\n\n") is None
-    assert shape.decode(one + two[:middle] + b"\n" + two[middle:] + b"\n") is None
+    assert schema.decode(one + b"\n" + two + b"\n") is not None
+    assert schema.decode(one + two + b"\n\n") is None
+    assert schema.decode(one + two[:middle] + b"\n" + two[middle:] + b"\n") is None

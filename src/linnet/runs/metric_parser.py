@@ -1,6 +1,6 @@
-"""From blocks of lines to tables of numbers, quickly.
+"""`MetricParser`: from blocks of lines to tables of metrics.
 
-Lines of one shape are decoded together; whatever does not fit is taken line by line, the careful way, with the same
+Lines of one schema are decoded together; whatever does not fit is taken line by line, the careful way, with the same
 result.
 """
 
@@ -13,19 +13,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.runs.decoding import Columns, Segment, schema_of, segments
 from linnet.runs.events import Event, as_number, decode
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Rows, StoredRows, Table
-from linnet.runs.step_shape import Columns, Stretch, shape_of, stretches
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
 _FEW_BYTES = 4 << 10  # of lines that may be taken singly without sorting the others
-_HEAD = 24  # bytes by which lines of a different shape are told apart
+_HEAD = 24  # bytes by which lines of a different schema are told apart
 
 
-class State(msgspec.Struct):
-    """What an intake knows besides its tables: what a cache must keep, and must fit to be one."""
+class ParserState(msgspec.Struct):
+    """What a parser knows besides its tables: what a cache must keep, and must fit to be one."""
 
     damaged: int
     lines: int
@@ -35,8 +35,8 @@ class State(msgspec.Struct):
     goals: dict[str, str]
 
 
-class Intake:
-    """Takes blocks of whole lines and keeps their metrics.
+class MetricParser:
+    """Parses blocks of whole lines and keeps their metrics, in a table for those that are logged together.
 
     - `origin`: the Unix time at which a foreign run began.
     - `superseded`: keep the steps that a `resume` has made void.
@@ -57,10 +57,10 @@ class Intake:
         self._stepless: list[tuple[tuple[str, ...], list[float]]] = []
         self._block_start = 0
 
-    def take(self, block: bytes, parts: Sequence[Stretch] | None = None) -> None:
-        """Take in one block of whole lines; `parts`: its stretches, where they were cut already."""
+    def take(self, block: bytes, parts: Sequence[Segment] | None = None) -> None:
+        """Take in one block of whole lines; `parts`: its segments, where they were cut already."""
         self._block_start = self.lines
-        if not self._take_stretches(block, list(stretches(block)) if parts is None else parts):
+        if not self._take_segments(block, list(segments(block)) if parts is None else parts):
             self._take_mixed(block)
         self._flush()
 
@@ -86,20 +86,20 @@ class Intake:
         """Bytes of the rows in memory."""
         return sum(table.memory for table in self._tables.values())
 
-    def state(self) -> State:
+    def state(self) -> ParserState:
         """All else that is to be kept."""
-        return State(**{key: getattr(self, key) for key in State.__struct_fields__})
+        return ParserState(**{key: getattr(self, key) for key in ParserState.__struct_fields__})
 
-    def restore(self, tables: Sequence[Table], state: State) -> None:
+    def restore(self, tables: Sequence[Table], state: ParserState) -> None:
         """Go on from what was kept."""
         self._tables = {table.names: table for table in tables}
-        for key in State.__struct_fields__:
+        for key in ParserState.__struct_fields__:
             setattr(self, key, getattr(state, key))
 
-    # -- lines of one shape ------------------------------------------------------------------------------------
+    # -- lines of one schema -----------------------------------------------------------------------------------
 
-    def _take_stretches(self, block: bytes, parts: Sequence[Stretch]) -> bool:
-        """Take a block that is mostly steps of one shape, in order; False, with nothing taken, when it is not."""
+    def _take_segments(self, block: bytes, parts: Sequence[Segment]) -> bool:
+        """Take a block that is mostly steps of one schema, in order; False, with nothing taken, when it is not."""
         if sum(part.end - part.begin for part in parts if part.columns is None) > max(_FEW_BYTES, len(block) // 4):
             return False
         for part in parts:
@@ -112,54 +112,53 @@ class Intake:
                 self.lines = end
         return True
 
-    def _take_columns(self, names: tuple[str, ...], places: NDArray[np.int64], columns: Columns) -> None:
+    def _take_columns(self, names: tuple[str, ...], lines: NDArray[np.int64], columns: Columns) -> None:
         step, _, epoch, *_ = columns
         self._see(int(step.max()), float(epoch.max()))
-        self._table(names).extend([places, *columns])
+        self._table(names).extend([lines, *columns])
 
     def _take_lines(self, block: bytes) -> None:
         for line in _lines(block):
             self._take_line(line)
 
     def _take_mixed(self, block: bytes) -> None:
-        """Sort lines by how they begin; take those of one shape together and the others one by one, in order."""
-        kinds: dict[bytes, tuple[list[int], list[bytes]]] = {}
-        base = self.lines
-        lines = _lines(block)
+        """Sort lines by how they begin; take those of one schema together and the others one by one, in order."""
         if b'"resume' in block:  # what follows a resume makes void what stands before it: strictly in order
             self._take_lines(block)
             return
-        for index, line in enumerate(lines):
-            places, alike = kinds.setdefault(line[:_HEAD], ([], []))
-            places.append(base + index)
+        heads: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        base, lines = self.lines, _lines(block)
+        for number, line in enumerate(lines, base):
+            numbers, alike = heads.setdefault(line[:_HEAD], ([], []))
+            numbers.append(number)
             alike.append(line)
-        if len(kinds) > _MOST_TABLES:
-            kinds = {b"": (list(range(base, base + len(lines))), lines)}
-        for places, alike in kinds.values():
-            self._take_kind(places, alike)
+        if len(heads) > _MOST_TABLES:
+            heads = {b"": (list(range(base, base + len(lines))), lines)}
+        for numbers, alike in heads.values():
+            self._take_alike(numbers, alike)
         self.lines = base + len(lines)
 
-    def _take_kind(self, places: list[int], lines: list[bytes]) -> None:
+    def _take_alike(self, numbers: list[int], lines: list[bytes]) -> None:
         if len(lines) >= _FEW:
-            examples = map(shape_of, (lines[len(lines) // 2], lines[0], lines[-1]))
-            shape = next((shape for shape in examples if shape is not None), None)
-            columns = None if shape is None else shape.decode(b"\n".join(lines) + b"\n")
-            if shape is not None and columns is not None:
-                self._take_columns(shape.names, np.array(places, dtype=np.int64), columns)
+            examples = map(schema_of, (lines[len(lines) // 2], lines[0], lines[-1]))
+            schema = next((schema for schema in examples if schema is not None), None)
+            columns = None if schema is None else schema.decode(b"\n".join(lines) + b"\n")
+            if schema is not None and columns is not None:
+                self._take_columns(schema.names, np.array(numbers, dtype=np.int64), columns)
                 return
             half = len(lines) // 2
-            if shape is not None and half >= _FEW:
-                self._take_kind(places[:half], lines[:half])
-                self._take_kind(places[half:], lines[half:])
+            if schema is not None and half >= _FEW:
+                self._take_alike(numbers[:half], lines[:half])
+                self._take_alike(numbers[half:], lines[half:])
                 return
-        for place, line in zip(places, lines, strict=True):
-            self.lines = place
+        for number, line in zip(numbers, lines, strict=True):
+            self.lines = number
             self._take_line(line)
 
     # -- any line ----------------------------------------------------------------------------------------------
 
     def _take_line(self, line: bytes) -> None:
-        place, self.lines = self.lines, self.lines + 1
+        number, self.lines = self.lines, self.lines + 1
         event = decode(line, self._origin)
         if event is None:
             self.damaged += 1
@@ -169,22 +168,20 @@ class Intake:
             metric, goal = event.data.get("metric"), event.data.get("goal")
             if isinstance(metric, str) and goal in ("min", "max"):
                 self.goals[metric] = goal
-        else:
-            self._take_event(event, place)
+        elif metrics := dict(rows(event)):
+            self._take_event(event, number, metrics)
 
-    def _take_event(self, event: Event, place: int) -> None:
-        found = dict(rows(event))
-        if not found:
-            return
+    def _take_event(self, event: Event, line: int, metrics: dict[str, float]) -> None:
         epoch = as_number(event.data.get("epoch"))
         if counts_as_training(event):
             self._see(event.step, epoch)
-        own = (place, event.step, event.t, epoch)
-        if len(self._tables) + len(self._buffers) < _MOST_TABLES or tuple(found) in self._tables:
-            self._buffer(found, own)
-        else:
-            for name, value in found.items():
-                self._buffer({name: value}, own)
+        known = len(self._tables) + len(self._buffers) < _MOST_TABLES or tuple(metrics) in self._tables
+        for part in [metrics] if known else [{name: value} for name, value in metrics.items()]:
+            row = [line, event.step or 0, event.t, epoch, *part.values()]
+            if event.step is None:
+                self._stepless.append((tuple(part), row))
+            else:
+                self._buffers.setdefault(tuple(part), []).append(row)
 
     def _resume(self, event: Event) -> None:
         """Steps beyond the one a run went on from are void: they were trained again. The machine's figures stay."""
@@ -211,13 +208,6 @@ class Intake:
             self._tables[names] = Table(names)
         return self._tables[names]
 
-    def _buffer(self, found: dict[str, float], own: tuple[int, int | None, float, float]) -> None:
-        place, step, t, epoch = own
-        if step is None:
-            self._stepless.append((tuple(found), [place, 0, t, epoch, *found.values()]))
-        else:
-            self._buffers.setdefault(tuple(found), []).append([place, step, t, epoch, *found.values()])
-
     def _flush(self) -> None:
         """Bring the rows taken one by one into the tables, and all rows into the order of the stream."""
         self._empty_buffers()
@@ -232,8 +222,8 @@ class Intake:
             self.step_now = int(steps[-1])
 
     def _empty_buffers(self) -> None:
-        for names, held in self._buffers.items():
-            columns: list[Any] = list(zip(*held, strict=True))
+        for names, table_rows in self._buffers.items():
+            columns: list[Any] = list(zip(*table_rows, strict=True))
             self._table(names).extend(columns)
         self._buffers.clear()
         for table in self._tables.values():
@@ -241,16 +231,16 @@ class Intake:
 
     def _steps_of_block(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lines of this block that have a step, and their steps, in order."""
-        places, steps = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        lines, steps = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for names, table in self._tables.items():
             if names[0].startswith(("decode/", "serve/")):  # tokens or requests, not steps of training
                 continue
             now = table.now()
             since = np.searchsorted(now.recent("line"), self._block_start)
-            places.append(now.recent("line")[since:])
+            lines.append(now.recent("line")[since:])
             steps.append(now.recent("step")[since:])
-        order = np.argsort(np.concatenate(places), kind="stable")
-        return np.concatenate(places)[order], np.concatenate(steps)[order]
+        order = np.argsort(np.concatenate(lines), kind="stable")
+        return np.concatenate(lines)[order], np.concatenate(steps)[order]
 
 
 def _lines(block: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ import pytest
 
 import linnet
 from linnet import files
-from linnet.runs import Glance, Run, glance
+from linnet.runs import Run, RunSummary, summary
 from linnet.runs.events import iso_now
 
 
@@ -20,10 +20,10 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def _write(run: Path, *lines: dict[str, Any]) -> Glance:
+def _write(run: Path, *lines: dict[str, Any]) -> RunSummary:
     run.mkdir(exist_ok=True)
     (run / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = glance.look(run)
+    found = summary.summarize(run)
     assert found is not None
     return found
 
@@ -90,7 +90,7 @@ def test_a_note_on_a_foreign_run_is_spelt_as_its_neighbours_are(
     event = opened.events().read_events()[-1]
     assert (event.kind, event.t, event.step, event.data["text"]) == ("note", 5.0, 1, "good")
     assert "kind" not in json.loads((run / "events.jsonl").read_text().splitlines()[-1])
-    assert opened.glance().t == 5.0
+    assert opened.summarize().t == 5.0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
@@ -102,7 +102,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(run: Path, name: str) -> 
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
     opened = Run.load(run)
-    opened.glance()
+    opened.summarize()
     opened.metrics()
     opened.events().read_events()
     linnet.runs.examine(opened)

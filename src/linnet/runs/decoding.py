@@ -1,0 +1,278 @@
+"""Decoding blocks of lines into columns: a long run is a million lines with the same fields.
+
+Lines of one schema are decoded together, and a long stream by several processes, since turning JSON into columns fills
+one core. The reader stays in charge: it reads the blocks, gives some to helpers, decodes others itself and takes all of
+them in the order of the stream. Where a helper does not answer, the reader decodes its block; so what is read never
+depends on helpers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from linnet.files import read_at
+from linnet.runs.events import Event, parse
+from linnet.runs.lines import LineReader
+from linnet.runs.metric_names import rows
+
+_ENVELOPE = ("kind", "phase", "t", "step", "epoch")
+_MOST_SCHEMAS = 256  # held ready; a stream of ever new fields must not take memory for each
+_LEAST_LINES = 32  # fewer lines are not worth decoding together
+_HEAD = re.compile(rb"[^0-9\-\n]{1,24}")  # how the lines of one schema begin: all that stands before the first number
+_UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may be called so
+_NEWLINE, _BRACE = ord("\n"), ord("{")
+_schemas: dict[tuple[str, ...], LineSchema] = {}
+
+HELPED_BYTES = 128 << 20  # of a stream that is worth helpers: one takes a quarter of a second to come
+_MOST_HELPERS = 3  # what the reader does alone, reading, checksums and keeping, is a third of it all
+_AHEAD = 2  # blocks that a helper has before it, so that it need not wait
+_MOST_WAITING = 12  # blocks read and not taken yet
+_PIPE = 1 << 20  # bytes: an answer fits, and nobody waits for the other
+
+Columns = list[NDArray[Any]]  # `step`, `t`, `epoch`, and one a metric
+
+
+class LineSchema:
+    """Lines of plain `step` events with the same fields: a decoder made for them, and how to get at each column.
+
+    `names`: the metrics, in the order of the line.
+    """
+
+    def __init__(self, example: dict[str, Any]) -> None:
+        self.names = tuple(name for name in example if name not in _ENVELOPE)
+        fields: dict[str, Any] = dict.fromkeys(example, float)
+        fields |= {"kind": Literal["step"], "step": int}
+        if "phase" in example:
+            fields["phase"] = Literal["train"]
+        attributes = {name: f"f{index}" for index, name in enumerate(fields)}
+        row = msgspec.defstruct(
+            "Row",
+            [(attributes[name], kind) for name, kind in fields.items()],
+            rename={attribute: name for name, attribute in attributes.items()},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(row).decode_lines
+        self._getters = {name: attrgetter(attribute) for name, attribute in attributes.items()}
+
+    def decode(self, lines: bytes) -> Columns | None:
+        """The columns of whole lines; None when one of them has another schema, is damaged or empty."""
+        try:
+            decoded = self._decode(lines)
+            if not _one_a_line(len(decoded), lines):
+                return None
+            return [self._column(decoded, name) for name in ("step", "t", "epoch", *self.names)]
+        except (ValueError, RecursionError, OverflowError):  # the last: a step of more than 64 bits
+            return None
+
+    def _column(self, decoded: Sequence[Any], name: str) -> NDArray[Any]:
+        """One field of every row; NaN where the schema has none."""
+        if name not in self._getters:
+            return np.full(len(decoded), np.nan)
+        kind = np.int64 if name == "step" else np.float64
+        return np.fromiter(map(self._getters[name], decoded), dtype=kind, count=len(decoded))
+
+
+def schema_of(line: bytes) -> LineSchema | None:
+    """The schema of a line; None when it is no plain training step."""
+    fields = parse(line)
+    if fields is None or not _is_plain_step(fields):
+        return None
+    key = tuple(fields)
+    if key not in _schemas:
+        if len(_schemas) >= _MOST_SCHEMAS:
+            _schemas.clear()
+        _schemas[key] = LineSchema(fields)
+    return _schemas[key]
+
+
+class Segment(NamedTuple):
+    """Successive whole lines, `block[begin:end]`: steps of one schema as columns; without columns, to take singly."""
+
+    begin: int
+    end: int
+    names: tuple[str, ...] = ()
+    columns: Columns | None = None
+
+
+def segments(block: bytes) -> Iterator[Segment]:
+    """Cut a block of whole lines, in order, into segments of steps of one schema and what stands between them."""
+    first = schema_of(block[: block.index(b"\n") + 1])
+    if first is not None and (columns := first.decode(block)) is not None:
+        yield Segment(0, len(block), first.names, columns)
+        return
+    content = np.frombuffer(block, dtype=np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(content == _NEWLINE) + 1])
+    middle = len(starts) // 2 - 1
+    for index in (middle, 0, len(starts) - 2):
+        example = block[starts[index] : starts[index + 1]]
+        if (schema := schema_of(example)) is not None and (head := _HEAD.match(example)) is not None:
+            begins = starts[:-1, None] + np.arange(head.end())
+            alike = (content.take(begins, mode="clip") == np.frombuffer(head[0], dtype=np.uint8)).all(axis=1)
+            bounds = np.flatnonzero(np.diff(alike)) + 1
+            for begin, end in zip([0, *bounds], [*bounds, len(alike)], strict=True):
+                yield from _cut(block, starts[begin : end + 1], schema if alike[begin] else None)
+            return
+    yield Segment(0, len(block))
+
+
+def _cut(block: bytes, starts: NDArray[np.int64], schema: LineSchema | None) -> Iterator[Segment]:
+    """Lines that begin alike, as one segment where they have the schema; else in halves, while there are enough."""
+    begin, end = int(starts[0]), int(starts[-1])
+    if schema is None or len(starts) <= _LEAST_LINES:
+        yield Segment(begin, end)
+    elif (columns := schema.decode(block[begin:end])) is not None:
+        yield Segment(begin, end, schema.names, columns)
+    else:
+        half = len(starts) // 2
+        yield from _cut(block, starts[: half + 1], schema)
+        yield from _cut(block, starts[half:], schema)
+
+
+def _one_a_line(objects: int, lines: bytes) -> bool:
+    """So many objects stand in so many whole lines, one in each; a decoder of lines minds neither two nor a half."""
+    content = np.frombuffer(lines, dtype=np.uint8)
+    newline = content == _NEWLINE
+    begins = np.count_nonzero(newline[:-1] & (content[1:] == _BRACE)) + (lines[:1] == b"{")
+    return bool(begins == objects == np.count_nonzero(newline))
+
+
+def _is_plain_step(fields: dict[str, Any]) -> bool:
+    if fields.get("kind") != "step" or fields.get("phase", "train") != "train" or "type" in fields:
+        return False
+    names = tuple(name for name in fields if name not in _ENVELOPE)
+    if any(_UNFIT.search(name) for name in names):
+        return False
+    numeric = all(type(fields[name]) in (int, float) for name in (*names, "t", "step") if name in fields)
+    if not names or not numeric or not {"t", "step"} <= fields.keys():
+        return False
+    # some field may have a meaning of its own
+    return tuple(name for name, _ in rows(Event("step", 0.0, 0, fields))) == names
+
+
+# -- with several processes ----------------------------------------------------------------------------------------
+
+
+def helpers_for(size: int) -> int:
+    """How many helpers are worth their start for so many bytes, on the processors that this process may use."""
+    if size < HELPED_BYTES or os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
+        return 0
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(_MOST_HELPERS, cpus - 1)
+
+
+def decoded_blocks(
+    reader: LineReader, helpers: int, read: Callable[[], bytes] | None = None
+) -> Iterator[tuple[bytes, list[Segment]]]:
+    """Every block of the reader, in order, with its segments; `read` gives the next one, and may end it before."""
+    read = read or reader.read_block
+    team: list[_Helper] = []
+    waiting: deque[tuple[bytes, list[Segment] | _Helper]] = deque()
+    try:
+        while block := read():
+            team = team or [_Helper(reader.descriptor) for _ in range(helpers)]  # the file is open only now
+            free = min(team, key=lambda helper: helper.ahead, default=None)
+            if free is not None and free.ahead < _AHEAD:
+                free.ask(reader.position - len(block), len(block))
+                waiting.append((block, free))
+            else:
+                waiting.append((block, list(segments(block))))
+            while waiting and (_is_decoded(waiting[0][1]) or len(waiting) > _MOST_WAITING):
+                yield _decoded(*waiting.popleft())
+        while waiting:
+            yield _decoded(*waiting.popleft())
+    finally:
+        for helper in team:
+            helper.close()
+
+
+def _is_decoded(answer: list[Segment] | _Helper) -> bool:
+    return answer.has_answer() if isinstance(answer, _Helper) else True
+
+
+def _decoded(block: bytes, answer: list[Segment] | _Helper) -> tuple[bytes, list[Segment]]:
+    decoded = answer.answer() if isinstance(answer, _Helper) else answer
+    return block, list(segments(block)) if decoded is None else decoded
+
+
+class _Helper:
+    """A process that decodes blocks of the file that is open as `fd`. `ahead`: how many it was asked and has still.
+
+    One that could not start, or has died, gives no answers.
+    """
+
+    def __init__(self, fd: int) -> None:
+        import subprocess  # most streams are short
+        from multiprocessing import Pipe
+
+        self.ahead = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        asked, self._asking = Pipe(duplex=False)
+        self._answers, answering = Pipe(duplex=False)
+        _widen(answering.fileno())
+        ends = asked.fileno(), answering.fileno()
+        with suppress(OSError), asked, answering:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import serve; serve({fd}, {ends[0]}, {ends[1]})"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[fd, *ends],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+
+    def ask(self, offset: int, length: int) -> None:
+        """Have it decode the block that stands there."""
+        self.ahead += 1
+        with suppress(OSError):
+            self._asking.send((offset, length))
+
+    def has_answer(self) -> bool:
+        """It need not be waited for."""
+        return self._answers.poll()
+
+    def answer(self) -> list[Segment] | None:
+        """The segments of the block that it was asked first; None when there is no answer."""
+        self.ahead -= 1
+        try:
+            decoded: list[Segment] = self._answers.recv()
+        except (OSError, EOFError):
+            return None
+        return decoded
+
+    def close(self) -> None:
+        """End it, whatever it is at."""
+        self._asking.close()
+        self._answers.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+def serve(fd: int, asked: int, answering: int) -> None:
+    """What a helper does: answer for block after block of the file, until it is asked no more."""
+    from multiprocessing.connection import Connection
+
+    requests, answers = Connection(asked, writable=False), Connection(answering, readable=False)
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            offset, length = requests.recv()
+            answers.send(list(segments(read_at(fd, length, offset))))
+
+
+def _widen(pipe: int) -> None:
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
