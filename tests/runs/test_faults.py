@@ -107,9 +107,9 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_no_torn_line(
             run.log(step, loss=0.5)
         for _ in range(40):  # room comes back a little at a time
             room[0] += 777
-            run._sink.tend()
+            run._sink.maintain()
         room[0] = 1 << 30
-        run._sink.tend()
+        run._sink.maintain()
         monkeypatch.undo()
     assert _steps(run.run_dir) == list(range(1, 501))
 
@@ -117,7 +117,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_no_torn_line(
 def test_what_is_held_is_bounded_and_the_loss_is_stated(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sink_module, "HOLD_BYTES", 50_000)
+    monkeypatch.setattr(sink_module.Sink, "hold_bytes", 50_000)
     with linnet.start(system_every=0) as run:
 
         def refuse(fd: int, data: bytes) -> int:
@@ -149,7 +149,7 @@ def test_a_folder_deleted_during_the_run_comes_back_whole(root: Path, caplog: py
         shutil.rmtree(run.run_dir)
         for step in range(101, 201):
             run.log(step, loss=0.5)
-        run._sink.tend()
+        run._sink.maintain()
         run.log(201, loss=0.5)
     assert _steps(run.run_dir) == list(range(1, 202))
     assert (run.run_dir / "run.json").exists()
@@ -162,7 +162,7 @@ def test_a_folder_moved_during_the_run_keeps_its_events(root: Path, caplog: pyte
         run.log(1, loss=0.5)
         (root / "here").rename(root / "there")
         run.log(2, loss=0.5)
-        run._sink.tend()
+        run._sink.maintain()
     assert _steps(root / "there") == [1, 2]
     assert not (root / "here").exists()
     assert "moved" in caplog.text
@@ -218,10 +218,10 @@ def test_a_folder_that_cannot_be_made_again_yet_loses_nothing(root: Path) -> Non
             run.log(step, loss=0.5)
         shutil.rmtree(root)
         root.write_text("a file where the folder was")
-        run._sink.tend()
+        run._sink.maintain()
         run.log(6, loss=0.5)
         root.unlink()
-        run._sink.tend()
+        run._sink.maintain()
     assert _steps(root / "a") == [1, 2, 3, 4, 5, 6]
 
 
@@ -231,7 +231,7 @@ def test_a_deleted_runs_name_taken_by_another_is_left_to_it(root: Path) -> None:
         shutil.rmtree(root / "same")
         with linnet.start(run_id="same", system_every=0) as second:
             second.log(7, loss=0.1)
-            first._sink.tend()
+            first._sink.maintain()
             first.log(2, loss=0.4)
     assert _steps(root / "same") == [7]
     assert _steps(root / "same-2") == [1, 2]
@@ -257,7 +257,7 @@ def test_logging_from_inside_a_write_is_held_and_written_once(root: Path, monkey
         monkeypatch.setattr(session_module, "_write", write)
         run.log(2, loss=0.4)
         state["refuse"] = False
-        run._sink.tend()
+        run._sink.maintain()
         monkeypatch.undo()
     assert sorted(_steps(run.run_dir)) == [1, 2, 3]
 

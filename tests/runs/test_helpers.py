@@ -15,7 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
-from linnet.runs import Metrics, Run, decoding, examine, lines
+from linnet.runs import Metrics, Run, decoding, examine
+from linnet.runs.lines import LineReader
 
 OTHERS = [
     {"kind": "eval", "name": "validation", "loss": 1.5},
@@ -26,14 +27,9 @@ OTHERS = [
 ]
 
 
-@pytest.fixture
-def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Streams of any length are read with two helpers, in small blocks."""
-    monkeypatch.setattr(lines, "BLOCK", 4 << 10)
-    monkeypatch.setattr(decoding, "HELPED_BYTES", 1)
-    monkeypatch.setattr(decoding, "helpers_for", lambda size: 2 if size else 0)
-    monkeypatch.setattr("linnet.runs.findings.helpers_for", lambda size: 2 if size else 0)
-    return iter([None])
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LineReader, "block_bytes", 4 << 10)
 
 
 def write_stream(file: Path, steps: int = 3000, seed: int = 0) -> None:
@@ -59,18 +55,15 @@ def same(one: Metrics, other: Metrics) -> bool:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_same_rows_and_findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, seed: int
-) -> None:
-    write_stream(tmp_path / "events.jsonl", seed=seed)
-    alone, judged = Metrics(tmp_path / "events.jsonl", cached=False), examine(Run.load(tmp_path))
-    request.getfixturevalue("helped")
+def test_the_same_rows_and_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    file = tmp_path / "events.jsonl"
+    write_stream(file, seed=seed)
+    alone, judged = _alone(file), examine(Run.load(tmp_path), helpers=0)
     asked: list[int] = []
     monkeypatch.setattr(decoding, "segments", _counting(asked))
-    assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
-    assert examine(Run.load(tmp_path)) == judged
-    blocks = (tmp_path / "events.jsonl").stat().st_size // lines.BLOCK
-    assert len(asked) < 2 * blocks  # the helpers have done some
+    assert same(_helped(file), alone)
+    assert examine(Run.load(tmp_path), helpers=2) == judged
+    assert len(asked) < 2 * (file.stat().st_size // LineReader.block_bytes)  # the helpers have done some
 
 
 def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
@@ -83,7 +76,7 @@ def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
     return segments
 
 
-def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None) -> None:
+def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_stream(tmp_path / "events.jsonl")
     alone = _alone(tmp_path / "events.jsonl")
     real, killed = decoding._Helper.ask, []
@@ -95,49 +88,51 @@ def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helpe
         real(self, offset, length)
 
     monkeypatch.setattr(decoding._Helper, "ask", ask)
-    assert same(Metrics(tmp_path / "events.jsonl", cached=False), alone)
+    assert same(_helped(tmp_path / "events.jsonl"), alone)
     assert killed
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
-def test_no_python_to_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None, python: str) -> None:
+def test_no_python_to_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     write_stream(tmp_path / "events.jsonl")
     monkeypatch.setattr(sys, "executable", python)
-    assert same(Metrics(tmp_path / "events.jsonl", cached=False), _alone(tmp_path / "events.jsonl"))
+    assert same(_helped(tmp_path / "events.jsonl"), _alone(tmp_path / "events.jsonl"))
 
 
-def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: None) -> None:
+def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, new = tmp_path / "events.jsonl", tmp_path / "new.jsonl"
     write_stream(file, seed=1)
     write_stream(new, steps=2000, seed=2)
     alone = _alone(new)
-    real, looked = lines.LineReader.read_block, []
+    real, looked = LineReader.read_block, []
 
-    def read_block(self: lines.LineReader) -> bytes:
+    def read_block(self: LineReader) -> bytes:
         looked.append(self.position)
         if len(looked) == 20:
             new.replace(file)
         return real(self)
 
-    monkeypatch.setattr(lines.LineReader, "read_block", read_block)
-    assert same(Metrics(file, cached=False), alone)
+    monkeypatch.setattr(LineReader, "read_block", read_block)
+    assert same(_helped(file), alone)
     assert not new.exists()
 
 
 def _alone(file: Path) -> Metrics:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "helpers_for", lambda size: 0)
-        return Metrics(file, cached=False)
+    return Metrics(file, cached=False, helpers=0)
+
+
+def _helped(file: Path) -> Metrics:
+    return Metrics(file, cached=False, helpers=2)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
-def test_nothing_stays_open_and_no_process_is_left(tmp_path: Path, helped: None) -> None:
+def test_nothing_stays_open_and_no_process_is_left(tmp_path: Path) -> None:
     write_stream(tmp_path / "events.jsonl", steps=500)
     gc.disable()
     try:
         before, children = len(list(Path("/proc/self/fd").iterdir())), psutil.Process().children()
         for _ in range(5):
-            assert len(Metrics(tmp_path / "events.jsonl", cached=False)["loss"].value)
+            assert len(_helped(tmp_path / "events.jsonl")["loss"].value)
         assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert psutil.Process().children() == children
     finally:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import linnet
 from linnet.runs import Metrics, cache
+from linnet.runs.lines import LineReader
 from linnet.runs.metric_parser import MetricParser
 
 
@@ -219,7 +220,7 @@ class TestCache:
 
     @pytest.fixture
     def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setattr(cache, "SMALLEST", 1)
+        monkeypatch.setattr(Metrics, "cached_from", 1)
         file = _write(tmp_path, _steps(500))
         Metrics(file)
         assert (tmp_path / ".cache/metrics").exists()
@@ -278,8 +279,8 @@ class TestCache:
         assert Metrics(file)["loss"].step.tolist() == list(range(101))
 
     def test_lines_too_long_are_still_counted(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("linnet.runs.lines.LONGEST_LINE", 100_000)
-        monkeypatch.setattr("linnet.runs.lines.BLOCK", 50_000)
+        monkeypatch.setattr(LineReader, "longest_line", 100_000)
+        monkeypatch.setattr(LineReader, "block_bytes", 50_000)
         file.write_bytes(file.read_bytes() + b"x" * 300_000 + b"\n")
         assert Metrics(file).damaged == 1
         monkeypatch.setattr(MetricParser, "take", lambda *_: pytest.fail("the stream was read"))
@@ -369,9 +370,9 @@ class TestManyRows:
 
     @pytest.fixture
     def little_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("linnet.runs.lines.BLOCK", 20_000)
-        monkeypatch.setattr("linnet.runs.metrics._MOST_MEMORY", 50_000)
-        monkeypatch.setattr(cache, "SMALLEST", 1)
+        monkeypatch.setattr(LineReader, "block_bytes", 20_000)
+        monkeypatch.setattr(Metrics, "most_memory", 50_000)
+        monkeypatch.setattr(Metrics, "cached_from", 1)
 
     def _lines(self) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = [
@@ -424,8 +425,8 @@ class TestManyRows:
         np.testing.assert_array_equal(Metrics(file)["loss"].value, Metrics(file, cached=False)["loss"].value)
 
     def test_memory_does_not_grow_with_the_stream(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("linnet.runs.lines.BLOCK", 1 << 16)
-        monkeypatch.setattr("linnet.runs.metrics._MOST_MEMORY", 1 << 18)
+        monkeypatch.setattr(LineReader, "block_bytes", 1 << 16)
+        monkeypatch.setattr(Metrics, "most_memory", 1 << 18)
         peaks = []
         for count in (10_000, 30_000):
             file = _write(tmp_path / str(count), _steps(count, lr=0.1, acc=0.5))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import linnet
 from linnet.runs import Event, EventStream
-from linnet.runs import lines as lines_module
+from linnet.runs.lines import LineReader
 
 
 def _line(step: int, **more: Any) -> bytes:
@@ -285,7 +285,7 @@ def test_an_unreadable_file_is_an_empty_stream(tmp_path: Path) -> None:
 
 
 def test_long_files_are_read_in_blocks(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "BLOCK", 64)
+    monkeypatch.setattr(LineReader, "block_bytes", 64)
     file.write_bytes(b"".join(_line(step) for step in range(500)))
     assert _steps(EventStream(file).read_events()) == list(range(500))
     assert file.stat().st_size > 64 * 100
@@ -315,7 +315,7 @@ class TestLast:
     """`last` gives the end of a stream at once, and reading goes on behind it."""
 
     def test_the_last_events_and_then_each_new_one_once(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lines_module, "BLOCK", 64)
+        monkeypatch.setattr(LineReader, "block_bytes", 64)
         file.write_bytes(b"".join(_line(step) for step in range(500)) + _line(500)[:20])
         stream = EventStream(file)
         assert _steps(stream.last(3)) == [497, 498, 499]
@@ -348,9 +348,7 @@ class TestLast:
         assert _steps(stream.read_events()) == [9]
 
     def test_a_line_too_long_to_hold_is_passed_over(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from linnet.runs import tail
-
-        monkeypatch.setattr(tail, "LONGEST_LINE", 1000)
+        monkeypatch.setattr(LineReader, "longest_line", 1000)
         for length in (20_000, 8 << 10, 200_000):
             file.write_bytes(_line(1) + _line(2) + b"x" * length + b"\n" + _line(3))
             assert _steps(EventStream(file).last(9)) == [1, 2, 3]

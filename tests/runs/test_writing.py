@@ -240,7 +240,7 @@ def test_system_figures_are_recorded_from_a_thread(root: Path) -> None:
         deadline = 200
         while deadline and sum(line["kind"] == "system" for line in lines_of(run.run_dir)) < 2:
             deadline -= 1
-            run._keeper._stopping.wait(0.05)
+            run._upkeep._stopping.wait(0.05)
     system = [line for line in lines_of(run.run_dir) if line["kind"] == "system"]
     assert len(system) >= 2
     assert 0 <= system[-1]["cpu"]["percent"] <= 100
@@ -282,15 +282,15 @@ def test_what_a_late_run_start_says_is_in_the_manifest_and_a_note(root: Path, ca
 
 
 def test_a_silent_run_has_a_heartbeat(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from linnet.runs import keeper
+    from linnet.runs.sink import Upkeep
 
-    monkeypatch.setattr(keeper, "TEND_SECONDS", 0.01)
-    monkeypatch.setattr(keeper, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(Upkeep, "maintain_seconds", 0.01)
+    monkeypatch.setattr(Upkeep, "heartbeat_seconds", 0.03)
     with linnet.start(system_every=0) as run:
         for _ in range(500):
             if any(line["kind"] == "heartbeat" for line in lines_of(run.run_dir)):
                 break
-            run._keeper._stopping.wait(0.01)
+            run._upkeep._stopping.wait(0.01)
     kinds = [line["kind"] for line in lines_of(run.run_dir)]
     assert "heartbeat" in kinds
     assert linnet.open(run.run_dir).summarize().step is None

@@ -17,7 +17,7 @@ import numpy as np
 from linnet.board.first_look import FirstLook, Stamp, stamp_of
 from linnet.runs import Metrics, RunStore, RunSummary, Series
 from linnet.runs.folder import EVENTS
-from linnet.runs.summary import origin_of, summarize
+from linnet.runs.summary import summarize
 
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
@@ -135,7 +135,7 @@ class RunTable:
         metrics = self._open.pop(row.path, None)
         if metrics is None:
             manifest = row.summary.manifest
-            metrics = Metrics(Path(row.path) / EVENTS, goals=manifest.goals, origin=origin_of(manifest))
+            metrics = Metrics(Path(row.path) / EVENTS, goals=manifest.goals, origin=manifest.origin)
         else:
             metrics.refresh()
         series = metrics.main

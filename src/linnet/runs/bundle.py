@@ -9,29 +9,28 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from linnet.runs import provenance
-from linnet.runs.encode import flat_names, safe_text, spell_record, whole_number
+from linnet.runs.encode import drop_none, flat_names, safe_text, spell_record, whole_number
 from linnet.runs.events import iso_now
 from linnet.runs.folder import ARTIFACTS, EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute
-from linnet.runs.keeper import Keeper
 from linnet.runs.manifest import Manifest
 from linnet.runs.owned_folder import OwnedFolder
-from linnet.runs.run_start import LlamaShape, VitShape, run_start, vit_shape
+from linnet.runs.sink import Upkeep
 
 log = logging.getLogger("linnet")
 
 
 # What every event has of its own.
-OWN_FIELDS = ("kind", "phase", "t", "step", "nonfinite")
+_OWN_FIELDS = ("kind", "phase", "t", "step", "nonfinite")
 # What a process that was stopped returns, where nobody says which signal it was: that of Ctrl-C.
 INTERRUPTED_EXIT_CODE = 130
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def kept_from_the_loop(method: _Method, instead: Callable[[], Any] | None = None) -> _Method:
+def never_raises(method: _Method, instead: Callable[[], Any] | None = None) -> _Method:
     """Nothing that goes wrong in a method so marked reaches the training loop, wrong arguments included.
 
     The call is left out and warned about, once a method; what `instead` makes is returned, else None.
@@ -46,6 +45,34 @@ def kept_from_the_loop(method: _Method, instead: Callable[[], Any] | None = None
             return instead() if instead else None
 
     return guarded  # type: ignore[return-value]
+
+
+def join_fields(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """An event of its own fields and others; those that are called like an event's own go under `values`."""
+    apart = {name: value for name, value in others.items() if name in _OWN_FIELDS}
+    if not apart:
+        return own | others
+    apart |= {name: value for name, value in others.items() if name == "values"}
+    return own | {name: value for name, value in others.items() if name not in apart} | {"values": apart}
+
+
+class LlamaShape(Protocol):
+    """What `run_start_llama` reads off a config."""
+
+    vocab: int
+    d_model: int
+    n_layers: int
+    ctx: int
+
+
+class VitShape(Protocol):
+    """What `run_start_vit` reads off a config, and puts into `model`."""
+
+    image_size: int
+    patch_size: int
+    d_model: int
+    n_layers: int
+    num_classes: int
 
 
 class RunBundle:
@@ -97,8 +124,8 @@ class RunBundle:
             self._last = self._folder.last_logged()
         self._append: Callable[[dict[str, Any]], None] = self._sink.append
         self._probe: Any = None
-        self._keeper = Keeper(self._tend, self._sink.size, self._beat, self._sample_system, system_every)
-        self._keeper.start()
+        self._upkeep = Upkeep(self._maintain, self._sink.size, self._beat, self._sample_system, system_every)
+        self._upkeep.start()
 
     # -- where things are --------------------------------------------------------------------------------------
 
@@ -159,7 +186,7 @@ class RunBundle:
 
     # -- beginning and end -------------------------------------------------------------------------------------
 
-    @kept_from_the_loop
+    @never_raises
     def git(self, sha: str, branch: str) -> None:
         """Say which commit this is; when not called, or with empty texts, it is the one that was found.
 
@@ -175,7 +202,7 @@ class RunBundle:
         if self._started:
             self._add_late(f"this run is of commit {commit['sha']} {commit['branch']}", git=commit)
 
-    @kept_from_the_loop
+    @never_raises
     def run_start(
         self,
         arch: str,
@@ -200,8 +227,8 @@ class RunBundle:
         if self._started and not self._start_implied:
             log.warning("run %s: run_start was written already; this one is left out", self.run_id)
             return
-        shape = _given({"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers})
-        settings = _given({"context": context, "steps": steps, "lr": lr, "seed": seed})
+        shape = drop_none({"arch": arch, "vocab": vocab, "d_model": d_model, "n_layers": n_layers})
+        settings = drop_none({"context": context, "steps": steps, "lr": lr, "seed": seed})
         config = provenance.mask_config(config or {}, self._folder.exact)
         if self._start_implied:
             self._run_start_late({**shape, **(model or {})}, {**settings, **config}, steps, more)
@@ -210,7 +237,7 @@ class RunBundle:
         self.manifest.config = {**settings, **self.manifest.config, **config}
         if self.manifest.total_steps is None:
             self.manifest.total_steps = steps
-        record = spell_record(run_start(self.manifest, phase=phase, device=device, **more))
+        record = spell_record(self.manifest.run_start(phase=phase, device=device, **more))
         self._started = True
         self._folder.write_manifest()
         self._append(record)
@@ -230,7 +257,7 @@ class RunBundle:
         self.manifest.model = {**self.manifest.model, **model}
         self.manifest.config = {**self.manifest.config, **config}
         self.manifest.total_steps = self.manifest.total_steps or steps
-        said = {"model": self.manifest.model, "config": self.manifest.config, **_given(more)}
+        said = {"model": self.manifest.model, "config": self.manifest.config, **drop_none(more)}
         self._add_late(f"run_start came late: this is a {self.manifest.model.get('arch')}", **said)
 
     def _add_late(self, text: str, **fields: Any) -> None:
@@ -238,18 +265,18 @@ class RunBundle:
         self._folder.write_manifest()
         self._event("note", None, {"text": text, **fields})
 
-    @kept_from_the_loop
+    @never_raises
     def run_start_llama(self, cfg: LlamaShape, steps: int, lr: float, seed: int, **more: Any) -> None:
         """`run_start` of a llama, its shape read off the config."""
         self.run_start("llama", cfg.vocab, cfg.d_model, cfg.n_layers, cfg.ctx, steps, lr, seed, **more)
 
-    @kept_from_the_loop
+    @never_raises
     def run_start_vit(self, cfg: VitShape, steps: int, lr: float, seed: int, **more: Any) -> None:
         """`run_start` of a vision transformer: the image's shape in `model`, no context in `config`."""
-        model = vit_shape(cfg) | more.pop("model", {})
-        self.run_start("vit", steps=steps, lr=lr, seed=seed, model=model, **more)
+        shape = {"arch": "vit", **{name: getattr(cfg, name) for name in VitShape.__annotations__}}
+        self.run_start("vit", steps=steps, lr=lr, seed=seed, model=shape | more.pop("model", {}), **more)
 
-    @kept_from_the_loop
+    @never_raises
     def run_end(
         self,
         final_step: int | None = None,
@@ -283,16 +310,16 @@ class RunBundle:
             "final_step": self._last.get("step") if final_step is None else final_step,
             "final_loss": self._last_loss.get("loss") if final_loss is None else final_loss,
         }
-        self._sink.close(spell_record(_given(record) | ending | _given(optional) | {"exit_code": exit_code}))
+        self._sink.close(spell_record(drop_none(record) | ending | drop_none(optional) | {"exit_code": exit_code}))
         self._ended, self._open = True, False
         self._append = self._too_late
-        self._keeper.stop()
+        self._upkeep.stop()
         if self._folder.manifest_due:
             self._folder.write_manifest()
 
     # -- training ----------------------------------------------------------------------------------------------
 
-    @kept_from_the_loop
+    @never_raises
     def step(self, step: int, loss: Any = None, *, phase: Any = "train", **more: Any) -> None:
         """One optimiser step, counted from 1: loss in nats, and `lr`, `tokens`, `wall_us`, `grad_norm`, …
 
@@ -307,24 +334,24 @@ class RunBundle:
             if loss is not None:
                 self._last_loss = record
 
-    @kept_from_the_loop
+    @never_raises
     def scalars(self, step: int | None, values: Mapping[str, Any], epoch: float | None = None) -> None:
         """Metrics of the user's own, all of one step; `{"val": {"acc": …}}` is `val/acc`."""
         record = self._event("scalars", step, {"epoch": epoch, "values": flat_names(values)})
         if step is not None:
             self._last = record
 
-    @kept_from_the_loop
+    @never_raises
     def eval(self, step: int, name: str, loss: Any = None, **more: Any) -> None:
         """An evaluation: `ppl`, `samples`, `extra={…}` and whatever else it measured."""
         self._event("eval", step, {"name": name, "loss": loss, **more}, phase="eval")
 
-    @kept_from_the_loop
+    @never_raises
     def sample(self, step: int, prompt: str, text: str, **more: Any) -> None:
         """A text the model wrote."""
         self._event("sample", step, {"prompt": prompt, "text": text, **more}, phase="decode")
 
-    @kept_from_the_loop
+    @never_raises
     def checkpoint(self, path: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
         """A checkpoint that is complete on the disk; `path` is kept relative to the run folder."""
         file = Path(path)
@@ -332,7 +359,7 @@ class RunBundle:
         self._sink.sync()
         return file
 
-    @kept_from_the_loop
+    @never_raises
     def compare(self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str) -> None:
         """How the run stands against another: `ahead`, `behind`, `par` (within 1 %) or `abort`."""
         figures = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict}
@@ -340,39 +367,39 @@ class RunBundle:
 
     # -- looking inside ----------------------------------------------------------------------------------------
 
-    @kept_from_the_loop
+    @never_raises
     def tap(self, step: int, region: str, layer: int | None, head: int | None, **figures: Any) -> None:
         """A summary of activations: `shape`, `dtype`, `l2`, `abs_mean`, `nan_count`, `histogram`, `gram`, …"""
         self._event("tap", step, {"region": region, "layer": layer, "head": head, **figures}, keep=("layer", "head"))
 
-    @kept_from_the_loop
+    @never_raises
     def grad(self, step: int, param: str, **figures: Any) -> None:
         """A summary of one parameter's gradient: `shape`, `l2`, `abs_mean`, `nan_count`, `head`?"""
         self._event("grad", step, {"param": param, **figures})
 
-    @kept_from_the_loop
+    @never_raises
     def drift(self, step: int, param: str, cos_to_init: Any, l2_to_init: Any, **more: Any) -> None:
         """How far a parameter is from where it began; `head`, `token_id`, `freq` where they apply."""
         figures = {"cos_to_init": cos_to_init, "l2_to_init": l2_to_init}
         self._event("drift", step, {"param": param, **figures, **more})
 
-    @kept_from_the_loop
+    @never_raises
     def op_timing(self, step: int, compute_us: int, buckets: Mapping[str, int]) -> None:
         """Where a step's time went, in microseconds by operation."""
         self._event("op_timing", step, {"compute_us": compute_us, "buckets": buckets})
 
-    @kept_from_the_loop
+    @never_raises
     def align(self, step: int, li: int, wi: int, wname: str, cos: Any, dfa_norm: Any, bp_norm: Any) -> None:
         """How one weight's update agrees with back-propagation's. Readers key on `wname`."""
         figures = {"cos": cos, "dfa_norm": dfa_norm, "bp_norm": bp_norm}
         self._event("align", step, {"li": li, "wi": wi, "wname": wname, **figures}, phase="train")
 
-    @kept_from_the_loop
+    @never_raises
     def mask(self, step: int, li: int, wi: int, density: Any) -> None:
         """The share of one weight that is in use."""
         self._event("mask", step, {"li": li, "wi": wi, "density": density})
 
-    @functools.partial(kept_from_the_loop, instead=nullcontext)
+    @functools.partial(never_raises, instead=nullcontext)
     @contextmanager
     def region(self, step: int, region: str) -> Iterator[None]:
         """A named stretch of work, in a `with` block; regions may nest."""
@@ -382,18 +409,18 @@ class RunBundle:
         finally:
             self._region("region_exit", step, region)
 
-    @kept_from_the_loop
+    @never_raises
     def _region(self, kind: str, step: int, region: str) -> None:
         self._event(kind, step, {"region": region})
 
     # -- the rest ----------------------------------------------------------------------------------------------
 
-    @kept_from_the_loop
+    @never_raises
     def note(self, text: str, step: int | None = None) -> None:
         """A remark for whoever reads the run."""
         self._event("note", step, {"text": text})
 
-    @kept_from_the_loop
+    @never_raises
     def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:
         """Keep a file with the run: copied into `artifacts/`, with its size and SHA-256 in the stream."""
         file = Path(source)
@@ -404,7 +431,7 @@ class RunBundle:
             return
         self._event("artifact", step, kept)
 
-    @kept_from_the_loop
+    @never_raises
     def resume(self, from_step: int | None = None, **more: Any) -> None:
         """Training goes on from `from_step`: readers drop the steps beyond it that were logged before.
 
@@ -417,12 +444,12 @@ class RunBundle:
         self._event("resume", from_step, {"resumed_at": iso_now(), **here, "git": origin.get("git") or None, **more})
         self._sink.sync()
 
-    @kept_from_the_loop
+    @never_raises
     def system(self, figures: Mapping[str, Any]) -> None:
         """Figures of the machine; `linnet.start` records them by itself."""
         self._event("system", None, figures)
 
-    @kept_from_the_loop
+    @never_raises
     def heartbeat(self) -> None:
         """Still alive, though there is nothing to say."""
         self._event("heartbeat", None, {"at": iso_now()})
@@ -442,13 +469,11 @@ class RunBundle:
 
         `keep`: fields whose null says something.
         """
-        own = {"kind": kind, **_given({"phase": phase}), "t": 0.0, **_given({"step": step})}
-        rest = {safe_text(name): value for name, value in fields.items() if value is not None or name in keep}
-        if apart := {name: value for name, value in rest.items() if name in OWN_FIELDS}:
-            rest = {name: value for name, value in rest.items() if name not in OWN_FIELDS} | {"values": apart}
+        own = drop_none({"kind": kind, "phase": phase, "t": 0.0, "step": step})
+        others = {safe_text(name): value for name, value in fields.items() if value is not None or name in keep}
         if not self._started:
             self._imply_run_start()
-        record = spell_record(own | rest)
+        record = spell_record(join_fields(own, others))
         self._append(record)
         return record
 
@@ -468,8 +493,8 @@ class RunBundle:
             kind, text = type(error).__name__, safe_text(error)
             log.warning("run %s: a call of %s() was left out (%s: %s)", self.run_id, method, kind, text)
 
-    def _tend(self) -> None:
-        self._sink.tend()
+    def _maintain(self) -> None:
+        self._sink.maintain()
         if self._folder.manifest_due and not self._ended:
             self._folder.write_manifest()
 
@@ -486,7 +511,3 @@ class RunBundle:
             time.sleep(0.1)  # the first rates need an interval to be taken over
         if self._open:
             self.system(self._probe.figures())
-
-
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

@@ -14,21 +14,20 @@ import mmap
 import os
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from linnet.files import StagedFile, open_regular, read_at
+from linnet.files import StagedFile, open_regular
 from linnet.runs.folder import CACHE
 from linnet.runs.lines import checksum
 from linnet.runs.metric_parser import ParserState
-from linnet.runs.series import Extremes, Rows, StoredRows, StoredRowsError, Table, column_type
+from linnet.runs.series import Extremes, Rows, StoredRowsError, Table, column_type
 
-SMALLEST = 1 << 20  # streams below this are read faster than they are worth keeping
 _MAGIC = b"linnet-metrics-6\n"
 _NAME = "metrics"
 _ALIGN = 64
@@ -36,10 +35,7 @@ _TRAILER = 12 + len(_MAGIC)  # length and checksum of the header, which stands a
 _CELL = 8  # bytes
 _LARGE = 4 << 20
 
-
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
@@ -60,11 +56,11 @@ class Ramp(msgspec.Struct):
             return None
         return Ramp(column[0].item(), rise)
 
-    def rows(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """The numbers at some places."""
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """The numbers of some rows."""
         if isinstance(self.first, float):
-            return np.full(len(places), self.first)
-        return places * self.rise + self.first
+            return np.full(len(indices), self.first)
+        return indices * self.rise + self.first
 
 
 class Piece(msgspec.Struct):
@@ -77,9 +73,9 @@ class Piece(msgspec.Struct):
     rows: _Count
     columns: list[int | Ramp]
 
-    def offset_of(self, place: int) -> int:
+    def offset_of(self, index: int) -> int:
         """Where in the file a column stands."""
-        before = sum(not isinstance(column, Ramp) for column in self.columns[:place])
+        before = sum(not isinstance(column, Ramp) for column in self.columns[:index])
         return self.offset + before * self.rows * _CELL
 
     @property
@@ -113,39 +109,69 @@ class Header(msgspec.Struct, kw_only=True):
     tables: list[StoredTable] = []
 
 
-class Kept(msgspec.Struct):
-    """A cache that was found good: its tables, other state, and where in the stream it ends."""
+class StoredRows:
+    """Rows of a table that lie on disk and never change: pieces of mapped files, in order. `extremes`: by metric.
 
-    tables: list[Any]
-    state: ParserState
-    position: int
-    crc: int
-    oversized: int
-
-
-def stamp(events: Path) -> list[int]:
-    """What changes whenever a file does; taken before reading, it says whether what was read is still all there is."""
-    try:
-        return _stamp(events.stat())
-    except OSError:
-        return []
-
-
-def _stamp(there: os.stat_result) -> list[int]:
-    return [there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, there.st_dev]
-
-
-def save(events: Path, header: Header, tables: list[Table], spill: Spill | None = None) -> list[Table] | None:
-    """Keep what was read; the same tables, on disk. None: a folder that cannot be written just has no cache.
-
-    `spill`: the file that holds some of the rows already.
+    A column's checksum is taken when the column is first asked for.
     """
-    try:
-        spill = spill or Spill(events)
-        header.tables = [spill.finish(table.now()) for table in tables]
-        return _tables(spill.keep(header), header)
-    except (OSError, ValueError, StoredRowsError):
-        return None
+
+    def __init__(
+        self, names: Sequence[str], parts: list[tuple[mmap.mmap, Piece]], extremes: Sequence[Extremes] = ()
+    ) -> None:
+        self.rows = sum(piece.rows for _, piece in parts)
+        self.parts = parts
+        self.extremes = dict(zip(names, extremes, strict=False))
+        self._index = {key: index for index, key in enumerate(Rows.keys(names))}
+        self._sound: set[tuple[int, str]] = set()
+
+    def column(self, key: str) -> NDArray[Any]:
+        """One column: mapped from the file, or, where it is in pieces, put together in memory."""
+        if len(self.parts) == 1:
+            (column,) = self.arrays(key)
+            return column
+        column, at = np.empty(self.rows, dtype=column_type(key)), 0
+        for array in self.arrays(key):
+            column[at : at + len(array)] = array
+            at += len(array)
+        return column
+
+    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
+        """The same, piece by piece as they lie in the file; a ramp is computed."""
+        for part, (content, piece) in enumerate(self.parts):
+            yield self._array(key, part)
+            self._let_go(key, content, piece)
+
+    def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Some rows of a column; those of a ramp are computed, and the others are not touched."""
+        picked, begin = np.empty(len(rows), dtype=column_type(key)), 0
+        for part, (_, piece) in enumerate(self.parts):
+            here = (rows >= begin) & (rows < begin + piece.rows)
+            if here.any():
+                ramp, indices = piece.columns[self._index[key]], rows[here] - begin
+                picked[here] = ramp.rows(indices) if isinstance(ramp, Ramp) else self._array(key, part)[indices]
+            begin += piece.rows
+        return picked
+
+    def _array(self, key: str, part: int) -> NDArray[Any]:
+        """A column of a piece, as it lies in the file, once its checksum was found right."""
+        content, piece = self.parts[part]
+        written = piece.columns[self._index[key]]
+        if isinstance(written, Ramp):
+            return written.rows(np.arange(piece.rows))
+        array = np.frombuffer(content, column_type(key), piece.rows, piece.offset_of(self._index[key]))
+        if (part, key) not in self._sound:
+            if _sum(array) != written:
+                raise StoredRowsError(f"column {key} of the cache is damaged")
+            self._sound.add((part, key))
+        return array
+
+    def _let_go(self, key: str, content: mmap.mmap, piece: Piece) -> None:
+        """Have the pages of a large column leave memory; they come back when they are looked at."""
+        index, size = self._index[key], piece.rows * _CELL
+        if size > _LARGE and not isinstance(piece.columns[index], Ramp) and hasattr(mmap, "MADV_DONTNEED"):
+            offset = piece.offset_of(index)
+            page = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            content.madvise(mmap.MADV_DONTNEED, page, offset + size - page)
 
 
 def _sum(column: NDArray[Any]) -> int:
@@ -153,7 +179,7 @@ def _sum(column: NDArray[Any]) -> int:
     return int(np.add.reduce(np.ascontiguousarray(column).view(np.uint64), dtype=np.uint64))
 
 
-def load(events: Path, origin: float = 0.0) -> Kept | None:
+def load(events: Path, origin: float = 0.0) -> tuple[Header, list[Table]] | None:
     """The cache of a stream, if there is one and the stream still begins with what it was made from."""
     try:
         with os.fdopen(open_regular(events.parent / CACHE / _NAME), "rb") as file:
@@ -161,10 +187,9 @@ def load(events: Path, origin: float = 0.0) -> Kept | None:
         header = _header(content)
         if header is None or header.origin != origin or not _stands(events, header):
             return None
-        tables = _tables(content, header)
+        return header, _tables(content, header)
     except (OSError, ValueError, RecursionError):
         return None
-    return Kept(tables, header.state, header.position, header.crc, header.oversized)
 
 
 def _header(content: mmap.mmap) -> Header | None:
@@ -191,112 +216,86 @@ def _tables(content: mmap.mmap, header: Header) -> list[Table]:
             for column, kind in zip(piece.columns, kinds, strict=True):
                 if isinstance(column, Ramp) and isinstance(column.first, float) != (kind == "f"):
                     raise ValueError("a ramp of another kind")
-    return [Table(tuple(table.names), _MappedRows(content, table)) for table in header.tables]
-
-
-class _MappedRows:
-    """The rows of one table in a cache. A column's checksum is taken when the column is first asked for."""
-
-    def __init__(self, content: mmap.mmap, table: StoredTable) -> None:
-        self.rows = sum(piece.rows for piece in table.pieces)
-        self.extremes = dict(zip(table.names, table.extremes, strict=True))
-        self._content = content
-        self._pieces = table.pieces
-        self._places = {key: place for place, key in enumerate(Rows.keys(table.names))}
-        self._sound: set[tuple[int, int]] = set()
-
-    def column(self, key: str) -> NDArray[Any]:
-        """One column: mapped from the file, or, where it is in pieces, put together in memory."""
-        if len(self._pieces) == 1:
-            (column,) = self.arrays(key)
-            return column
-        column, at = np.empty(self.rows, dtype=column_type(key)), 0
-        for piece, part in zip(self._pieces, self.arrays(key), strict=True):
-            column[at : at + piece.rows] = part
-            at += piece.rows
-        return column
-
-    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
-        """The same, piece by piece as they lie in the file; a ramp is computed."""
-        for piece in self._pieces:
-            ramp = piece.columns[self._places[key]]
-            yield ramp.rows(np.arange(piece.rows)) if isinstance(ramp, Ramp) else self._sound_part(key, piece)
-            self._let_go(key, piece)
-
-    def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Some rows of a column; those of a ramp are computed, and the others are not touched."""
-        place, begin = self._places[key], 0
-        picked = np.empty(len(rows), dtype=column_type(key))
-        for piece in self._pieces:
-            here = (rows >= begin) & (rows < begin + piece.rows)
-            if here.any():
-                ramp, places = piece.columns[place], rows[here] - begin
-                part = ramp.rows(places) if isinstance(ramp, Ramp) else self._sound_part(key, piece)[places]
-                picked[here] = part
-            begin += piece.rows
-        return picked
-
-    def _sound_part(self, key: str, piece: Piece) -> NDArray[Any]:
-        """A column of a piece, as it lies in the file, once its checksum was found right."""
-        place = self._places[key]
-        part = np.frombuffer(self._content, column_type(key), piece.rows, piece.offset_of(place))
-        if (place, piece.offset) not in self._sound:
-            if _sum(part) != piece.columns[place]:
-                raise StoredRowsError(f"column {key} of the cache is damaged")
-            self._sound.add((place, piece.offset))
-        return part
-
-    def _let_go(self, key: str, piece: Piece) -> None:
-        """Have the pages of a large column leave memory; they come back when they are looked at."""
-        size = 0 if isinstance(piece.columns[self._places[key]], Ramp) else piece.rows * _CELL
-        if size > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
-            offset = piece.offset_of(self._places[key])
-            page = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._content.madvise(mmap.MADV_DONTNEED, page, offset + size - page)
+    return [
+        Table(tuple(table.names), StoredRows(table.names, [(content, piece) for piece in table.pieces], table.extremes))
+        for table in header.tables
+    ]
 
 
 def _stands(events: Path, header: Header) -> bool:
     with os.fdopen(open_regular(events), "rb") as stream:
-        there = os.fstat(stream.fileno())
-        if header.stamp == _stamp(there) and there.st_size >= header.position:
-            return True
-        return there.st_size >= header.position and checksum(stream.fileno(), header.position) == header.crc
+        status = os.fstat(stream.fileno())
+        if status.st_size < header.position:
+            return False
+        return header.stamp == _stamp(status) or checksum(stream.fileno(), header.position) == header.crc
 
 
-# -- a cache that is being written ---------------------------------------------------------------------------------
+def stamp(events: Path) -> list[int]:
+    """What changes whenever a file does; taken before reading, it says whether what was read is still all there is."""
+    try:
+        return _stamp(events.stat())
+    except OSError:
+        return []
 
 
-class Spill:
-    """A file that becomes the cache: rows can be put there before all are read. OSError when there can be none."""
+def _stamp(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def save(events: Path, header: Header, tables: list[Table], writer: CacheWriter | None = None) -> list[Table] | None:
+    """Keep what was read; the same tables, on disk. None: a folder that cannot be written just has no cache.
+
+    `writer`: of the file that holds some of the rows already.
+    """
+    try:
+        writer = writer or CacheWriter(events)
+        header.tables = [writer.finish(table.now()) for table in tables]
+        return _tables(writer.publish(header), header)
+    except (OSError, ValueError, StoredRowsError):
+        return None
+
+
+class CacheWriter:
+    """Writes a file that becomes the cache; rows can be put there before all are read. OSError when there can be none.
+
+    The file is mapped as it grows, so rows that were put there can be read for as long as somebody holds them.
+    """
 
     def __init__(self, events: Path) -> None:
         folder = events.parent / CACHE
         folder.mkdir(exist_ok=True)
         self._staged = StagedFile(folder / _NAME, mode=0o600, sync=False)
-        # A descriptor of its own: rows that were put there can be read for as long as somebody holds them.
         self._file = os.fdopen(os.dup(self._staged.fileno()), "w+b")
-        self._remove = weakref.finalize(self, self._staged.discard)
+        self._discard = weakref.finalize(self, self._staged.discard)
+        self._mapped: list[mmap.mmap] = []
         self._file.write(_MAGIC)
 
-    def put(self, before: StoredRows | None, rows: Rows) -> StoredRows:
-        """Write rows behind those that are on disk already."""
+    def put(self, rows: Rows) -> StoredRows:
+        """Write the rows that are in memory; with those that are on disk already, all of them."""
         piece = self._write(rows.recent(key) for key in rows.column_names())
         self._file.flush()
-        return _SpilledRows(self._file, before, rows, piece)
+        content = mmap.mmap(self._file.fileno(), piece.end, access=mmap.ACCESS_READ)
+        self._mapped.append(content)
+        parts = [*(rows.stored.parts if rows.stored is not None else ()), (content, piece)]
+        return StoredRows(rows.names, parts, [rows.extremes(name) for name in rows.names])
 
     def finish(self, rows: Rows) -> StoredTable:
-        """Write what of a table is not in the file yet."""
-        keys, stored = rows.column_names(), rows.stored
-        pieces = []
-        if isinstance(stored, _SpilledRows):
-            if (before := stored.before) is not None:
-                pieces.append(self._write(before.column(key) for key in keys))
-            pieces += [*stored.pieces, self._write(rows.recent(key) for key in keys)]
+        """Write what of a table is not in the file yet; what an older cache holds becomes one piece."""
+        keys, parts = rows.column_names(), rows.stored.parts if rows.stored is not None else []
+        pieces = [piece for content, piece in parts if content in self._mapped]
+        if not pieces:
+            pieces = [self._write(rows.column(key) for key in keys)]
         else:
-            pieces.append(self._write(rows.column(key) for key in keys))
+            older = StoredRows(rows.names, parts[: -len(pieces)])
+            if older.rows:
+                pieces.insert(0, self._write(older.column(key) for key in keys))
+            pieces.append(self._write(rows.recent(key) for key in keys))
         return StoredTable(list(rows.names), pieces, [rows.extremes(name) for name in rows.names])
 
-    def keep(self, header: Header) -> mmap.mmap:
+    def publish(self, header: Header) -> mmap.mmap:
         """Write the header and put the file in its place; its content."""
         written = msgspec.msgpack.encode(header)
         self._file.write(written)
@@ -304,7 +303,7 @@ class Spill:
         self._file.flush()
         content = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         self._staged.publish()
-        self._remove.detach()
+        self._discard.detach()
         self._file.close()
         return content
 
@@ -319,45 +318,3 @@ class Spill:
                 self._file.write(np.ascontiguousarray(column).data)
             written.append(_sum(column) if ramp is None else ramp)
         return Piece(offset, rows, written)
-
-
-class _SpilledRows:
-    """Rows of a table whose cache is still being written. `before`: those that an older cache holds."""
-
-    def __init__(self, file: IO[bytes], before: StoredRows | None, rows: Rows, piece: Piece) -> None:
-        self.before: StoredRows | None = before
-        self.pieces: list[Piece] = [piece]
-        if isinstance(before, _SpilledRows):
-            self.before, self.pieces = before.before, [*before.pieces, piece]
-        self.rows = rows.rows + (before.rows if before is not None else 0)
-        fresh = {name: rows.extremes(name) for name in rows.names}
-        self.extremes = fresh if before is None else {name: before.extremes[name].join(fresh[name]) for name in fresh}
-        self._file = file
-        self._places = {key: place for place, key in enumerate(rows.column_names())}
-
-    def column(self, key: str) -> NDArray[Any]:
-        """One column, put together in memory."""
-        return np.concatenate(list(self.arrays(key)))
-
-    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
-        """The same, piece by piece."""
-        if self.before is not None:
-            yield from self.before.arrays(key)
-        yield from (self._read(key, piece) for piece in self.pieces)
-
-    def pick(self, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Some rows of a column."""
-        return self.column(key)[rows]
-
-    def _read(self, key: str, piece: Piece) -> NDArray[Any]:
-        place = self._places[key]
-        if isinstance(ramp := piece.columns[place], Ramp):
-            return ramp.rows(np.arange(piece.rows))
-        size = piece.rows * _CELL
-        try:
-            content = read_at(self._file.fileno(), size, piece.offset_of(place))
-        except (OSError, ValueError) as error:
-            raise StoredRowsError("rows that were put aside cannot be read") from error
-        if len(content) < size:
-            raise StoredRowsError("rows that were put aside are gone")
-        return np.frombuffer(content, dtype=column_type(key))

@@ -18,8 +18,8 @@ from linnet.runs.session import Session
 log = logging.getLogger("linnet")
 
 
-class _NoFolder(OwnedFolder):
-    """In the place of a run's folder: a temporary one, made when it is first asked for."""
+class _TemporaryFolder(OwnedFolder):
+    """In the place of a run's folder: a temporary one, made when it is first asked for, without a manifest."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -27,7 +27,6 @@ class _NoFolder(OwnedFolder):
 
     @property
     def path(self) -> Path:
-        """The temporary folder."""
         if self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="linnet-disabled-", ignore_cleanup_errors=True)
         return Path(self._temporary.name)
@@ -37,10 +36,9 @@ class _NoFolder(OwnedFolder):
         """It has no other."""
 
     def write_manifest(self) -> None:
-        """There is none on the disk."""
+        pass
 
     def remove(self) -> None:
-        """Remove what was made."""
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -52,12 +50,12 @@ class DisabledSession(Session):
     A program that asks for the run's folders gets temporary ones, which go when it ends.
     """
 
-    _folder: _NoFolder
+    _folder: _TemporaryFolder
 
     def __init__(self, run_id: str | None, **fields: Any) -> None:
         manifest = Manifest(run_id=safe_name(run_id or "") or "disabled", created_at=time.time(), **fields)
         manifest.mask()
-        self._folder = _NoFolder(manifest)
+        self._folder = _TemporaryFolder(manifest)
         self._pid = os.getpid()
         self._started, self._ended, self._open = True, False, False
         self._complaints: set[str] = set()
@@ -67,28 +65,17 @@ class DisabledSession(Session):
         """Nothing reaches the disk."""
         return False
 
-    def log(self, *arguments: Any, **values: Any) -> None:
+    def _ignored(self, *_arguments: Any, **_options: Any) -> None:
         """Nothing is kept."""
 
-    def checkpoint(self, model: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
-        """Nothing is written."""
-        return None
+    log = checkpoint = artifact = run_start = resume = _ignored
 
-    def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:
-        """Nothing is copied."""
-
-    def run_start(self, *arguments: Any, **more: Any) -> None:
-        """Nothing is said."""
-
-    def resume(self, from_step: int | None = None, **more: Any) -> None:
-        """Nothing is said."""
-
-    def run_end(self, *arguments: Any, **more: Any) -> None:
+    def run_end(self, *_arguments: Any, **_options: Any) -> None:
         """The run is over; temporary folders go."""
         self._ended = True
         self._folder.remove()
 
-    def _event(self, kind: str, step: int | None, fields: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    def _event(self, kind: str, step: int | None, fields: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         return {}
 
 

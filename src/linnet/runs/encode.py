@@ -58,6 +58,11 @@ def spell_record(record: Mapping[str, object]) -> dict[str, Json]:
     return plain
 
 
+def drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are there: in an event an absent one says the same as a null, and is shorter."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def flat_names(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Metrics under one name each: what lies in nested mappings is named by its path, `{"a": {"b": 1}}` as `a/b`."""
     return dict(islice(_flat(values, "", ()), _MOST))

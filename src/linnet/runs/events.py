@@ -38,36 +38,32 @@ class Event(msgspec.Struct, frozen=True):
 def parse(line: bytes) -> dict[str, Any] | None:
     """The object on a line; None when there is none. Toy writes NaN and Infinity bare: those lines count too."""
     try:
-        found = _decode(line)
+        fields = _decode(line)
     except (ValueError, RecursionError):  # msgspec's errors and bad UTF-8 are ValueErrors
         if len(line) > _CAREFUL_LARGEST or not (b"NaN" in line or b"Infinity" in line):
             return None
         try:
-            found = json.loads(line)
+            fields = json.loads(line)
         except (ValueError, RecursionError):
             return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
-def to_event(found: dict[str, Any], origin: float = 0.0) -> Event:
+def to_event(fields: dict[str, Any], origin: float = 0.0) -> Event:
     """Put an object into `toy/v1` words. `origin`: the Unix time at which a foreign run began."""
-    foreign = found.get("type")
-    if isinstance(foreign, str) and ("kind" not in found or foreign == "media"):  # munin's media has a kind of its own
-        found = _translate(found, origin)
-    respell(found)
-    kind = found.get("kind")
-    return Event(
-        kind=kind if isinstance(kind, str) else "",
-        t=as_number(found.get("t"), 0.0),
-        step=as_step(found.get("step")),
-        data=found,
-    )
+    foreign = fields.get("type")
+    if isinstance(foreign, str) and ("kind" not in fields or foreign == "media"):  # munin's media has a kind of its own
+        fields = _translate(fields, origin)
+    respell(fields)
+    kind = fields.get("kind")
+    t, step = as_number(fields.get("t"), 0.0), as_step(fields.get("step"))
+    return Event(kind if isinstance(kind, str) else "", t, step, fields)
 
 
 def decode(line: bytes, origin: float = 0.0) -> Event | None:
     """A whole line to an event; None when the line is damaged."""
-    found = parse(line)
-    return None if found is None else to_event(found, origin)
+    fields = parse(line)
+    return None if fields is None else to_event(fields, origin)
 
 
 def as_step(value: object) -> int | None:
@@ -107,49 +103,48 @@ def unix_seconds(text: object) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-_MOST_WORDS = 64  # of a dotted place; trying every cut of a longer one takes too long
+_MOST_WORDS = 64  # of a dotted path; trying every cut of a longer one takes too long
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def respell(found: dict[str, Any]) -> None:
-    """Put NaN and the infinities back where the writer listed them, by dotted place, under `nonfinite`."""
-    nonfinite = found.get("nonfinite")
-    for place, word in nonfinite.items() if isinstance(nonfinite, dict) else ():
+def respell(fields: dict[str, Any]) -> None:
+    """Put NaN and the infinities back where the writer listed them, by dotted path, under `nonfinite`."""
+    nonfinite = fields.get("nonfinite")
+    for path, word in nonfinite.items() if isinstance(nonfinite, dict) else ():
         value = _NONFINITE.get(word) if isinstance(word, str) else None
         if value is None:
             continue
-        target: Any = found
-        route: list[Any] = [place] if place in found else _route(found, place)
-        *path, last = route
-        for name in path:
+        target: Any = fields
+        *parents, last = [path] if path in fields else _resolve(fields, path)
+        for name in parents:
             target = target[name]
         if isinstance(target, dict) or (isinstance(target, list) and isinstance(last, int)):
             target[last] = value
 
 
-def _route(found: Any, place: str) -> list[Any]:
-    """Follow a dotted place; names may hold dots themselves, so the longest name that exists is taken each time."""
-    words, route = place.split("."), []
+def _resolve(value: Any, path: str) -> list[Any]:
+    """Follow a dotted path; names may hold dots themselves, so the longest name that exists is taken each time."""
+    words, route = path.split("."), []
     if len(words) > _MOST_WORDS:
-        return [place]
+        return [path]
     while words:
         for cut in range(len(words), 0, -1):
             name: Any = ".".join(words[:cut])
-            if isinstance(found, list):
-                name = _index(name, len(found))
-            elif not isinstance(found, dict) or name not in found:
+            if isinstance(value, list):
+                name = _index(name, len(value))
+            elif not isinstance(value, dict) or name not in value:
                 name = None
             if name is not None:
                 break
         else:
-            return [place]
+            return [path]
         route.append(name)
-        found, words = found[name], words[cut:]
+        value, words = value[name], words[cut:]
     return route
 
 
 def _index(name: str, length: int) -> int | None:
-    """A place in a list; None when it is none. `isdigit` would let `²` pass, which is no number to `int`."""
+    """An index into a list; None when it is none. `isdigit` would let `²` pass, which is no number to `int`."""
     if not (name.isascii() and name.isdecimal() and len(name) < 10):
         return None
     return int(name) if int(name) < length else None
@@ -158,71 +153,61 @@ def _index(name: str, length: int) -> int | None:
 # -- kaun-board and munin --------------------------------------------------------------------------------------
 
 
-def _translate(found: dict[str, Any], origin: float) -> dict[str, Any]:
-    translate = _FOREIGN.get(found["type"])
+def _translate(fields: dict[str, Any], origin: float) -> dict[str, Any]:
+    translate = _FOREIGN.get(fields["type"])
     if translate is None:
-        return {"kind": found["type"], **found}
-    wall = next((found[key] for key in ("wall_time", "timestamp", "ts", "at", "ended_at") if key in found), None)
+        return {"kind": fields["type"], **fields}
+    wall = next((fields[key] for key in ("wall_time", "timestamp", "ts", "at", "ended_at") if key in fields), None)
     seconds = as_number(wall, origin) - origin
-    return {"kind": "", "t": seconds, **translate(found), "type": found["type"]}
+    return {"kind": "", "t": seconds, **translate(fields), "type": fields["type"]}
 
 
-def _scalar(found: dict[str, Any], name: str) -> dict[str, Any]:
+def _scalar(fields: dict[str, Any], name: str) -> dict[str, Any]:
     """One number. A null value is NaN, as kaun-board spells it; without a value there is no point."""
-    out: dict[str, Any] = {"kind": "scalars", "step": found.get("step")}
-    metric, value = found.get(name), found.get("value", "")
+    metric, value = fields.get(name), fields.get("value", "")
     is_point = isinstance(metric, str) and (value is None or isinstance(value, int | float))
-    out["values"] = {metric: as_number(value)} if is_point else {}
-    if "epoch" in found:
-        out["epoch"] = found["epoch"]
-    elif metric == "epoch":  # munin has no field for it: its users log it as a metric
-        out["epoch"] = value
-    return out
+    scalars = {
+        "kind": "scalars",
+        "step": fields.get("step"),
+        "values": {metric: as_number(value)} if is_point else {},
+    }
+    if "epoch" in fields or metric == "epoch":  # munin has no field for it: its users log it as a metric
+        scalars["epoch"] = fields.get("epoch", value)
+    return scalars
 
 
-_MUNIN_REASON = {"finished": "completed", "failed": "errored", "killed": "interrupted"}
-_MUNIN_GOAL = {"minimize": "min", "maximize": "max"}
+def _picked(kind: str, fields: dict[str, Any], **names: str) -> dict[str, Any]:
+    """An event of some fields, each under our name for it; null where it is absent."""
+    return {"kind": kind, **{ours: fields.get(theirs) for ours, theirs in names.items()}}
 
 
-def _kept(found: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: found[name] for name in names if name in found}
+def _kept(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}
 
 
 def _word(words: dict[str, str], value: object, otherwise: str | None) -> str | None:
     return words.get(value, otherwise) if isinstance(value, str) else otherwise
 
 
+_REASONS = {"finished": "completed", "failed": "errored", "killed": "interrupted"}
+_GOALS = {"minimize": "min", "maximize": "max"}
 _FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "scalar": lambda f: _scalar(f, "tag"),
     "metric": lambda f: _scalar(f, "key"),
     "define_metric": lambda f: {
-        "kind": "goal",
-        "metric": f.get("key"),
-        "goal": _word(_MUNIN_GOAL, f.get("goal"), None),
-        "summary": f.get("summary"),
+        **_picked("goal", f, metric="key", summary="summary"),
+        "goal": _word(_GOALS, f.get("goal"), None),
     },
-    "media": lambda f: {
-        "kind": "artifact",
-        "step": f.get("step"),
-        "name": f.get("key"),
-        "media": f.get("kind"),
-        "path": f.get("path"),
-    },
-    "summary": lambda f: {"kind": "summary", "values": f.get("values")},
+    "media": lambda f: _picked("artifact", f, step="step", name="key", media="kind", path="path"),
+    "summary": lambda f: _picked("summary", f, values="values"),
     "notes": lambda f: {"kind": "note", "text": f.get("value") or "", **_kept(f, "step", "at")},
     "note": lambda f: {"kind": "note", **_kept(f, "text", "step", "at")},  # ours, in a stream of kaun-board
-    "tags": lambda f: {"kind": "tags", "values": f.get("values")},
-    "artifact_output": lambda f: {"kind": "artifact", "name": f.get("name"), "version": f.get("version")},
-    "artifact_input": lambda f: {
-        "kind": "artifact",
-        "name": f.get("name"),
-        "version": f.get("version"),
-        "input": True,
-    },
+    "tags": lambda f: _picked("tags", f, values="values"),
+    "artifact_output": lambda f: _picked("artifact", f, name="name", version="version"),
+    "artifact_input": lambda f: {**_picked("artifact", f, name="name", version="version"), "input": True},
     "resumed": lambda f: {"kind": "resume"},
     "finished": lambda f: {
-        "kind": "run_end",
-        "reason": _word(_MUNIN_REASON, f.get("status"), "completed"),
-        "ended_at": f.get("ended_at"),
+        **_picked("run_end", f, ended_at="ended_at"),
+        "reason": _word(_REASONS, f.get("status"), "completed"),
     },
 }

@@ -40,8 +40,8 @@ class Findings(msgspec.Struct):
         return not self.faults
 
 
-def examine(run: Run) -> Findings:
-    """Read the whole folder and say what is wrong with it."""
+def examine(run: Run, helpers: int | None = None) -> Findings:
+    """Read the whole folder and say what is wrong with it; `helpers` as for `Metrics`."""
     summary = run.summarize()
     found = Findings(run.id, str(run.path), summary.status)
     if (run.path / MANIFEST).exists() and read_manifest(run.path) is None:
@@ -51,7 +51,7 @@ def examine(run: Run) -> Findings:
     if not is_file(run.events_path):
         found.faults.append(f"there is no {run.events_path.name}")
         return found
-    _Stream(run, found).examine()
+    _Stream(run, found).examine(helpers)
     _examine_links(run.path / WEIGHTS, found)
     if summary.status != "live":  # a living writer may be at work on such a file
         _examine_leftovers(run.path, found)
@@ -74,9 +74,9 @@ class _Stream:
         self._lost = 0
         self._checkpoints: dict[str, tuple[int, dict[str, Any]]] = {}  # the latest event of each path, and its line
 
-    def examine(self) -> None:
+    def examine(self, helpers: int | None) -> None:
         reader = LineReader(self._run.events_path)
-        for block, parts in decoded_blocks(reader, helpers_for(reader.unread())):
+        for block, parts in decoded_blocks(reader, helpers_for(reader.unread()) if helpers is None else helpers):
             for part in parts:
                 if not self._pass_steps(part):
                     self._judge_lines(block[part.begin : part.end])

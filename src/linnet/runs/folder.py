@@ -1,6 +1,6 @@
 """A run's folder: the names of what lies in it, its id, and how a new one is claimed.
 
-A folder is claimed by an exclusive `mkdir`, so two starts never share one.
+Readers import these names, so nothing here loads the writer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ ARTIFACTS = "artifacts"
 CACHE = ".cache"
 MEDIA = "media"  # munin's
 
-ENTRIES = (MANIFEST, EVENTS, FLOW, WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
 SUBFOLDERS = (WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)
-
 # What a writer of an older version that was killed leaves behind besides staged files, by folder ("" is the run's own);
 # `.tmpXXXXXX` is how safetensors names a file that it has not finished.
 LEFTOVERS = {
@@ -39,24 +37,23 @@ LEFTOVERS = {
 _LITTER = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*", "._*")
 
 ID_TEMPLATE = "{arch}-{date}-{seq}"
-TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
+_TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
 _LONGEST = 40  # characters of one label in an id
 _ATTEMPTS = 1000
 
 
 def is_leftover(subfolder: str, name: str) -> bool:
     """Is a file of this name what a killed writer leaves in `weights`, `state` or (`""`) the run folder itself?"""
-    if subfolder not in LEFTOVERS:
-        return False
-    return is_staged(name) or any(fnmatchcase(name, pattern) for pattern in LEFTOVERS[subfolder])
+    return subfolder in LEFTOVERS and (is_staged(name) or _fits(name, LEFTOVERS[subfolder]))
 
 
 def belongs(name: str) -> bool:
     """Is this the name of something that a writer of runs puts into a run folder?"""
-    return name in ENTRIES or is_leftover("", name) or any(fnmatchcase(name, pattern) for pattern in _LITTER)
+    return name in (MANIFEST, EVENTS, FLOW, *SUBFOLDERS) or is_leftover("", name) or _fits(name, _LITTER)
 
 
-# -- claiming one ------------------------------------------------------------------------------------
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
@@ -90,8 +87,8 @@ def safe_name(text: str) -> str:
 def check_template(template: str) -> None:
     """Refuse a template with a token that does not exist."""
     for token in re.findall(r"{([^}]*)}", template):
-        if token not in TOKENS:
-            known = " ".join(f"{{{name}}}" for name in TOKENS)
+        if token not in _TOKENS:
+            known = " ".join(f"{{{name}}}" for name in _TOKENS)
             raise UsageError(f"run id template {template!r}: {{{token}}} is not a token; known are {known}")
 
 
@@ -101,7 +98,7 @@ def propose_id(root: Path, template: str, labels: Mapping[str, str], skip: int =
     check_template(template)
     now = time.localtime()
     date = time.strftime("%Y%m%d", now)
-    words = {token: safe_name(labels.get(token, ""))[:_LONGEST] for token in TOKENS}
+    words = {token: safe_name(labels.get(token, ""))[:_LONGEST] for token in _TOKENS}
     words |= {"date": date, "time": time.strftime("%H%M%S", now), "hex": os.urandom(2).hex(), "seq": ""}
     if "{seq}" in template:
         words["seq"] = f"{_largest_today(root, date) + 1 + skip:03d}"
@@ -127,15 +124,12 @@ def claim_named(root: Path, run_id: str) -> Path:
     """Make the folder `run_id`, or `run_id-2`, `-3` … when it is taken."""
     root.mkdir(parents=True, exist_ok=True)
     base = safe_name(run_id) or "run"
-    folder = root / base
-    for number in count(2):
-        if _make(folder):
-            break
-        folder = root / f"{base}-{number}"
-    return folder
+    folders = (root / (base if number == 1 else f"{base}-{number}") for number in count(1))
+    return next(folder for folder in folders if _make(folder))
 
 
 def _make(folder: Path) -> bool:
+    """Make a folder that is not there: exclusively, so two starts never share one."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -148,5 +142,5 @@ def _largest_today(root: Path, date: str) -> int:
         names = [name for name in os.listdir(root) if date in name]  # noqa: PTH208 - names alone are wanted
     except OSError:
         return 0
-    found = (re.search(r"(?<!\d)\d{3,5}$", name) for name in names)  # six digits at the end are a time of day
-    return max((int(digits[0]) for digits in found if digits), default=0)
+    numbers = (re.search(r"(?<!\d)\d{3,5}$", name) for name in names)  # six digits at the end are a time of day
+    return max((int(digits[0]) for digits in numbers if digits), default=0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,15 @@ import msgspec
 
 from linnet import files
 from linnet.runs import provenance
-from linnet.runs.encode import encode_pretty
-from linnet.runs.events import decode, respell, unix_seconds
+from linnet.runs.encode import drop_none, encode_pretty
+from linnet.runs.events import decode, iso_now, respell, unix_seconds
 from linnet.runs.folder import MANIFEST
 from linnet.runs.lines import BOM, LineReader
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
+
+log = logging.getLogger("linnet")
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -59,11 +63,90 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
         kept = {k: v for k, v in fields.items() if k in _ALWAYS or (k != "dialect" and v not in (None, [], {}))}
         files.write_file(folder / MANIFEST, encode_pretty(kept), mode=0o644)
 
+    @property
+    def origin(self) -> float:
+        """The Unix time at which a kaun-board or munin run began, to tell seconds from; 0 for ours and Toy's."""
+        return 0.0 if self.dialect in ("linnet", "toy") else self.created_at
+
+    def run_start(self, *, phase: str = "train", device: str | None = None, **more: Any) -> dict[str, Any]:
+        """The first event of a stream, in Toy's order; `more`: fields the schema leaves open, None for absent."""
+        fields = {
+            "kind": "run_start",
+            "schema": "toy/v1",
+            "t": 0.0,
+            "started_at": iso_now(),
+            "run_id": self.run_id,
+            "phase": phase,
+            "host": provenance.host(),
+            "backend": {"kind": device or provenance.backend()},
+            "git": self.provenance.get("git") or None,
+            "model": self.model,
+            "config": self.config,
+        }
+        return drop_none(fields | more)
+
+
+class LiveFields(MutableMapping[str, Any]):
+    """`run.config` or `run.summary`: changes reach `run.json`, atomically and at most once a second; none raises.
+
+    run.summary["best_accuracy"] = 0.97
+    run.config.update(vars(args))
+
+    `put` takes the whole new content and may refuse it by raising.
+    """
+
+    def __init__(self, get: Callable[[], Mapping[str, Any]], put: Callable[[dict[str, Any]], None]) -> None:
+        self._get, self._put = get, put
+
+    def __getitem__(self, name: str) -> Any:
+        return self._get()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._get()))
+
+    def __len__(self) -> int:
+        return len(self._get())
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._put({**self._get(), str(name): value})
+
+    def __delitem__(self, name: str) -> None:
+        self._put({key: value for key, value in self._get().items() if key != name})
+
+    def update(self, given: object = None, /, **values: Any) -> None:
+        """Set several at once: from a mapping, a dataclass, argparse's result, or as keyword arguments.
+
+        W&B's `allow_val_change` is understood and not needed.
+        """
+        values.pop("allow_val_change", None)
+        self._put({**self._get(), **fields_of(given), **values})
+
+    def __repr__(self) -> str:
+        return repr(dict(self._get()))
+
+
+def fields_of(given: object) -> dict[str, Any]:
+    """Settings in whatever form a program has them: a mapping, a dataclass, the result of argparse."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    if dataclasses.is_dataclass(given):
+        return {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    try:
+        return dict(vars(given))
+    except TypeError:
+        log.warning("a config of type %s is not understood and left out", type(given).__name__)
+        return {}
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
 
 def read(folder: Path) -> Manifest | None:
     """The manifest of a folder; None when there is none or it cannot be made out."""
-    found = read_json(folder)
-    return None if found is None else from_json(found, folder.name)
+    fields = read_json(folder)
+    return None if fields is None else from_json(fields, folder.name)
 
 
 def read_json(folder: Path) -> dict[str, Any] | None:
@@ -77,42 +160,58 @@ def read_json(folder: Path) -> dict[str, Any] | None:
             content = files.read_at(fd, size + 1, 0)
         finally:
             os.close(fd)
-        found = msgspec.json.decode(content.removeprefix(BOM))
+        fields = msgspec.json.decode(content.removeprefix(BOM))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
-def from_json(found: dict[str, Any], folder_name: str) -> Manifest:
+def from_json(fields: dict[str, Any], folder_name: str) -> Manifest:
     """Read Linnet's, kaun-board's and munin's manifests; a field of the wrong type counts as absent."""
-    respell(found)
-    munin = "id" in found and "run_id" not in found
+    respell(fields)
+    munin = "id" in fields and "run_id" not in fields
+    if munin:
+        fields = _from_munin(fields)
+    known = {name: read_field(fields.get(name)) for name, read_field in _FIELDS.items()}
     return Manifest(
-        run_id=_text(found.get("id" if munin else "run_id")) or folder_name,
-        schema_version=_integer(found.get("schema_version")) or 1,
-        created_at=_number(found.get("started_at" if munin else "created_at")) or 0.0,
-        name=_text(found.get("name")),
-        experiment=_text(found.get("experiment")),
-        group=_text(found.get("group")),
-        parent=_text(found.get("parent_id" if munin else "parent")),
-        recipe=_text(found.get("recipe")),
-        tags=[tag for tag in found["tags"] if isinstance(tag, str)] if isinstance(found.get("tags"), list) else [],
-        total_steps=_integer(found.get("total_steps")),
-        total_epochs=_integer(_object(found.get("params")).get("epochs") if munin else found.get("total_epochs")),
-        goals={k: v for k, v in _object(found.get("goals")).items() if v in ("min", "max")},
-        model=_object(found.get("model")),
-        config=_object(found.get("params" if munin else "config")),
-        provenance=_munin_origin(_object(found.get("provenance"))) if munin else _object(found.get("provenance")),
-        summary=_object(found.get("summary")),
-        dialect="munin" if munin else "linnet" if _object(found.get("provenance")) else "kaun-board",
+        run_id=_text(fields.get("run_id")) or folder_name,
+        schema_version=_integer(fields.get("schema_version")) or 1,
+        created_at=_number(fields.get("created_at")) or 0.0,
+        dialect="munin" if munin else "linnet" if known["provenance"] else "kaun-board",
+        **known,
     )
 
 
-def _munin_origin(origin: dict[str, Any]) -> dict[str, Any]:
-    """Munin's provenance, with host and commit under the names that ours has for them too."""
+def _from_munin(fields: dict[str, Any]) -> dict[str, Any]:
+    """Munin's manifest under our names; of its provenance host and commit."""
+    params, origin = _object(fields.get("params")), _object(fields.get("provenance"))
     host, sha = _text(origin.get("hostname")), _text(origin.get("git_commit"))
     commit = {"git": {"sha": sha, "branch": "", "dirty": bool(origin.get("git_dirty"))}} if sha else {}
-    return {**origin, **({"host": host} if host else {}), **commit}
+    return {
+        **fields,
+        "run_id": fields["id"],
+        "created_at": fields.get("started_at"),
+        "parent": fields.get("parent_id"),
+        "total_epochs": params.get("epochs"),
+        "config": params,
+        "provenance": {**origin, **({"host": host} if host else {}), **commit},
+    }
+
+
+def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:
+    """The manifest a Toy run never had, from its first event."""
+    host = _object(start.get("host"))
+    config = _object(start.get("config"))
+    return Manifest(
+        run_id=_text(start.get("run_id")) or folder.name,
+        created_at=unix_seconds(start.get("started_at")) or _modified(folder),
+        name=_text(start.get("name")),
+        total_steps=_integer(config.get("steps")),
+        model=_object(start.get("model")),
+        config=config,
+        provenance={"host": host.get("name", ""), "os": host.get("os", ""), "git": _object(start.get("git"))},
+        dialect="toy",
+    )
 
 
 def take_munin_events(manifest: Manifest, events: Path) -> None:
@@ -124,31 +223,14 @@ def take_munin_events(manifest: Manifest, events: Path) -> None:
         for line in block.split(b"\n"):
             event = decode(line) if b'"tags"' in line or b'"summary"' in line else None
             values = event.data.get("values") if event is not None else None
-            if event is not None and event.kind == "tags" and isinstance(values, list):
-                new = [tag for tag in values if isinstance(tag, str) and tag not in manifest.tags]
-                manifest.tags = [*manifest.tags, *new]
+            if event is not None and event.kind == "tags":
+                manifest.tags = [*manifest.tags, *(tag for tag in _texts(values) if tag not in manifest.tags)]
             elif event is not None and event.kind == "summary":
                 manifest.summary = {**manifest.summary, **_object(values)}
     reader.close()
 
 
-def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:
-    """The manifest a Toy run never had, from its first event."""
-    host = _object(start.get("host"))
-    config = _object(start.get("config"))
-    return Manifest(
-        run_id=_text(start.get("run_id")) or folder.name,
-        created_at=unix_seconds(start.get("started_at")) or _birth(folder),
-        name=_text(start.get("name")),
-        total_steps=_integer(config.get("steps")),
-        model=_object(start.get("model")),
-        config=config,
-        provenance={"host": host.get("name", ""), "os": host.get("os", ""), "git": _object(start.get("git"))},
-        dialect="toy",
-    )
-
-
-def _birth(folder: Path) -> float:
+def _modified(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
     except OSError:
@@ -157,6 +239,10 @@ def _birth(folder: Path) -> float:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def _integer(value: object) -> int | None:
@@ -169,3 +255,16 @@ def _number(value: object) -> float | None:
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _goals(value: object) -> dict[str, str]:
+    return {name: goal for name, goal in _object(value).items() if goal in ("min", "max")}
+
+
+_FIELDS: dict[str, Callable[[object], Any]] = {
+    **dict.fromkeys(("name", "experiment", "group", "parent", "recipe"), _text),
+    **dict.fromkeys(("total_steps", "total_epochs"), _integer),
+    **dict.fromkeys(("model", "config", "provenance", "summary"), _object),
+    "tags": _texts,
+    "goals": _goals,
+}

@@ -7,7 +7,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 
 from linnet.runs.decoding import Columns, Segment, schema_of, segments
 from linnet.runs.events import Event, as_number, decode
+from linnet.runs.lines import split_lines
 from linnet.runs.metric_names import counts_as_training, rows
-from linnet.runs.series import Rows, StoredRows, Table
+from linnet.runs.series import Rows, Table
+
+if TYPE_CHECKING:
+    from linnet.runs.cache import StoredRows
 
 _MOST_TABLES = 256  # beyond so many combinations each metric gets a table of its own
 _FEW = 16  # lines not worth a decoder
@@ -76,8 +80,8 @@ class MetricParser:
         """All tables, for keeping."""
         return list(self._tables.values())
 
-    def spill(self, put: Callable[[StoredRows | None, Rows], StoredRows]) -> None:
-        """Move the older rows of every table from memory to disk: `put` them behind those that are there."""
+    def move_older(self, put: Callable[[Rows], StoredRows]) -> None:
+        """Have the older rows of every table `put` on disk, behind those that are there."""
         for table in self._tables.values():
             table.move_older(put)
 
@@ -118,7 +122,7 @@ class MetricParser:
         self._table(names).extend([lines, *columns])
 
     def _take_lines(self, block: bytes) -> None:
-        for line in _lines(block):
+        for line in split_lines(block):
             self._take_line(line)
 
     def _take_mixed(self, block: bytes) -> None:
@@ -127,7 +131,7 @@ class MetricParser:
             self._take_lines(block)
             return
         heads: dict[bytes, tuple[list[int], list[bytes]]] = {}
-        base, lines = self.lines, _lines(block)
+        base, lines = self.lines, split_lines(block)
         for number, line in enumerate(lines, base):
             numbers, alike = heads.setdefault(line[:_HEAD], ([], []))
             numbers.append(number)
@@ -241,7 +245,3 @@ class MetricParser:
             steps.append(now.recent("step")[since:])
         order = np.argsort(np.concatenate(lines), kind="stable")
         return np.concatenate(lines)[order], np.concatenate(steps)[order]
-
-
-def _lines(block: bytes) -> list[bytes]:
-    return [line for line in block.split(b"\n") if line and not line.isspace()]

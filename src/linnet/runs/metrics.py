@@ -15,8 +15,6 @@ from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.metric_parser import MetricParser
 from linnet.runs.series import Rows, Series, StoredRowsError, Table
 
-_MOST_MEMORY = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
-
 
 class UnknownMetricError(KeyError):
     """A metric that a run does not have: `metrics["lss"]`. What was meant is looked for only when the line is read."""
@@ -58,9 +56,13 @@ class Metrics(Mapping[str, Series]):
     - `cached`: keep what was read beside the stream, so that opening it again is instant.
     - `read`: take in at once what there is; without, nothing until the first `refresh`.
     - `listener`: gets every block that is read, and is told how far a cache reaches.
+    - `helpers`: processes that help to decode a stream that is read whole; None: as many as its length is worth.
 
     `refresh` takes in what was written since.
     """
+
+    most_memory = 80 << 20  # bytes of rows; beyond, the older ones wait on disk until all is read
+    cached_from = 1 << 20  # bytes of a stream; shorter ones are read faster than they are worth keeping
 
     def __init__(
         self,
@@ -72,9 +74,11 @@ class Metrics(Mapping[str, Series]):
         cached: bool = True,
         read: bool = True,
         listener: BlockListener | None = None,
+        helpers: int | None = None,
     ) -> None:
         self._reader = LineReader(events)
         self._listener = listener
+        self._helpers = helpers
         self._declared = dict(goals or {})
         self._origin = origin
         self._superseded = superseded
@@ -83,14 +87,15 @@ class Metrics(Mapping[str, Series]):
         self._series: dict[str, Series] = {}
         self._parser = self._fresh()
         self._saved_at = 0
-        self._spill: cache.Spill | None = None
-        if self._cached and (found := cache.load(events, origin)) is not None:
-            self._parser.restore(found.tables, found.state)
-            self._reader.skip_to(found.position, found.crc, found.oversized)
-            self._saved_at = found.position
-            if listener is not None:
-                listener.take(b"", found.position, found.position, ())
+        self._writer: cache.CacheWriter | None = None  # while rows wait on disk
         self._before: list[int] = []  # the stream's stamp before the latest reading began
+        if self._cached and (stored := cache.load(events, origin)) is not None:
+            header, tables = stored
+            self._parser.restore(tables, header.state)
+            self._reader.skip_to(header.position, header.crc, header.oversized)
+            self._saved_at = header.position
+            if listener is not None:
+                listener.take(b"", header.position, header.position, ())
         if read:
             self.refresh()
 
@@ -225,10 +230,10 @@ class Metrics(Mapping[str, Series]):
     def _refresh_with_helpers(self) -> bool:
         """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""
         reader = self._reader
-        helpers = helpers_for(reader.unread())
+        helpers = helpers_for(reader.unread()) if self._helpers is None else self._helpers
         if not helpers:
             return False
-        replaced, block = False, b""
+        replaced, block, changed = False, b"", False
 
         def read() -> bytes:
             nonlocal replaced, block
@@ -240,11 +245,12 @@ class Metrics(Mapping[str, Series]):
             if replaced:  # this was read of a stream that is gone
                 break
             self._take(taken, whole=True, parts=parts)
+            changed = True
             if self._reader is not reader:  # a damaged cache was met: all is read anew
                 return True
         if replaced and block:
             self._take(block, whole=True)
-        return True
+        return changed or replaced
 
     def _begin_anew_if_replaced(self) -> bool:
         """Forget all rows when the stream is another than the one that was read; also when nothing stands in it."""
@@ -261,17 +267,17 @@ class Metrics(Mapping[str, Series]):
         except StoredRowsError:  # a resume goes back to rows that were kept, and they are damaged
             self._forget()
         try:
-            if whole and self._cached and self._parser.memory > _MOST_MEMORY:
-                self._spill = self._spill or cache.Spill(self._reader.path)
-                self._parser.spill(self._spill.put)
-        except OSError:  # no room, or not ours to write to: memory has to do
+            if whole and self._cached and self._parser.memory > self.most_memory:
+                self._writer = self._writer or cache.CacheWriter(self._reader.path)
+                self._parser.move_older(self._writer.put)
+        except (OSError, ValueError):  # no room, or not ours to write to: memory has to do
             self._cached = False
 
     def _forget(self) -> None:
         """Begin anew with the stream, as if nothing of it had been read or kept."""
         self._reader.close()
         self._reader = LineReader(self._reader.path)
-        self._parser, self._spill = self._fresh(), None
+        self._parser, self._writer = self._fresh(), None
         self._generation = self._saved_at = 0
         self._series.clear()
 
@@ -292,8 +298,8 @@ class Metrics(Mapping[str, Series]):
     def keep(self) -> None:
         """Keep what was read beside the stream, once enough is new to be worth it."""
         new = self._reader.position - self._saved_at
-        worth = max(cache.SMALLEST, self._saved_at // 4)
-        if self._cached and self._reader.at_line_start and (new >= worth or new < 0 or self._spill is not None):
+        worth = max(self.cached_from, self._saved_at // 4)
+        if self._cached and self._reader.at_line_start and (new >= worth or new < 0 or self._writer is not None):
             self._saved_at = self._reader.position
             header = cache.Header(
                 position=self._reader.position,
@@ -303,8 +309,8 @@ class Metrics(Mapping[str, Series]):
                 stamp=self._before,
                 state=self._parser.state(),
             )
-            tables = cache.save(self._reader.path, header, self._parser.tables(), self._spill)
+            tables = cache.save(self._reader.path, header, self._parser.tables(), self._writer)
             self._cached = tables is not None
-            if tables is not None and self._spill is not None:
+            if tables is not None and self._writer is not None:
                 self._parser.restore(tables, self._parser.state())
-                self._spill = None
+                self._writer = None

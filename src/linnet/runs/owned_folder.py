@@ -25,11 +25,10 @@ from linnet.runs.folder import (
     propose_id,
     safe_name,
 )
+from linnet.runs.lines import lines_backwards
 from linnet.runs.manifest import Manifest
-from linnet.runs.run_start import has_events
 from linnet.runs.sink import Sink
-from linnet.runs.summary import last_seconds, load_manifest
-from linnet.runs.tail import lines_backwards
+from linnet.runs.summary import has_events, last_seconds, load_manifest
 
 log = logging.getLogger("linnet")
 

@@ -6,13 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from linnet import files
 from linnet.runs.encode import safe_text
 
-_PACKAGES = (
+_PACKAGES = [
     "linnet",
     "torch",
     "numpy",
@@ -26,7 +27,7 @@ _PACKAGES = (
     "mlx",
     "tinygrad",
     "scikit-learn",
-)
+]
 _SECRET_NAME = re.compile(
     r"(^|[_\-.])(api[_-]?key|(secret|private|access|signing|encryption|ssh)[_-]?key|secret|passw(or)?d|passphrase|"
     r"credentials?|(auth|access|api|hf|hub|wandb|github|gitlab|bearer|refresh|session|bot)[_-]?token)$|^(auth|token)$",
@@ -105,7 +106,7 @@ def boot_id() -> str:
     except OSError:
         pass
     if sys.platform == "darwin":
-        return _run(["sysctl", "-n", "kern.bootsessionuuid"]).strip()
+        return _output(["sysctl", "-n", "kern.bootsessionuuid"]).strip()
     return ""
 
 
@@ -124,20 +125,19 @@ def backend() -> str:
 
 def git(folder: Path | None = None) -> dict[str, object]:
     """Commit, branch and whether tracked files differ from it; empty outside a repository."""
-    status = _run(
-        ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"], folder
-    )
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    status = _output(command, folder)
     if not status:
         return {}
-    found: dict[str, object] = {"sha": "", "branch": "", "dirty": False}
+    commit: dict[str, object] = {"sha": "", "branch": "", "dirty": False}
     for line in status.splitlines():
         if line.startswith("# branch.oid "):
-            found["sha"] = line.split(" ", 2)[2].replace("(initial)", "")
+            commit["sha"] = line.split(" ", 2)[2].replace("(initial)", "")
         elif line.startswith("# branch.head "):
-            found["branch"] = line.split(" ", 2)[2]
+            commit["branch"] = line.split(" ", 2)[2]
         elif not line.startswith("#"):
-            found["dirty"] = True
-    return found
+            commit["dirty"] = True
+    return commit
 
 
 def gather() -> dict[str, object]:
@@ -163,16 +163,15 @@ def gather() -> dict[str, object]:
 def _versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
+    versions = {}
     for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
-def _run(command: list[str], folder: Path | None = None) -> str:
+def _output(command: list[str], folder: Path | None = None) -> str:
+    """What a command prints; empty when it fails."""
     import subprocess
 
     try:

@@ -12,14 +12,13 @@ from linnet import files
 from linnet.errors import LinnetError
 from linnet.files import is_file, is_folder
 from linnet.runs import provenance
-from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs.encode import drop_none, encode_lines, spell_record
 from linnet.runs.events import iso_now, to_event
 from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
 from linnet.runs.lines import ends_inside_a_line
 from linnet.runs.manifest import Manifest, take_munin_events
-from linnet.runs.run_start import has_events, run_start
 from linnet.runs.stream import EventStream
-from linnet.runs.summary import RunSummary, last_seconds, load_manifest, origin_of, summarize
+from linnet.runs.summary import RunSummary, has_events, last_seconds, load_manifest, summarize
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
     from linnet.runs.metrics import Metrics
@@ -131,10 +130,10 @@ class Run:
 
     def summarize(self) -> RunSummary:
         """How the run stands now: status, last step, last loss."""
-        found = summarize(self.path)
-        if found is None:
+        summary = summarize(self.path)
+        if summary is None:
             raise RunError(f"{self.path} is gone")
-        return found
+        return summary
 
     @property
     def status(self) -> str:
@@ -156,7 +155,7 @@ class Run:
             raise RunError(
                 f"run {self.id} was written by {self.manifest.dialect}, whose events name a type, not a kind"
             )
-        record = dict(event) if foreign else self._in_own_words(event)
+        record = dict(event) if foreign else self._translate(event)
         try:
             fd = files.open_regular(self.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
@@ -164,7 +163,7 @@ class Run:
                 if ends_inside_a_line(fd):
                     lines = b"\n" + lines
                 if not foreign and record["kind"] != "run_start" and self._lacks_run_start(fd):
-                    lines = encode_lines([spell_record(run_start(self.manifest))]) + lines
+                    lines = encode_lines([spell_record(self.manifest.run_start())]) + lines
                 if os.write(fd, lines) != len(lines):
                     raise OSError("the disk is full")
             finally:
@@ -172,17 +171,17 @@ class Run:
         except OSError as error:
             raise RunError(f"the event was not written to {self.events_path}: {error.strerror or error}") from error
 
-    def _in_own_words(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def _translate(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """An event in `toy/v1` words, with its time: the one it has, else that of the run's clock going on."""
-        spoken = to_event(dict(event), self.created_at)
+        translated = to_event(dict(event), self.created_at)
         seconds = last_seconds(self.events_path)
         if "t" in event or "wall_time" in event:
-            now = spoken.t
+            now = translated.t
         else:
             began, clock = self._clock = self._clock or (seconds, time.monotonic())
             now = began + time.monotonic() - clock
-        rest = {name: value for name, value in spoken.data.items() if name not in ("kind", "t", "type")}
-        return {"kind": spoken.kind, "t": max(seconds, now), **rest}
+        fields = {name: value for name, value in translated.data.items() if name not in ("kind", "t", "type")}
+        return {"kind": translated.kind, "t": max(seconds, now), **fields}
 
     def _lacks_run_start(self, fd: int) -> bool:
         """Nothing was logged yet, and no writer lives who would begin the stream; two who ask never both hear yes."""
@@ -208,7 +207,7 @@ class Run:
     @property
     def origin(self) -> float:
         """The Unix time at which a kaun-board or munin run began, to tell seconds from; 0 for ours and Toy's."""
-        return origin_of(self.manifest)
+        return self.manifest.origin
 
     def __repr__(self) -> str:
         summary = summarize(self.path)
@@ -221,22 +220,18 @@ class Run:
 
 def add_note(run: Run, text: str, step: int | None = None) -> None:
     """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
-    record = {**_note(run, text), "step": step, "at": iso_now()}
-    run.append_event({name: value for name, value in record.items() if value is not None})
+    seconds = last_seconds(run.events_path, run.origin)
+    # As its neighbours spell theirs: kaun-board and munin name a `type`, and tell Unix time.
+    notes: dict[str, dict[str, object]] = {
+        "kaun-board": {"type": "note", "wall_time": run.origin + seconds, "text": text},
+        "munin": {"type": "notes", "timestamp": run.origin + seconds, "value": text},
+    }
+    note = notes.get(run.manifest.dialect, {"kind": "note", "t": seconds, "text": text})
+    run.append_event(drop_none({**note, "step": step, "at": iso_now()}))
 
 
 def add_evaluation(run: Run, name: str, step: int | None, figures: Mapping[str, object]) -> None:
     """Append an `eval` event to a run of ours or of Toy's that nobody writes; its status, steps and best stay."""
     seconds = last_seconds(run.events_path, run.origin)
     event = {"kind": "eval", "phase": "eval", "t": seconds, "step": step, "name": name, **figures, "at": iso_now()}
-    run.append_event({name: value for name, value in event.items() if value is not None})
-
-
-def _note(run: Run, text: str) -> dict[str, object]:
-    """A note as its neighbours spell theirs: kaun-board and munin name a `type`, and tell Unix time."""
-    seconds = last_seconds(run.events_path, run.origin)
-    if run.manifest.dialect == "kaun-board":
-        return {"type": "note", "wall_time": run.origin + seconds, "text": text}
-    if run.manifest.dialect == "munin":
-        return {"type": "notes", "timestamp": run.origin + seconds, "value": text}
-    return {"kind": "note", "t": seconds, "text": text}
+    run.append_event(drop_none(event))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from linnet.runs.metric_names import Goal
+
+if TYPE_CHECKING:
+    from linnet.runs.cache import StoredRows
 
 _T = TypeVar("_T")
 Floats = NDArray[np.float64]
@@ -49,35 +52,14 @@ class Extremes(msgspec.Struct, frozen=True):
         high = int(np.argmax(values if whole else np.where(finite, values, -np.inf)))
         return Extremes(point(low), point(high), point(-1))
 
-    def join(self, other: Extremes) -> Extremes:
-        """Those of both sets of rows."""
-        lows = [extremes.low for extremes in (self, other) if extremes.low is not None]
-        highs = [extremes.high for extremes in (self, other) if extremes.high is not None]
-        lasts = [extremes.last for extremes in (self, other) if extremes.last is not None]
+    @staticmethod
+    def join(parts: Sequence[Extremes]) -> Extremes:
+        """Those of several sets of rows."""
         return Extremes(
-            min(lows, key=lambda point: (point[0], point[2]), default=None),
-            min(highs, key=lambda point: (-point[0], point[2]), default=None),
-            max(lasts, key=lambda point: point[2], default=None),
+            min((part.low for part in parts if part.low), key=lambda point: (point[0], point[2]), default=None),
+            min((part.high for part in parts if part.high), key=lambda point: (-point[0], point[2]), default=None),
+            max((part.last for part in parts if part.last), key=lambda point: point[2], default=None),
         )
-
-
-class StoredRows(Protocol):
-    """Rows of a table that lie on disk and never change. `extremes`: by metric."""
-
-    rows: int
-    extremes: dict[str, Extremes]
-
-    def column(self, key: str) -> NDArray[Any]:
-        """One column; StoredRowsError when it is not what was put there."""
-        ...
-
-    def pick(self, key: str, rows: Integers) -> NDArray[Any]:
-        """Some rows of a column; the same."""
-        ...
-
-    def arrays(self, key: str) -> Iterator[NDArray[Any]]:
-        """One column as the arrays it lies in; the same."""
-        ...
 
 
 class Rows:
@@ -90,7 +72,7 @@ class Rows:
         self.names = names
         self.stored = stored
         self._columns = columns
-        self._places = {key: place for place, key in enumerate(self.column_names())}
+        self._index = {key: index for index, key in enumerate(self.column_names())}
 
     @staticmethod
     def keys(names: Sequence[str]) -> list[str]:
@@ -108,7 +90,7 @@ class Rows:
 
     def recent(self, key: str) -> NDArray[Any]:
         """One column of the rows in memory, without a copy."""
-        return self._columns[self._places[key]]
+        return self._columns[self._index[key]]
 
     def column(self, key: str) -> NDArray[Any]:
         """One column; without a copy where all rows are in one place."""
@@ -133,7 +115,7 @@ class Rows:
     def extremes(self, name: str) -> Extremes:
         """The least, greatest and last row of a metric."""
         recent = Extremes.of(self.recent("line"), self.recent("step"), self.recent(f"={name}"))
-        return recent if self.stored is None else self.stored.extremes[name].join(recent)
+        return recent if self.stored is None else Extremes.join([self.stored.extremes[name], recent])
 
     def pieces(self, begin: int = 0) -> Iterator[list[NDArray[Any]]]:
         """All columns from row `begin` on, so many rows at a time that the memory for them stays small."""
@@ -191,41 +173,39 @@ class Table:
             self._columns = [column[: self._rows][order] for column in self._columns]
             self._in_order = True
 
-    def keep_to(self, step: int) -> int:
-        """Drop the rows beyond `step`; how many there were."""
+    def keep_to(self, step: int) -> None:
+        """Drop the rows beyond `step`."""
         if self.stored is not None and np.any(self.stored.column("step") > step):
             rows = self.now()
             self._columns, self._rows = [rows.column(key) for key in rows.column_names()], rows.rows
             self.stored = None
         stay = self._columns[1][: self._rows] <= step
-        dropped = self._rows - int(np.count_nonzero(stay))
-        if dropped:
+        if not stay.all():
             self._columns = [column[: self._rows][stay] for column in self._columns]
-            self._rows -= dropped
-        return dropped
+            self._rows = len(self._columns[0])
 
-    def move_older(self, put: Callable[[StoredRows | None, Rows], StoredRows]) -> None:
+    def move_older(self, put: Callable[[Rows], StoredRows]) -> None:
         """Have the older rows of those in memory `put` behind those on disk; a resume mostly undoes recent ones."""
-        rows = self._rows * 3 // 4
-        if not rows:
+        moved = self._rows * 3 // 4
+        if not moved:
             return
-        self.stored = put(self.stored, Rows(self.names, None, [column[:rows] for column in self._columns]))
-        rest = self._rows - rows
-        for index, old in enumerate(self._columns):
-            new = np.empty_like(old)  # as much room again; not in place, since somebody may hold the rows as they stood
-            new[:rest] = old[rows : self._rows]
-            self._columns[index] = new
-        self._rows = rest
+        self.stored = put(Rows(self.names, self.stored, [column[:moved] for column in self._columns]))
+        self._grow(moved, len(self._columns[0]))  # as much room again
 
     def _reserve(self, rows: int) -> None:
         """Room for `rows`, growing by half each time, so that adding stays cheap however long the run."""
         if rows <= len(self._columns[0]):
             return
-        room = max(rows, len(self._columns[0]) * 3 // 2, 64)
+        self._grow(0, max(rows, len(self._columns[0]) * 3 // 2, 64))
+
+    def _grow(self, begin: int, room: int) -> None:
+        """Copy the rows from `begin` on to columns with so much room; in place somebody may hold them as they stood."""
+        rows = self._rows - begin
         for index, old in enumerate(self._columns):
             new = np.empty(room, dtype=old.dtype)
-            new[: self._rows] = old[: self._rows]
+            new[:rows] = old[begin : self._rows]
             self._columns[index] = new
+        self._rows = rows
 
 
 def column_type(key: str) -> np.dtype[Any]:
@@ -309,10 +289,7 @@ class Series:
 
     @cached_property
     def _extremes(self) -> Extremes:
-        joined = Extremes(None, None, None)
-        for part in self._parts:
-            joined = joined.join(part.extremes(self.name))
-        return joined
+        return Extremes.join([part.extremes(self.name) for part in self._parts])
 
     @cached_property
     def _order(self) -> Integers:

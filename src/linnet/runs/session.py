@@ -17,10 +17,10 @@ from types import FrameType, TracebackType
 from typing import Any, Self, SupportsIndex
 
 from linnet.runs import provenance
-from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, OWN_FIELDS, RunBundle, kept_from_the_loop
+from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, RunBundle, join_fields, never_raises
 from linnet.runs.encode import encode_lines, flat_names, safe_text, spell, spell_record, whole_number
 from linnet.runs.folder import ID_TEMPLATE, runs_folder
-from linnet.runs.live_fields import LiveFields, fields_of
+from linnet.runs.manifest import LiveFields, fields_of
 
 SYSTEM_SECONDS = 5.0
 _now, _write = time.monotonic_ns, os.write
@@ -45,7 +45,7 @@ class Session(RunBundle):
     _own_model: Any = None
     _caught_signals: tuple[int, ...] = ()
     _error_before: BaseException | None = None
-    _told_of_values = False
+    _warned_of_values = False
     _manifest_written = -math.inf  # when a change of config or summary was last written
 
     @property
@@ -58,12 +58,12 @@ class Session(RunBundle):
         """Figures that stand for the whole run: `run.summary["best_accuracy"] = 0.97`; `linnet show` has them."""
         return LiveFields(lambda: self.manifest.summary, self._put_summary)
 
-    @kept_from_the_loop
+    @never_raises
     def _put_config(self, fields: dict[str, Any]) -> None:
         self.manifest.config = provenance.mask_config(fields, self._folder.exact)
         self._manifest_changed()
 
-    @kept_from_the_loop
+    @never_raises
     def _put_summary(self, fields: dict[str, Any]) -> None:
         spelt, _ = spell(fields)
         assert isinstance(spelt, dict)
@@ -128,7 +128,7 @@ class Session(RunBundle):
         except Exception as error:
             self._complain("log", error)
 
-    @kept_from_the_loop
+    @never_raises
     def checkpoint(
         self, model: Any, /, step: int, loss: Any = None, *, tokenizer: Any = None, type: str = "f32", **more: Any
     ) -> Path | None:
@@ -177,10 +177,11 @@ class Session(RunBundle):
             self._imply_run_start()
         with self._sink.lock:
             step = self._step_of(steps, metrics)
-            record = _step_event(step, metrics) if "loss" in metrics else _scalars_event(step, metrics)
+            own = {"kind": "step", "phase": "train", "t": 0.0, "step": step}
+            record = join_fields(own, metrics) if "loss" in metrics else _scalars_event(step, metrics)
             if not _are_finite_numbers(metrics):
                 record = spell_record(record)
-                self._tell_of_values(record, metrics)
+                self._warn_of_values(record, metrics)
             self._append(record)
             if not stays:
                 self._last = record
@@ -204,9 +205,9 @@ class Session(RunBundle):
                 log.warning("run %s: the step %r is no whole number; %d is taken", self.run_id, given, following)
         return following
 
-    def _tell_of_values(self, record: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+    def _warn_of_values(self, record: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         """Say, once, which metrics are no numbers: they are in the event, and on no chart."""
-        if self._told_of_values:
+        if self._warned_of_values:
             return
         values, nonfinite = record.get("values"), record.get("nonfinite", {})
         odd = []
@@ -217,16 +218,16 @@ class Session(RunBundle):
             if not isinstance(spelled, int | float) and (f"values.{key}" if apart else key) not in nonfinite:
                 odd.append(f"{key[:60]!r} ({type(value).__name__})")
         if odd:
-            self._told_of_values = True
+            self._warned_of_values = True
             shown = ", ".join(odd[:4]) + (f" and {len(odd) - 4} more" if len(odd) > 4 else "")
             log.warning("run %s: not a number: %s; kept in the event, and shown on no chart", self.run_id, shown)
 
-    @kept_from_the_loop
+    @never_raises
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""
         self._gate = {"passed": bool(passed), "metric": metric, "value": value, "threshold": threshold}
 
-    @kept_from_the_loop
+    @never_raises
     def finish(self, reason: str = "completed", error: str | None = None, exit_code: int | None = None) -> None:
         """End the run. A `with` block does this by itself."""
         self.run_end(None, None, reason, quality_gate=self._gate, error=error, exit_code=exit_code)
@@ -359,11 +360,11 @@ def _resumed(root: Path, reference: str | None) -> tuple[Path, str | None]:
     from linnet.runs.store import RunStore
 
     try:
-        found = RunStore(root).find(str(reference))
+        path = RunStore(root).find(str(reference)).path
     except RunError as error:
         log.warning("%s; this is a new run", error)
         return root, None
-    return found.path.parent, found.path.name
+    return path.parent, path.name
 
 
 def _goals(given: Mapping[str, str]) -> dict[str, str]:
@@ -372,16 +373,6 @@ def _goals(given: Mapping[str, str]) -> dict[str, str]:
         if goal not in words:
             log.warning("the goal %r of %s is not understood; say min or max", goal, name)
     return {str(name): words[goal] for name, goal in given.items() if goal in words}
-
-
-def _step_event(step: int, metrics: dict[str, Any]) -> dict[str, Any]:
-    """A step's event; metrics whose names are those of its own fields go under `values`."""
-    record = {"kind": "step", "phase": "train", "t": 0.0, "step": step}
-    apart = {name: value for name, value in metrics.items() if name in OWN_FIELDS}
-    if not apart:
-        return record | metrics
-    apart |= {name: value for name, value in metrics.items() if name == "values"}
-    return record | {name: value for name, value in metrics.items() if name not in apart} | {"values": apart}
 
 
 def _scalars_event(step: int, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The append end of an event stream.
+"""`Sink`, the append end of an event stream, and `Upkeep`, the thread that looks after it.
 
 Each event is one `write(2)` of a whole line before `append` returns, so a killed process loses nothing it logged.
 A disk that fails never reaches the training loop: lines are held in bounded memory and written when it works again.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import threading
 import time
@@ -22,8 +23,7 @@ from linnet.runs.encode import encode_lines, spell_record
 from linnet.runs.folder import claim_named
 from linnet.runs.lines import ends_inside_a_line
 
-HOLD_BYTES = 32 << 20  # what is kept in memory while the disk refuses
-RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 # Looked up once: append is called at every step of somebody's training.
 _now = time.monotonic_ns
@@ -41,6 +41,8 @@ class Sink:
 
     `lock`, `origin`, `out` and `tear` are open to `Session.log`, which has the body of `append` written out.
     """
+
+    hold_bytes = 32 << 20  # of lines that are kept in memory while the disk refuses
 
     def __init__(self, path: Path, *, start_t: float = 0.0, remade: Callable[[Path], None] | None = None) -> None:
         self.path = path
@@ -103,8 +105,8 @@ class Sink:
                     "%s cannot be synced (%s); a power cut may cost its end", self.path, error.strerror or error
                 )
 
-    def tend(self) -> None:
-        """Called every second or two from a thread: retry what is held, find a deleted folder, sync."""
+    def maintain(self) -> None:
+        """Retry what is held, find a deleted folder, sync: called every second or two from a thread."""
         with self.lock:
             if self.closed:
                 return
@@ -159,7 +161,7 @@ class Sink:
     # -- when the disk refuses ---------------------------------------------------------------------------------------
 
     def _refuse(self, error: OSError) -> None:
-        self._next_try = time.monotonic() + RETRY_SECONDS
+        self._next_try = time.monotonic() + _RETRY_SECONDS
         if not self._refused:
             self._refused = True
             log.warning(
@@ -167,7 +169,7 @@ class Sink:
                 "as soon as it works again",
                 self.path,
                 error.strerror or error,
-                HOLD_BYTES >> 20,
+                self.hold_bytes >> 20,
             )
 
     def tear(self, line: bytes, written: int) -> None:
@@ -180,7 +182,7 @@ class Sink:
         self.out = -1
         self._held.append(line)
         self._held_bytes += len(line)
-        while self._held_bytes > HOLD_BYTES and len(self._held) > 2:
+        while self._held_bytes > self.hold_bytes and len(self._held) > 2:
             self._held_bytes -= len(self._held[1])
             del self._held[1]  # the first line may be `run_start`, without which the rest means little
             self.lost += 1
@@ -298,6 +300,64 @@ def _copy(source: int, target: int) -> None:
         offset += len(chunk)
         while chunk:
             chunk = chunk[os.write(target, chunk) :]
+
+
+class Upkeep(threading.Thread):
+    """The one background thread of a run being written, until stopped: retries, syncs, heartbeats, system figures.
+
+    - `maintain`: called every two seconds; `size`: bytes of the stream, by which silence is noticed.
+    - `heartbeat`: called when nothing was written for a while, so that readers elsewhere see that the run lives.
+    - `sample`: called every `sample_seconds`, unless that is 0.
+    """
+
+    maintain_seconds = 2.0  # at most so much is lost in a power cut
+    heartbeat_seconds = 20.0
+
+    def __init__(
+        self,
+        maintain: Callable[[], None],
+        size: Callable[[], int],
+        heartbeat: Callable[[], None],
+        sample: Callable[[], None],
+        sample_seconds: float,
+    ) -> None:
+        super().__init__(name="linnet-upkeep", daemon=True)
+        self._maintain = maintain
+        self._size = size
+        self._heartbeat = heartbeat
+        self._sample = sample
+        self._sample_seconds = sample_seconds if sample_seconds > 0 else math.inf
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Work until `stop`; nothing that fails here may reach the training process."""
+        now = time.monotonic()
+        next_maintain, quiet_since = now + self.maintain_seconds, now
+        next_sample = now if self._sample_seconds < math.inf else math.inf
+        size = self._size()
+        while not self._stopping.wait(max(0.0, min(next_maintain, next_sample) - time.monotonic())):
+            now = time.monotonic()
+            try:
+                if now >= next_sample:
+                    next_sample = now + self._sample_seconds
+                    self._sample()
+                if now >= next_maintain:
+                    next_maintain = now + self.maintain_seconds
+                    if self._size() != size:
+                        quiet_since = now
+                    elif now - quiet_since >= self.heartbeat_seconds:
+                        quiet_since = now
+                        self._heartbeat()
+                    size = self._size()
+                    self._maintain()
+            except Exception:
+                log.debug("the run's background thread met an error", exc_info=True)
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless it is the one that asks."""
+        self._stopping.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join(timeout=5.0)
 
 
 _sinks: weakref.WeakSet[Sink] = weakref.WeakSet()

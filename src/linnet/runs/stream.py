@@ -6,11 +6,11 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from linnet.runs.events import Event, decode
-from linnet.runs.lines import LineReader
-from linnet.runs.tail import end_of_lines, lines_backwards
+from linnet.runs.lines import LineReader, end_of_lines, lines_backwards, split_lines
 
 POLL_SECONDS = 0.02
 
@@ -59,16 +59,10 @@ class EventStream:
         For a stream of which nothing was read yet. `wanted`: count and return only such events.
         """
         path = self._lines.path
-        self._begin = end_of_lines(path)
-        found: list[Event] = []
-        if count > 0:
-            for line in lines_backwards(path, farthest=self._begin, end=self._begin):
-                event = decode(line, self._origin)
-                if event is not None and (wanted is None or wanted(event)):
-                    found.append(event)
-                    if len(found) >= count:
-                        break
-        return found[::-1]
+        end = self._begin = end_of_lines(path)
+        lines = lines_backwards(path, farthest=end, end=end, longest_line=self._lines.longest_line)
+        events = (event for line in lines if (event := decode(line, self._origin)) is not None)
+        return list(islice(filter(wanted or (lambda event: True), events), max(0, count)))[::-1]
 
     def read_events(self, limit: int | None = None) -> list[Event]:
         """Every event that has come since the last call. Never raises, whatever the file holds.
@@ -115,8 +109,8 @@ class EventStream:
         events = []
         if self._lines.generation != self._generation:
             self._generation, self._replay = self._lines.generation, 0
-        for line in block.split(b"\n"):
-            if line and not line.isspace() and self._is_new(line):
+        for line in split_lines(block):
+            if self._is_new(line):
                 event = decode(line, self._origin)
                 if event is None:
                     self.damaged += 1
@@ -129,7 +123,7 @@ class EventStream:
         while self._lines.position < self._begin and (block := self._lines.read_block()):
             beyond = max(0, self._lines.position - self._begin)
             past = block[: len(block) - beyond]
-            self._seen.extend(hash(line) for line in past.split(b"\n") if line and not line.isspace())
+            self._seen.extend(map(hash, split_lines(past)))
             self._waiting = self._take(block[len(past) :])
         self._begin = 0
 

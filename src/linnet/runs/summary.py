@@ -1,4 +1,7 @@
-"""How a run stands, read from the two ends of its files and never from the middle: what a list of runs needs."""
+"""`RunSummary`: a run's status, last step and last loss, read from the two ends of its files and never from the middle.
+
+A list of thousands of runs needs no more.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from linnet.files import is_file, is_locked
 from linnet.runs import provenance
 from linnet.runs.events import Event, as_number, decode, parse, unix_seconds
 from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.lines import FARTHEST, first_line, lines_backwards
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
-from linnet.runs.tail import FARTHEST, first_line, lines_backwards
 
 STATUSES = ("live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled")
 _ENDED = ("completed", "interrupted", "aborted", "errored")
@@ -28,17 +31,18 @@ _LATE = 64  # lines that may follow a run_end and not undo it; so many are mostl
 _TURNS = ("run_end", "resume", "run_start")  # what says whether a run has ended
 _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
 _RESUME_REACH = 256 << 10  # bytes to look back for a resume by which the age of a run is told; a list has thousands
+_TIME_FIELDS = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": "at", "run_end": "ended_at"}
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
-    """A run's standing.
+    """How a run stands.
 
     - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
     - `metric`, `value`: the main metric (the loss, where there is one) and its last value.
     - `t`: seconds of training so far; `modified`: Unix time of the last write, also by a note, a copy or a touch.
     - `last_event`: Unix time of the last event that the run itself wrote, as far as the folder tells it.
     - `end`: the `run_end` event's fields, when there is one.
-    - `warning`: what is wrong with the folder, as far as this shows it.
+    - `warning`: what is wrong with the folder, as far as its two ends show it.
     """
 
     run_id: str
@@ -56,7 +60,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
 
 
 def summarize(folder: Path, now: float | None = None) -> RunSummary | None:
-    """Look at one folder; None when it holds no run."""
+    """Summarize the run in a folder; None when it holds none."""
     events = f"{folder}/{EVENTS}"  # joining paths takes as long as reading one
     try:
         modified = os.stat(events).st_mtime  # noqa: PTH116
@@ -65,24 +69,25 @@ def summarize(folder: Path, now: float | None = None) -> RunSummary | None:
     manifest = load_manifest(folder)
     if manifest is None:
         return None
-    past = _Past(manifest.dialect in ("linnet", "toy"))
-    past.read(lines_backwards(events), origin_of(manifest))
-    name = main_metric(past.seen)
+    tail = _StreamEnd(manifest.dialect in ("linnet", "toy"))
+    tail.read(lines_backwards(events), manifest.origin)
+    name = main_metric(tail.metrics)
     summary = RunSummary(
         run_id=manifest.run_id,
         path=str(folder),
         status="",
         manifest=manifest,
-        step=past.step if past.step is not None else past.cap,
+        step=tail.step if tail.step is not None else tail.cap,
         metric=name,
-        value=past.seen[name][1] if name is not None else None,
-        t=past.t,
+        value=tail.metrics[name] if name is not None else None,
+        t=tail.t,
         modified=modified or manifest.created_at,
-        end=past.end,
-        warning=_manifest_problem(folder) if manifest.dialect == "toy" else None,
+        end=tail.end,
     )
-    summary.status = _status(summary, past, time.time() if now is None else now)
-    summary.last_event = _last_event(summary, past)
+    if manifest.dialect == "toy" and (folder / MANIFEST).exists():  # made from the first event, though there is a file
+        summary.warning = f"{MANIFEST} cannot be read as a manifest; what it would say was taken from {EVENTS}"
+    summary.status = _status(summary, tail, time.time() if now is None else now)
+    summary.last_event = _last_event(summary, tail)
     return summary
 
 
@@ -98,16 +103,9 @@ def load_manifest(folder: Path) -> Manifest | None:
     return from_run_start(start if start.get("kind") == "run_start" else {}, folder)
 
 
-def _manifest_problem(folder: Path) -> str | None:
-    """Of a run whose manifest was made from its first event: is there a `run.json`, which could not be made out?"""
-    if not (folder / MANIFEST).exists():
-        return None
-    return f"{MANIFEST} cannot be read as a manifest; what it would say was taken from {EVENTS}"
-
-
-def origin_of(manifest: Manifest) -> float:
-    """Streams of kaun-board and munin tell Unix time; ours and Toy's count from the start."""
-    return 0.0 if manifest.dialect in ("linnet", "toy") else manifest.created_at
+def has_events(events: Path) -> bool:
+    """Is there a whole event in the stream? A run that was made and never logged into has none."""
+    return any(decode(line) is not None for line in lines_backwards(events))
 
 
 def last_seconds(events: Path, origin: float = 0.0) -> float:
@@ -119,12 +117,12 @@ def last_seconds(events: Path, origin: float = 0.0) -> float:
     return 0.0
 
 
-class _Past:
+class _StreamEnd:
     """What the lines of a stream tell, taken last first, until how the run ended and its last loss are known.
 
-    - `seen`: step and value of each metric, in the order in which they stand in the stream.
+    - `metrics`: the last value of each, in the order in which they stand in the stream.
     - `cap`: what was logged before a `resume` for a step beyond it is void.
-    - `moment`: the last event whose line tells the time of day, as Unix time, and how many seconds the run went on
+    - `wall_time`: the last event whose line tells the time of day, as Unix time, and how many seconds the run went on
       after it; None while none was met. Notes added from outside tell no time of the run's.
 
     `counts_seconds`: times are told in seconds since the start, as Linnet and Toy do; else they are times of day.
@@ -132,14 +130,14 @@ class _Past:
 
     def __init__(self, counts_seconds: bool) -> None:
         self.counts_seconds = counts_seconds
-        self.moment: tuple[float, float] | None = None
+        self.wall_time: tuple[float, float] | None = None
         self.noted_last: bool | None = None  # the last event was added from outside; None: there is no event
         self.step: int | None = None
         self.end: dict[str, Any] | None = None
         self.t = 0.0
         self.epoch = -1.0
         self.cap: int | None = None
-        self.seen: dict[str, tuple[int | None, float]] = {}
+        self.metrics: dict[str, float] = {}
         self._has_loss = False
         self._settled = False  # it is known whether the run has ended
         self._since = 0  # lines in which nothing was new
@@ -149,7 +147,7 @@ class _Past:
         for line in lines:
             if (event := decode(line, origin)) is not None:
                 self._take(event)
-            self._since += bool(self.seen)
+            self._since += bool(self.metrics)
             if self._has_loss or self._since > _PATIENCE:
                 break
         if self._settled or not self._has_loss:
@@ -165,8 +163,8 @@ class _Past:
         if self.noted_last is None:
             self.noted_last = event.kind == "note" and "at" in event.data
         self.t = max(self.t, event.t)
-        if self.moment is None and (moment := moment_of(event)) is not None:
-            self.moment = moment, self.t - event.t
+        if self.wall_time is None and (moment := _wall_time(event)) is not None:
+            self.wall_time = moment, self.t - event.t
         if event.kind in _TURNS:
             self._turn(event)
         elif event.kind in ("step", "scalars", "eval"):
@@ -186,95 +184,94 @@ class _Past:
             return
         if event.step is not None and counts_as_training(event):
             self.step = event.step if self.step is None else max(self.step, event.step)
-        fresh = {name: (event.step, value) for name, value in rows(event) if name not in self.seen}
-        if fresh:
-            self.seen = {**fresh, **self.seen}
+        new = {name: value for name, value in rows(event) if name not in self.metrics}
+        if new:
+            self.metrics = {**new, **self.metrics}
             self._since = 0
-            self._has_loss = any(name in self.seen for name in LOSSES)
+            self._has_loss = any(name in self.metrics for name in LOSSES)
 
 
-def _status(summary: RunSummary, past: _Past, now: float) -> str:
+def _status(summary: RunSummary, tail: _StreamEnd, now: float) -> str:
     """By the last event and the writer's lock. A file's time also changes with a note, a copy or a touch."""
     if summary.end is not None:
         reason = summary.end.get("reason")
         return reason if reason in _ENDED else "errored"
     total = summary.manifest.total_epochs
-    if summary.manifest.dialect == "kaun-board" and total and past.epoch >= total:
+    if summary.manifest.dialect == "kaun-board" and total and tail.epoch >= total:
         return "completed"
     events = Path(summary.path) / EVENTS
-    silent = _is_silent(summary, past, events, now)
+    silent = _is_silent(summary, tail, events, now)
     origin = summary.manifest.provenance
     boot = origin.get("boot_id")
     if boot and boot == provenance.boot_id() and origin.get("lock") == "flock":
-        held = is_locked(events)
-        if held is False:
+        locked = is_locked(events)
+        if locked is False:
             return "crashed"
-        if held:
+        if locked:
             # The writer lives; is it at work? Its clock may have stood still (a laptop that slept) or been set right:
             # then the time of the last write, if it was the writer's own, tells.
-            wrote = not past.noted_last and abs(now - summary.modified) <= _SILENT_SECONDS
+            wrote = not tail.noted_last and abs(now - summary.modified) <= _SILENT_SECONDS
             return "stalled" if silent and not wrote else "live"
     elif boot and provenance.boot_id() not in ("", boot) and origin.get("host") == provenance.host()["name"]:
         return "crashed"  # this machine has started again since
     return "stalled" if silent else "live"
 
 
-def _is_silent(summary: RunSummary, past: _Past, events: Path, now: float) -> bool:
+def _is_silent(summary: RunSummary, tail: _StreamEnd, events: Path, now: float) -> bool:
     """Did the run write no event of its own for a while, by the times in its stream?
 
     A time that lies as far ahead counts as silence too: a clock that is wrong proves nothing, and were it believed, the
     run would be live until that day.
     """
-    last = _last_moment(summary, past)
+    last = _last_wall_time(summary, tail)
     if last is not None and abs(now - last) <= _SILENT_SECONDS:
         return False
-    if past.moment is not None or not past.counts_seconds or abs(now - summary.modified) > _SILENT_SECONDS:
+    if tail.wall_time is not None or not tail.counts_seconds or abs(now - summary.modified) > _SILENT_SECONDS:
         return True
     # Seconds since the start leave out the time between a stop and a resume: the latest of these tells the hour.
-    moment, t = _moment_before(events)
-    return moment is None or abs(now - moment - max(0.0, past.t - t)) > _SILENT_SECONDS
+    moment, t = _latest_start(events)
+    return moment is None or abs(now - moment - max(0.0, tail.t - t)) > _SILENT_SECONDS
 
 
-def _last_event(summary: RunSummary, past: _Past) -> float:
+def _last_event(summary: RunSummary, tail: _StreamEnd) -> float:
     """Unix time of the last event, never later than the last write: by the stream, since a copy has a time of its own.
 
     Seconds since the start leave out the time between a stop and a resume. Where the file is so much younger, the
     latest resume tells it; a run that is live and was resumed farther back is as old as its file.
     """
-    last = _last_moment(summary, past)
+    last = _last_wall_time(summary, tail)
     if last is None:
         return summary.modified
-    if past.moment is None and past.counts_seconds and summary.modified - last > _SILENT_SECONDS:
-        moment, t = _moment_before(Path(summary.path) / EVENTS, _RESUME_REACH)
+    if tail.wall_time is None and tail.counts_seconds and summary.modified - last > _SILENT_SECONDS:
+        moment, t = _latest_start(Path(summary.path) / EVENTS, _RESUME_REACH)
         if moment is not None:
-            last = moment + max(0.0, past.t - t)
+            last = moment + max(0.0, tail.t - t)
         elif summary.status == "live":
             last = summary.modified
     return min(last, summary.modified)
 
 
-def _last_moment(summary: RunSummary, past: _Past) -> float | None:
+def _last_wall_time(summary: RunSummary, tail: _StreamEnd) -> float | None:
     """Unix time of the run's last event; None where nothing in the folder tells it."""
-    if past.moment is not None:
-        return past.moment[0] + past.moment[1]
+    if tail.wall_time is not None:
+        return sum(tail.wall_time)
     if summary.manifest.dialect != "toy":
-        return summary.manifest.created_at + past.t
+        return summary.manifest.created_at + tail.t
     start = decode(first_line(Path(summary.path) / EVENTS))
-    moment = None if start is None else moment_of(start)
-    return None if moment is None else moment + past.t
+    moment = None if start is None else _wall_time(start)
+    return None if moment is None else moment + tail.t
 
 
-def _moment_before(events: Path, farthest: int = FARTHEST) -> tuple[float | None, float]:
+def _latest_start(events: Path, farthest: int = FARTHEST) -> tuple[float | None, float]:
     """Unix time and `t` of the latest start or resume of a stream; None where there is none within reach."""
     for line in lines_backwards(events, farthest):
         if b"run_start" in line or b"resume" in line:
             event = decode(line)
-            if event is not None and (moment := moment_of(event)) is not None:
+            if event is not None and (moment := _wall_time(event)) is not None:
                 return moment, event.t
     return None, 0.0
 
 
-def moment_of(event: Event) -> float | None:
+def _wall_time(event: Event) -> float | None:
     """The time of day that an event of the writer's tells, as Unix time; None for the others."""
-    names = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": "at", "run_end": "ended_at"}
-    return unix_seconds(event.data.get(names[event.kind])) if event.kind in names else None
+    return unix_seconds(event.data.get(_TIME_FIELDS[event.kind])) if event.kind in _TIME_FIELDS else None

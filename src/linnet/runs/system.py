@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class SystemProbe:
         self._process = psutil.Process(pid)
         self._process.cpu_percent()
         self._cpu = psutil.cpu_times()
-        self._flow = self._flows()
+        self._counters = _counters()
         self._at = time.monotonic()
         self._gpus = _open_gpus()
 
@@ -29,33 +30,27 @@ class SystemProbe:
         """One reading, in the words of the `system` event: percent, bytes, bytes a second, watts, degrees Celsius."""
         now = time.monotonic()
         seconds, self._at = max(now - self._at, 1e-3), now
-        memory = psutil.virtual_memory()
-        found: dict[str, Any] = {
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        used = memory.total - memory.available
+        figures: dict[str, Any] = {
             "cpu": self._cpu_shares(),
-            "memory": {
-                "used": memory.total - memory.available,
-                "total": memory.total,
-                "percent": memory.percent,
-            },
+            "memory": {"used": used, "total": memory.total, "percent": memory.percent},
             "process": self._process_figures(),
             "disk": {},
         }
-        swap = psutil.swap_memory()
         if swap.total:
-            found["swap"] = {"used": swap.used, "total": swap.total, "percent": swap.percent}
-        try:
+            figures["swap"] = {"used": swap.used, "total": swap.total, "percent": swap.percent}
+        with suppress(OSError):
             disk = psutil.disk_usage(str(self._folder))
-            found["disk"] = {"free": disk.free, "total": disk.total, "percent": disk.percent}
-        except OSError:
-            pass
-        before, self._flow = self._flow, self._flows()
-        for room, name in self._flow:
-            if (room, name) in before:
-                rate = (self._flow[room, name] - before[room, name]) / seconds
-                found.setdefault(room, {})[name] = round(max(0.0, rate), 1)
+            figures["disk"] = {"free": disk.free, "total": disk.total, "percent": disk.percent}
+        before, self._counters = self._counters, _counters()
+        for (part, name), count in self._counters.items():
+            if (part, name) in before:
+                rate = (count - before[part, name]) / seconds
+                figures.setdefault(part, {})[name] = round(max(0.0, rate), 1)
         if self._gpus:
-            found["gpus"] = [_gpu_figures(index, gpu) for index, gpu in enumerate(self._gpus)]
-        return found
+            figures["gpus"] = [_gpu_figures(index, gpu) for index, gpu in enumerate(self._gpus)]
+        return figures
 
     def _cpu_shares(self) -> dict[str, float]:
         before, self._cpu = self._cpu, psutil.cpu_times()
@@ -74,17 +69,16 @@ class SystemProbe:
                 "threads": self._process.num_threads(),
             }
 
-    def _flows(self) -> dict[tuple[str, str], int]:
-        """Counters whose growth is worth showing. A container may have none of them."""
-        flows: dict[tuple[str, str], int] = {}
-        try:
-            if disk := psutil.disk_io_counters():
-                flows |= {("disk", "read_bps"): disk.read_bytes, ("disk", "write_bps"): disk.write_bytes}
-            if net := psutil.net_io_counters():
-                flows |= {("net", "recv_bps"): net.bytes_recv, ("net", "sent_bps"): net.bytes_sent}
-        except (OSError, RuntimeError, NotImplementedError):
-            pass
-        return flows
+
+def _counters() -> dict[tuple[str, str], int]:
+    """Counters whose growth is worth showing. A container may have none of them."""
+    counters: dict[tuple[str, str], int] = {}
+    with suppress(OSError, RuntimeError, NotImplementedError):
+        if disk := psutil.disk_io_counters():
+            counters |= {("disk", "read_bps"): disk.read_bytes, ("disk", "write_bps"): disk.write_bytes}
+        if net := psutil.net_io_counters():
+            counters |= {("net", "recv_bps"): net.bytes_recv, ("net", "sent_bps"): net.bytes_sent}
+    return counters
 
 
 def _open_gpus() -> list[Any]:
@@ -106,15 +100,14 @@ def _gpu_figures(index: int, gpu: Any) -> dict[str, Any]:
         except pynvml.NVMLError:  # each figure on its own: some cards lack some of them
             return None
 
-    found: dict[str, Any] = {"index": index}
     name = ask(pynvml.nvmlDeviceGetName)
-    found["name"] = name.decode() if isinstance(name, bytes) else name
+    figures: dict[str, Any] = {"index": index, "name": name.decode() if isinstance(name, bytes) else name}
     if (use := ask(pynvml.nvmlDeviceGetUtilizationRates)) is not None:
-        found["percent"] = use.gpu
+        figures["percent"] = use.gpu
     if (memory := ask(pynvml.nvmlDeviceGetMemoryInfo)) is not None:
-        found |= {"memory_used": int(memory.used), "memory_total": int(memory.total)}
+        figures |= {"memory_used": int(memory.used), "memory_total": int(memory.total)}
     if (milliwatts := ask(pynvml.nvmlDeviceGetPowerUsage)) is not None:
-        found["power"] = milliwatts / 1000
+        figures["power"] = milliwatts / 1000
     if (degrees := ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)) is not None:
-        found["temperature"] = degrees
-    return found
+        figures["temperature"] = degrees
+    return figures
