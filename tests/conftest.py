@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,37 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of runs, which is also the one commands look in."""
     monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"
+
+
+def _heed_interrupts() -> None:
+    """A shell starts background jobs deaf to Ctrl-C, and they pass that on; a training run in a terminal is not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a Python program of its own, the way a training run is one; killed at the end if it still lives."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(text: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        file = tmp_path / f"program{len(started)}.py"
+        file.write_text(text)
+        process = subprocess.Popen(
+            [sys.executable, str(file), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+            preexec_fn=_heed_interrupts,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,7 @@ def test_another_process_looks_at_the_runs_first(board: Board, monkeypatch: pyte
     Reader(board, lambda: None).read_once()
     early = Board(board.store, view="runs", first_look=FirstLook(board.store))
     with monkeypatch.context() as patch:
-        patch.setattr("linnet.board.run_table.look", lambda folder: pytest.fail(f"{folder} was read again"))
+        patch.setattr("linnet.board.run_table.summarize", lambda folder: pytest.fail(f"{folder} was read again"))
         assert Reader(early, lambda: None).read_once()
     assert [(row.summary, row.stamp) for row in early.rows()] == [(row.summary, row.stamp) for row in board.rows()]
     write(board.store.root / "later", [{"kind": "run_end", "t": 1.0, "reason": "completed"}], created_at=BEGAN)

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +18,6 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
     lines = (folder / "events.jsonl").read_bytes().splitlines()  # of a text more than \n ends a line
     return [json.loads(line, parse_constant=refuse) for line in lines]
-
-
-def _heed_interrupts() -> None:
-    """A shell starts background jobs deaf to Ctrl-C, and they pass that on; a training run in a terminal is not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a Python program of its own, the way a training run is one; killed at the end if it still lives."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(text: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        file = tmp_path / f"program{len(started)}.py"
-        file.write_text(text)
-        process = subprocess.Popen(
-            [sys.executable, str(file), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-            preexec_fn=_heed_interrupts,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def _mount(folder: Path, options: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from linnet.board import words
 from linnet.cli.options import RunName, RunsFolder, require_metrics
-from linnet.cli.show import summary
+from linnet.cli.show import series_summary
 from linnet.cli.terminal import json_line, print_json
 from linnet.runs import Metrics, RunStore
 from linnet.runs.encode import spell_record
@@ -43,7 +43,11 @@ def metrics(
     found = RunStore(runs).find(run)
     read = found.metrics(superseded=superseded)
     require_metrics(key or (), read.names(), f"run {found.id} has")
-    rows = _points(read, key) if key else ({"metric": name, **summary(read[name], read[name].goal)} for name in read)
+    rows = (
+        _points(read, key)
+        if key
+        else ({"metric": name, **series_summary(read[name], read[name].goal)} for name in read)
+    )
     _write(rows, "json" if json else format or "tsv")
     return 0
 

@@ -68,7 +68,7 @@ def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
         return root
     reason = "cannot be written" if folder.is_dir() else "is no folder"
-    raise UsageError(f"runs cannot be kept in {root}: {folder} {reason}; choose another folder with --runs")
+    raise UsageError(f"runs cannot be kept in {root}: {folder} {reason}; choose another folder with `runs`")
 
 
 def absolute(root: str | os.PathLike[str]) -> Path:

@@ -29,5 +29,5 @@ def listed(rows: list[RunRow], table: RunList) -> list[RunRow]:
 
 def window(rows: list[RunRow], table: RunList, height: int) -> tuple[int, int]:
     """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
-    at = next((i for i, row in enumerate(rows) if row.glance.path == table.cursor), 0)
+    at = next((i for i, row in enumerate(rows) if row.summary.path == table.cursor), 0)
     return at, min(max(table.offset, at - height + 1), at, max(0, len(rows) - height))
