@@ -17,7 +17,7 @@ from linnet.gguf.check import check
 from linnet.infer import generate
 from linnet.models import KVCache, LanguageModel, build, from_transformers, load
 from linnet.models.initial import allocate
-from linnet.models.transformers_weights import config_from_transformers, params_from_transformers
+from linnet.models.loading import config_from_transformers, params_from_transformers
 from tests.conftest import SMALL, Said, digest, losses
 from tests.gguf import tiny
 from tests.gguf.llama_client import ask

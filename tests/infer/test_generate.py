@@ -14,7 +14,7 @@ from linnet.gguf import GGUFFile, read_params, write
 from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tokenizer import donor_keys
 from linnet.infer import Sampling, generate
-from linnet.infer.decoder import Decoder
+from linnet.infer.generation import Decoder
 from linnet.kernels.decode import StripedMatmul, decode_weights
 from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
 from tests.gguf.llama_client import ask
@@ -124,12 +124,12 @@ def test_at_temperature_one_tokens_come_as_often_as_they_are_likely() -> None:
 
 
 def test_each_bound_keeps_what_it_says() -> None:
-    assert chosen(Sampling(0.0)) == {1: 1.0}
-    assert set(chosen(Sampling(1.0, top_k=2))) == {1, 3}
-    assert set(chosen(Sampling(1.0, top_p=0.6))) == {1, 3}
-    assert set(chosen(Sampling(1.0, top_p=0.0))) == {1}
-    assert set(chosen(Sampling(1.0, min_p=0.49))) == {1, 3, 4}
-    assert set(chosen(Sampling(1.0, min_p=1.0))) == {1}
+    assert chosen(Sampling(0.0), 200) == {1: 1.0}
+    assert set(chosen(Sampling(1.0, top_k=2), 200)) == {1, 3}
+    assert set(chosen(Sampling(1.0, top_p=0.6), 200)) == {1, 3}
+    assert set(chosen(Sampling(1.0, top_p=0.0), 200)) == {1}
+    assert set(chosen(Sampling(1.0, min_p=0.49), 200)) == {1, 3, 4}
+    assert set(chosen(Sampling(1.0, min_p=1.0), 200)) == {1}
     assert chosen(Sampling(1.0, top_k=2)) == pytest.approx({1: 0.4 / 0.65, 3: 0.25 / 0.65}, abs=1e-3)
     assert chosen(Sampling(0.5))[1] > 0.5 > chosen(Sampling(2.0))[1]
 

@@ -18,15 +18,23 @@ TEXT = torch.randint(0, 97, (75,), generator=torch.Generator().manual_seed(0)).t
 
 
 def test_every_token_but_the_first_is_scored_once() -> None:
-    found = score(MODEL, TEXT, batch=2)
+    result = score(MODEL, TEXT, batch=2)
     total = 0.0
     with torch.no_grad():
-        for start in range(0, 74, 16):
+        for start, scored in ((0, 16), (16, 16), (32, 16), (48, 16), (58, 10)):  # the last one reaches back to be full
             window = torch.tensor(TEXT[start : start + 17])
-            total += F.cross_entropy(MODEL(window[None, :-1])[0], window[1:], reduction="sum").item()
-    assert found.tokens == 74
-    assert found.total == pytest.approx(total, rel=1e-6)
-    assert found.mean == pytest.approx(total / 74) and found.perplexity == pytest.approx(math.exp(total / 74))
+            losses_T = F.cross_entropy(MODEL(window[None, :-1])[0], window[1:], reduction="none")
+            total += losses_T[-scored:].sum().item()
+    assert result.tokens == 74
+    assert result.total == pytest.approx(total, rel=1e-6)
+    assert result.mean == pytest.approx(total / 74) and result.perplexity == pytest.approx(math.exp(total / 74))
+
+
+def test_a_text_shorter_than_the_context_is_one_window() -> None:
+    ids = torch.tensor(TEXT[:6])
+    with torch.no_grad():
+        expected = F.cross_entropy(MODEL(ids[None, :-1])[0], ids[1:], reduction="sum").item()
+    assert score(MODEL, TEXT[:6]).total == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_batch_does_not_matter_and_arrays_will_do() -> None:
@@ -43,14 +51,14 @@ def test_top_tokens_are_the_likeliest_and_what_comes_is_told_beside_them() -> No
     prompt = TEXT[:6]
     with torch.no_grad():
         logp_TV = MODEL(torch.tensor([prompt]))[0].log_softmax(-1)
-    found = top_tokens(MODEL, prompt, k=4)
-    assert len(found) == 6 and found[-1].actual is None
-    for place, prediction in enumerate(found):
-        assert [each.token for each in prediction.top] == logp_TV[place].topk(4).indices.tolist()
-        assert prediction.top[0].logprob == pytest.approx(logp_TV[place].max().item())
+    predictions = top_tokens(MODEL, prompt, k=4)
+    assert len(predictions) == 6 and predictions[-1].actual is None
+    for t, prediction in enumerate(predictions):
+        assert [candidate.token for candidate in prediction.top] == logp_TV[t].topk(4).indices.tolist()
+        assert prediction.top[0].logprob == pytest.approx(logp_TV[t].max().item())
         if prediction.actual is not None:
-            assert prediction.actual.token == prompt[place + 1]
-            assert prediction.actual.logprob == pytest.approx(logp_TV[place, prompt[place + 1]].item())
+            assert prediction.actual.token == prompt[t + 1]
+            assert prediction.actual.logprob == pytest.approx(logp_TV[t, prompt[t + 1]].item())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from linnet.kernels import ops
 from linnet.models import LlamaConfig
-from linnet.models.rotary import rotary_table
+from linnet.models.llama import rotary_table
 
 H, K, D = 6, 2, 8
 

@@ -1,6 +1,6 @@
 """The parts that share work with a kernel, traced as the compiler does it: no gradient is lost or counted twice.
 
-Plain functions stand in for the kernels, which no CPU runs under the compiler; `interpreted_kernels.py` tests those.
+Plain functions stand in for the kernels, which no CPU runs under the compiler (see `test_interpreted_kernels.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 
 pytest.importorskip("triton", reason="Triton has no wheel for this machine")
 
-from linnet.kernels.cuda import gelu, heads, norm, rope, short_attention, swiglu
+from linnet.kernels.cuda import activations, heads, norm, short_attention
 
 GPT2 = GPT2Config(vocab=64, d_model=24, n_heads=3, d_ff=40, n_layers=3, ctx=8)
 LLAMA = LlamaConfig(
@@ -86,13 +86,13 @@ def swiglu_backward(gate_up: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, function in (
         (norm, norm_backward),
-        (gelu, gelu_backward),
+        (activations, gelu_backward),
         (heads, concat_qkv_grad),
-        (rope, rope_backward),
-        (swiglu, swiglu_backward),
+        (heads, rope_backward),
+        (activations, swiglu_backward),
     ):
         monkeypatch.setattr(module, function.__name__, function)
-    monkeypatch.setattr(rope, "rope", rotate)
+    monkeypatch.setattr(heads, "rope", rotate)
     monkeypatch.setattr(short_attention, "fits", lambda qkv: False)
     monkeypatch.setattr(ops, "uses_triton", lambda x: torch.compiler.is_compiling())
     real = torch.compile

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.kernels.cpu import attention, matmul
-from linnet.kernels.cpu.attention import causal_attention
-from linnet.kernels.cpu.matmul import Matmul
+from linnet.kernels import cpu
+from linnet.kernels.cpu import Matmul, attention_is_faster, causal_attention
 from linnet.models import LlamaConfig, build
 from linnet.train.hardware import choose
 from linnet.train.profile import Cost
@@ -31,7 +30,7 @@ def test_attention_by_blocks_is_torchs_attention_gradients_too(shape: tuple[int,
     parts = leaves((B, T, H, D), (B, T, K, D), (B, T, K, D), (B, H, T, D))
     *qkv, grad = (part.transpose(1, 2) for part in parts[:3]), parts[3].detach()
     q, k, v = qkv[0]
-    assert attention.is_faster(q, k)
+    assert attention_is_faster(q, k)
     ours = causal_attention(q, k, v)
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=H != K)
     assert torch.allclose(ours, theirs, atol=1e-5)
@@ -50,7 +49,7 @@ def test_a_profile_knows_it_for_attention(T: int) -> None:
 def test_attention_by_blocks_is_for_training_of_some_lengths() -> None:
     def asked(T: int, dtype: torch.dtype = torch.float32) -> bool:
         q = torch.empty(8, 4, T, 8, dtype=dtype, requires_grad=True)
-        return attention.is_faster(q, q)
+        return attention_is_faster(q, q)
 
     assert asked(256) and asked(32) and not asked(48) and not asked(4096) and not asked(256, torch.bfloat16)
     with torch.no_grad():
@@ -72,14 +71,14 @@ def test_fifty_steps_lose_what_fifty_plain_ones_do(monkeypatch: pytest.MonkeyPat
     settings = TrainSettings(batch=4, device="cpu", graph="off")
 
     def losses(other_ways: bool) -> list[float]:
-        monkeypatch.setattr(attention, "_LEAST", 64 if other_ways else 1 << 30)
-        monkeypatch.setattr(matmul, "_LEAST", 1)
-        monkeypatch.setattr(matmul, "mkl_is_slow", lambda: other_ways)
+        monkeypatch.setattr(cpu, "LEAST_TOKENS", 64 if other_ways else 1 << 30)
+        monkeypatch.setattr(cpu, "LEAST_MULTIPLICATIONS", 1)
+        monkeypatch.setattr(cpu, "mkl_is_slow", lambda: other_ways)
         step = Step(build(config), settings, choose(settings, 256))
-        found = []
+        history = []
         for number in range(50):
             ids = torch.randint(0, 500, (4, 65), generator=torch.Generator().manual_seed(number % 5))
-            found.append(step(Batch(ids[:, :-1], ids[:, 1:], None, 256), 1e-3).loss.item())
-        return found
+            history.append(step(Batch(ids[:, :-1], ids[:, 1:], None, 256), 1e-3).loss.item())
+        return history
 
     assert losses(True) == pytest.approx(losses(False), rel=1e-4)

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
-def test_interpreted_kernels_compute_what_their_plain_versions_do() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).with_name("interpreted_kernels.py"))]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-4000:]
-
 
 # Bytes of shared memory that a program may have: A100, RTX 4090 (RTX 30 and 50, L4 and A10 alike), H100.
 ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
@@ -27,14 +15,14 @@ ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 @pytest.mark.parametrize("capability", ROOM)
 def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
-    from linnet.kernels.cuda import cross_entropy, gelu, heads, norm, rope, short_attention, swiglu
+    from linnet.kernels.cuda import activations, cross_entropy, heads, norm, short_attention
 
     strides = dict.fromkeys(("q_b", "q_t", "q_h", "k_b", "k_t", "k_h", "v_b", "v_t", "v_h"), "i32")
     heads_of = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", **strides, "N": "i32", "T": "i32"}
     of_norm = {"x": "*bf16", "grad": "*bf16", "beside": "*bf16", "scale": "*fp32", "shift": "*fp32", "out": "*bf16"}
     of_norm |= {"normed": "*bf16", "sums": "*fp32", "N": "i32"}
     flags = {"EPS": 1e-5, "CENTRED": True, "SHIFTED": True, "SUMMED": True}
-    found = {
+    bytes_of = {
         "loss": shared(
             cross_entropy._cross_entropy_grad,
             {"logits": "*bf16", "targets": "*i64", "weights": "*fp32", "losses": "*fp32"}
@@ -44,13 +32,13 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
             num_warps=32,
         ),
         "swiglu": shared(
-            swiglu._swiglu_backward,
+            activations._swiglu_backward,
             dict.fromkeys(("gate_up", "grad", "slopes", "again"), "*bf16") | {"width": "i32"},
             {"BLOCK": 1024},
             capability,
         ),
         "gelu": shared(
-            gelu._gelu_backward,
+            activations._gelu_backward,
             dict.fromkeys(("up", "grad", "slopes", "again"), "*bf16")
             | {"sums": "*fp32"}
             | dict.fromkeys(("N", "columns", "programs", "width"), "i32"),
@@ -64,7 +52,7 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
             capability,
         ),
         "rope": shared(
-            rope._rope,
+            heads._rope,
             {**heads_of, "table": "*fp32", "n_q": "i32", "n_k": "i32", "n_v": "i32"},
             {"DIRECTION": -1.0, "D": 64, "TOKENS": 8, "BLOCK": 64},
             capability,
@@ -73,17 +61,17 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
     }
     for width, rows, stages, warps in ((192, 4, 3, 1), (768, 1, 3, 1), (2048, 1, 3, 2), (8192, 1, 1, 8)):
         sizes = {"WIDTH": width, "ROWS": rows, "BLOCK": 1 << (width - 1).bit_length(), "STAGES": stages}
-        found[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)
+        bytes_of[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)
     of_short = {"qkv": "*bf16", "out": "*bf16", "logs": "*fp32", "H": "i32"}
     for tokens in (49, 65, 196) if capability == 90 else (49, 65):
         sizes = short_attention._sizes(torch.empty(1, tokens, 3, 64, device="meta", dtype=torch.bfloat16))
-        found[f"short {tokens}"] = shared(short_attention._attention, of_short, sizes, capability, num_stages=1)
+        bytes_of[f"short {tokens}"] = shared(short_attention._attention, of_short, sizes, capability, num_stages=1)
         back = {**of_short, "grad": "*bf16", "grads": "*bf16", "sums": "*fp32"}
         warps = 8 if tokens > 64 else 4
-        found[f"short back {tokens}"] = shared(
+        bytes_of[f"short back {tokens}"] = shared(
             short_attention._attention_backward, back, sizes, capability, num_warps=warps
         )
-    assert {name: size for name, size in found.items() if size > ROOM[capability]} == {}
+    assert {name: size for name, size in bytes_of.items() if size > ROOM[capability]} == {}
 
 
 def shared(kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int, **options: int) -> int:
@@ -103,16 +91,14 @@ def shared(kernel: Any, types: dict[str, str], constants: dict[str, Any], capabi
     return int(made.metadata.shared)
 
 
-def test_short_attention_is_for_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_attention_is_for_what_fits() -> None:
     short = pytest.importorskip("linnet.kernels.cuda.short_attention", reason="Triton has no wheel for this machine")
 
-    def fits(tokens: int, width: int, dtype: torch.dtype = torch.bfloat16) -> bool:
-        answer: bool = short.fits(torch.empty(1, tokens, 3, width, device="meta", dtype=dtype))
+    def fits(tokens: int, width: int, dtype: torch.dtype = torch.bfloat16, *, hopper: bool = False) -> bool:
+        answer: bool = short.fits(torch.empty(1, tokens, 3, width, device="meta", dtype=dtype), hopper)
         return answer
 
-    monkeypatch.setattr(short, "_HOPPER", False)
     assert fits(49, 64) and fits(128, 64) and fits(197, 32)
     assert not fits(197, 64) and not fits(49, 128) and not fits(49, 64, torch.float32)
-    monkeypatch.setattr(short, "_HOPPER", True)
-    assert fits(197, 64) and fits(256, 64)
-    assert not fits(257, 64)
+    assert fits(197, 64, hopper=True) and fits(256, 64, hopper=True)
+    assert not fits(257, 64, hopper=True)

@@ -1,7 +1,7 @@
 """What runs on a GPU alone: compiled kernels, captured steps, captured decoding, each against its plain form.
 
-Left out where there is none. `interpreted_kernels.py` and `test_compiled_kernels.py` test the same without one, piece
-by piece.
+Left out where there is none. `test_interpreted_kernels.py` and `test_compiled_kernels.py` test the same without one,
+piece by piece.
 """
 
 from __future__ import annotations

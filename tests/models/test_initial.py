@@ -10,7 +10,7 @@ import torch
 
 from linnet.architectures import layout
 from linnet.models import GPT2Config, LlamaConfig, build, preset
-from linnet.models.draws import fill_normal
+from linnet.models.initial import fill_normal
 
 LLAMA = LlamaConfig(vocab=300, d_model=128, n_heads=4, n_kv=2, d_ff=256, n_layers=2, ctx=16, tied=False, qkv_bias=True)
 GPT2 = GPT2Config(vocab=300, d_model=128, n_heads=4, d_ff=256, n_layers=2, ctx=64)

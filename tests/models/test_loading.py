@@ -14,7 +14,7 @@ import gguf
 from linnet.architectures import ARCHITECTURES, layout
 from linnet.gguf import GGUFError, GGUFFile, RopeScaling, read_params, write
 from linnet.models import Config, GPT2Config, LlamaConfig, build, load
-from linnet.models.draws import fill_normal
+from linnet.models.initial import fill_normal
 from linnet.models.llama import Llama
 
 SHAPE: dict[str, Any] = {"vocab": 96, "d_model": 32, "n_heads": 4, "n_kv": 2, "d_ff": 64, "n_layers": 2, "ctx": 32}

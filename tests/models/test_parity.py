@@ -11,7 +11,7 @@ import transformers
 from linnet.errors import UsageError
 from linnet.models import LanguageModel, from_transformers
 from linnet.models.initial import allocate
-from linnet.models.transformers_weights import config_from_transformers, params_from_transformers
+from linnet.models.loading import config_from_transformers, params_from_transformers
 
 LLAMA = {
     "vocab_size": 97,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from linnet.models import LlamaConfig
-from linnet.models.rotary import rotary_table
+from linnet.models.llama import rotary_table
 
 
 def test_a_table_of_positions_is_the_beginning_of_a_longer_one() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
-from linnet.kernels.recording import Recording
+from linnet.kernels import Recording
 from linnet.models import Config, GPT2Config, LlamaConfig, build
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings

@@ -248,7 +248,7 @@ def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, mo
         device=model.device,
         most=most or len(scored),
         bytes_per_token=prepared.bytes_per_token,
-        told=_tell if sys.stderr.isatty() else None,
+        on_progress=_tell if sys.stderr.isatty() else None,
     )
     return {
         "ctx": window,

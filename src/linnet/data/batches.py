@@ -94,10 +94,18 @@ class Batches:
 
 
 def windows(
-    tokens: TokenSet, ctx: int, batch: int, *, documents: bool = False, device: str | torch.device = "cpu"
+    tokens: TokenSet | NDArray[Any],
+    ctx: int,
+    batch: int,
+    *,
+    documents: bool = False,
+    device: str | torch.device = "cpu",
 ) -> Iterator[Batch]:
-    """All of a set in order, every token but the first scored once; the last batch is filled up unscored."""
-    if len(tokens) < 2:
+    """All of a set or an array in order, every token but the first scored once; the last batch is filled up unscored.
+
+    The last window reaches back to be full, so that its tokens are predicted from as many as the others' are.
+    """
+    if not isinstance(tokens, np.ndarray) and len(tokens) < 2:
         raise DataError(f"{tokens.path}: this set has nothing to score; prepare the corpus with `held_out` above 0")
     blocks = _Blocks(tokens, ctx, documents)
     blocks.to(device)
@@ -124,8 +132,10 @@ class _Gathered:
 class _Blocks:
     """The blocks of a set, numbered from 0; block -1 is padding whose targets are not scored."""
 
-    def __init__(self, tokens: TokenSet, ctx: int, documents: bool) -> None:
-        self.set, self.ctx, self.documents = tokens, ctx, documents
+    def __init__(self, tokens: TokenSet | NDArray[Any], ctx: int, documents: bool) -> None:
+        self.ctx = ctx
+        self._values = tokens if isinstance(tokens, np.ndarray) else tokens.tokens
+        self._opened = None if isinstance(tokens, np.ndarray) or not documents else tokens.documents
         self.targets = max(len(tokens) - 1, 0)
         self.short = self.targets < ctx
         self.count = -(-self.targets // ctx)
@@ -138,11 +148,10 @@ class _Blocks:
         self._span = torch.arange(self.ctx + 1, device=self.device)
         self._tokens: torch.Tensor | None = None
         self._documents: torch.Tensor | None = None
-        if self.device.type != "cpu" and len(self.set) * 4 <= _ON_DEVICE and not self.short:
-            self._tokens = torch.from_numpy(self.set.tokens.astype(np.int32)).to(self.device)
-        if self.documents:
-            opened = np.asarray(self.set.documents[:-1]).astype(np.int64)
-            self._documents = torch.from_numpy(opened).to(self.device)
+        if self.device.type != "cpu" and len(self._values) * 4 <= _ON_DEVICE and not self.short:
+            self._tokens = torch.from_numpy(self._values.astype(np.int32)).to(self.device)
+        if self._opened is not None:
+            self._documents = torch.from_numpy(np.asarray(self._opened[:-1]).astype(np.int64)).to(self.device)
 
     def gather(self, blocks: NDArray[np.int64]) -> _Gathered:
         """The tokens of some blocks. Nothing here waits for the device."""
@@ -172,7 +181,7 @@ class _Blocks:
         """From the memory map; sent as int32 and widened where it arrives."""
         positions_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
         narrow = np.int64 if self.device.type == "cpu" else np.int32
-        return send(self.set.tokens[positions_NS].astype(narrow), self.device).long()
+        return send(self._values[positions_NS].astype(narrow), self.device).long()
 
 
 def send(values: NDArray[Any], device: torch.device) -> torch.Tensor:

@@ -5,30 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
+from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.infer.classification import Guess as Guess
     from linnet.infer.classification import classify as classify
+    from linnet.infer.generation import Sampling as Sampling
     from linnet.infer.generation import generate as generate
-    from linnet.infer.sampling import Sampling as Sampling
     from linnet.infer.scoring import Candidate as Candidate
     from linnet.infer.scoring import Prediction as Prediction
     from linnet.infer.scoring import Score as Score
     from linnet.infer.scoring import score as score
+    from linnet.infer.scoring import score_batches as score_batches
     from linnet.infer.scoring import top_tokens as top_tokens
 
-_HOMES = {
-    "Candidate": "linnet.infer.scoring",
-    "Guess": "linnet.infer.classification",
-    "Prediction": "linnet.infer.scoring",
-    "Sampling": "linnet.infer.sampling",
-    "Score": "linnet.infer.scoring",
-    "classify": "linnet.infer.classification",
-    "generate": "linnet.infer.generation",
-    "score": "linnet.infer.scoring",
-    "top_tokens": "linnet.infer.scoring",
-}
-
+_HOMES = _typed_homes(__name__)
 __all__ = sorted(_HOMES)
-
 __getattr__, __dir__ = _lazy(__name__, _HOMES)

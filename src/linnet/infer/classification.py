@@ -30,8 +30,8 @@ def classify(model: ViT, images_BCHW: NDArray[np.uint8], top: int = 3) -> list[l
             "the model's numbers are not finite, so it sees nothing: its weights may have diverged in training; try an"
             " earlier checkpoint"
         )
-    found = probability_BK.topk(min(top, len(names)), dim=1)
+    top_BN = probability_BK.topk(min(top, len(names)), dim=1)
     return [
-        [Guess(names[number], value) for number, value in zip(numbers, values, strict=True)]
-        for numbers, values in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        [Guess(names[index], value) for index, value in zip(indices, values, strict=True)]
+        for indices, values in zip(top_BN.indices.tolist(), top_BN.values.tolist(), strict=True)
     ]

@@ -1,18 +1,25 @@
-"""`generate(model, ids, max_tokens)`: the tokens that follow a prompt, one by one as they come."""
+"""`generate(model, ids, max_tokens)`: the tokens that follow a prompt, one by one as they come.
+
+A `Decoder` computes the logits after each token, a `Sampling` chooses the next one from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
-from linnet.infer.decoder import Decoder
-from linnet.infer.sampling import Sampling
-from linnet.models.language_model import LanguageModel
+from linnet.kernels import DecodeWeights, Graph, Recording, decode_weights
+from linnet.models import KVCache, LanguageModel
 
 _AT_ONCE = 8  # tokens a GPU makes between two readings
+_WORTH_IT = 16  # tokens from which the weights are prepared for decoding: it costs about as much as a few tokens
+_Step = Callable[..., tuple[Tensor, ...]]
 
 
 def generate(
@@ -36,8 +43,8 @@ def generate(
     ids_BT = prompt_tensor(model, prompt)
     if max_tokens < 0:
         raise UsageError(f"max_tokens is {max_tokens}: give a number from 0")
-    room = min(max_tokens, model.config.ctx - len(prompt) + 1)
-    return _tokens(model, ids_BT, room, sampling, seed, frozenset(stop))
+    count = min(max_tokens, model.config.ctx - len(prompt) + 1)
+    return _tokens(model, ids_BT, count, sampling, seed, frozenset(stop))
 
 
 def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
@@ -59,50 +66,157 @@ def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
 
 
 def _tokens(
-    model: LanguageModel, ids_BT: Tensor, room: int, sampling: Sampling, seed: int, stop: frozenset[int]
+    model: LanguageModel, ids_1T: Tensor, count: int, sampling: Sampling, seed: int, stop: frozenset[int]
 ) -> Iterator[int]:
-    if room < 1:
+    if count < 1:
         return
-    slots = min(ids_BT.shape[1] + room, model.config.ctx)
     with torch.inference_mode():
-        decoder = Decoder(model, slots)
-        logits_V = decoder.read(ids_BT)
-    found = (
-        _likeliest(decoder, logits_V, room) if sampling.greedy else _drawn(decoder, logits_V, ids_BT, sampling, seed)
-    )
-    for _, token in zip(range(room), found, strict=False):
+        decoder = Decoder(model, min(ids_1T.shape[1] + count, model.config.ctx))
+        logits_V = decoder.read(ids_1T)
+    if sampling.greedy:
+        tokens = _greedy(decoder, logits_V, count)
+    else:
+        tokens = _sampled(decoder, logits_V, ids_1T[0], sampling, seed)
+    for _, token in zip(range(count), tokens, strict=False):
         yield token
         if token in stop:
             return
 
 
-def _likeliest(decoder: Decoder, logits_V: Tensor, room: int) -> Iterator[int]:
+def _greedy(decoder: Decoder, logits_V: Tensor, count: int) -> Iterator[int]:
     """The device runs ahead of what is read from it, by a few tokens where waiting for it costs."""
     at_once = _AT_ONCE if logits_V.is_cuda else 1
     with torch.inference_mode():
         token = logits_V.argmax()
     first = True
-    for start in range(0, room, at_once):
+    for start in range(0, count, at_once):
         # Only around the step: between two tokens the caller's own mode counts.
         with torch.inference_mode():
             tokens = []
-            for _ in range(min(at_once, room - start)):
+            for _ in range(min(at_once, count - start)):
                 if not first:
                     _, token = decoder.next(token)
                 first = False
                 tokens.append(token.clone())
-            chosen = torch.stack(tokens).tolist()
-        yield from chosen
+            ids = torch.stack(tokens).tolist()
+        yield from ids
 
 
-def _drawn(decoder: Decoder, logits_V: Tensor, ids_BT: Tensor, sampling: Sampling, seed: int) -> Iterator[int]:
-    dice = torch.Generator().manual_seed(seed)  # on the CPU, so that every device draws the same
-    seen_N = ids_BT[0]
+def _sampled(decoder: Decoder, logits_V: Tensor, seen_N: Tensor, sampling: Sampling, seed: int) -> Iterator[int]:
+    generator = torch.Generator().manual_seed(seed)  # on the CPU, so that every device draws the same
     while True:
         with torch.inference_mode():
-            chance = torch.rand((), generator=dice, dtype=torch.float64).item()
+            chance = torch.rand((), generator=generator, dtype=torch.float64).item()
             token = sampling.choose(logits_V, seen_N, chance)
             seen_N = torch.cat((seen_N, token.view(1)))
         yield int(token)
         with torch.inference_mode():
             logits_V, _ = decoder.next(token)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen from the logits: greedily, or drawn at random within bounds.
+
+    They are applied in llama.cpp's order: repetition penalty, top-k, top-p, min-p, temperature.
+    """
+
+    temperature: float = 0.0  # 0: always the likeliest
+    top_k: int = 0  # only so many of the likeliest; 0: all
+    top_p: float = 1.0  # only the likeliest that together have this probability; 1: all
+    min_p: float = 0.0  # only those at least so likely, measured by the likeliest; 0: all
+    repetition_penalty: float = 1.0  # above 1: tokens that were there before become less likely
+
+    def __post_init__(self) -> None:
+        for name, most in {"temperature": math.inf, "top_k": math.inf, "top_p": 1.0, "min_p": 1.0}.items():
+            value = getattr(self, name)
+            if not 0 <= value <= most or value == math.inf:
+                raise UsageError(f"{name} is {value}: give a number from 0 {'to 1' if most == 1 else 'on'}")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise UsageError(f"repetition_penalty is {self.repetition_penalty}: give a number above 0 (1: none)")
+
+    @property
+    def greedy(self) -> bool:
+        """Is it always the likeliest token, by the logits as they are?"""
+        return self.temperature == 0 and self.repetition_penalty == 1.0
+
+    def choose(self, logits_V: Tensor, seen_N: Tensor, chance: float) -> Tensor:
+        """The next token's id, a tensor of one number. `seen_N`: ids so far; `chance`: a draw from [0, 1)."""
+        if self.repetition_penalty != 1.0:
+            logits_N = logits_V[seen_N]
+            logits_N = torch.where(logits_N > 0, logits_N / self.repetition_penalty, logits_N * self.repetition_penalty)
+            logits_V = logits_V.index_put((seen_N,), logits_N)
+        if self.temperature == 0:
+            return logits_V.argmax()
+        logits_V, order_V = logits_V.sort(descending=True, stable=True)
+        if 0 < self.top_k < len(logits_V):
+            logits_V, order_V = logits_V[: self.top_k], order_V[: self.top_k]
+        p_V = logits_V.softmax(0)
+        kept_V = (p_V.cumsum(0) - p_V < self.top_p) & (p_V >= self.min_p * p_V[0])
+        kept_V[0] = True
+        p_V = (logits_V / self.temperature).softmax(0).masked_fill(~kept_V, 0.0)
+        up_to_V = p_V.cumsum(0)
+        index = torch.searchsorted(up_to_V, up_to_V[-1:] * chance, right=True)
+        # Rounding may put the draw at the very end: the last kept token is meant.
+        return order_V[index.clamp(max=kept_V.sum() - 1)][0]
+
+
+class Decoder:
+    """Single-token decoding with a KV cache. On CUDA a step is a captured graph, on a CPU a recording.
+
+    Every step is the same work on the same memory as long as the cache shows the same number of slots; then the next
+    one is captured.
+    """
+
+    def __init__(self, model: LanguageModel, slots: int) -> None:
+        self._device = model.device.type
+        self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
+        weights = decode_weights(model) if slots >= _WORTH_IT and self._device != "mps" else None
+        self._forward = _Forward(model, self._cache, weights)
+        self._captured: tuple[int, _Step] = (0, self._forward.step)
+
+    def read(self, ids_1T: Tensor) -> Tensor:
+        """[V]: the logits after these tokens, which come after those seen before."""
+        return self._forward.read(ids_1T)
+
+    def next(self, token: Tensor) -> tuple[Tensor, Tensor]:
+        """[V]: the logits after one token more, and the likeliest. Both are overwritten by the next call.
+
+        Something has been read before, in the same thread.
+        """
+        assert self._cache.length, "a capture is no time for libraries to be loaded: read a prompt first"
+        visible = self._cache.visible(1)
+        if visible != self._captured[0]:
+            self._captured = visible, self._capture()
+        length = self._cache.length
+        logits_V, likeliest = self._captured[1](token.view(1, 1))
+        if self._cache.length == length:  # a replay moves the position on the device only
+            self._cache.length += 1
+        return logits_V, likeliest
+
+    def _capture(self) -> _Step:
+        step = self._forward.step
+        if self._device == "cuda":
+            return Graph(step, plain_calls=0)  # the prompt has been read: libraries are loaded
+        return Recording(step, plain_calls=0) if self._device == "cpu" else step
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """What is captured. It does not know the decoder, which holds the capture.
+
+    In a circle they would wait for Python's collector, which is off while a model is trained (`train.loop`), and every
+    sample would leave a copy of the weights behind.
+    """
+
+    model: LanguageModel
+    cache: KVCache
+    weights: DecodeWeights | None
+
+    def read(self, ids_1T: Tensor) -> Tensor:
+        return self.model.logits(self.model.hidden(ids_1T, cache=self.cache)[:, -1:])[0, 0]
+
+    def step(self, token_11: Tensor) -> tuple[Tensor, Tensor]:
+        with self.weights.used_by(self.model) if self.weights is not None else nullcontext():
+            logits_V = self.read(token_11)
+        return logits_V, logits_V.argmax()

@@ -1,9 +1,9 @@
-"""How likely a model finds a text: `score` in one number, `top_tokens` place by place."""
+"""How likely a model finds a text: `score` in one number, `top_tokens` token by token."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from linnet.data import Batch, windows
 from linnet.errors import UsageError
 from linnet.infer.generation import prompt_tensor
-from linnet.models.language_model import LanguageModel
+from linnet.models import LanguageModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score:
-    """The loss over a text: `total` nats over `tokens` predicted tokens."""
+    """The cross entropy of a text: `total` nats over `tokens` predicted tokens."""
 
     total: float
     tokens: int
@@ -51,7 +52,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model expected at one place: the likeliest tokens, and the one that is there (None after the last)."""
+    """What the model expected after a token: the likeliest ones, and the one that comes (None after the last)."""
 
     top: tuple[Candidate, ...]
     actual: Candidate | None
@@ -62,37 +63,40 @@ def score(
 ) -> Score:
     """The loss over a text of any length, in windows of `ctx` tokens (the model's own by default).
 
-    Windows do not overlap and every token but the first is predicted once, from those before it in its window.
+    Every token but the first is predicted once, from those before it in its window; only the last window overlaps.
     """
-    T = model.config.ctx if ctx is None else ctx
-    if not 1 <= T <= model.config.ctx:
-        raise UsageError(f"ctx is {T}: give a number from 1 to the model's context, {model.config.ctx}")
-    ids_N = np.asarray(tokens).astype(np.int64)
+    most, vocab = model.config.ctx, model.config.vocab
+    T = most if ctx is None else ctx
+    if not 1 <= T <= most:
+        raise UsageError(f"ctx is {T}: give a number from 1 to the model's context, {most}")
+    ids_N = np.asarray(tokens)
     if ids_N.size < 2:
         raise UsageError(f"the text has {ids_N.size} tokens: to predict one from another it needs two")
-    low, high = int(ids_N.min()), int(ids_N.max())
-    if low < 0 or high >= model.config.vocab:
-        wrong = low if low < 0 else high
-        vocab = model.config.vocab
-        raise UsageError(f"the text has the token {wrong}, and the model's vocabulary goes from 0 to {vocab - 1}")
-    T = min(T, ids_N.size - 1)  # a window beyond the text would be filled with targets to ignore
-    one = torch.ones((), device=model.device)
-    total = 0.0
-    with torch.inference_mode():
-        for ids_BT, targets_BT in _batches(ids_N, T, batch):
-            total += float(model.loss(ids_BT.to(model.device), targets_BT.to(model.device), divisor=one))
-    return Score(total, ids_N.size - 1)
+    for token in (int(ids_N.min()), int(ids_N.max())):
+        if not 0 <= token < vocab:
+            raise UsageError(f"the text has the token {token}, and the model's vocabulary goes from 0 to {vocab - 1}")
+    return score_batches(model, windows(ids_N, min(T, ids_N.size - 1), batch, device=model.device))
 
 
-def _batches(ids_N: NDArray[np.int64], T: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Windows as [B, T] and their targets, the last one filled up with targets to ignore."""
-    count = ids_N.size - 1
-    rows = -(-count // T)
-    inputs, targets = np.zeros(rows * T, np.int64), np.full(rows * T, -1, np.int64)
-    inputs[:count], targets[:count] = ids_N[:-1], ids_N[1:]
-    for start in range(0, rows, batch):
-        part = slice(start * T, (start + batch) * T)
-        yield torch.from_numpy(inputs[part].reshape(-1, T)), torch.from_numpy(targets[part].reshape(-1, T))
+@torch.no_grad()
+def score_batches(
+    model: LanguageModel,
+    batches: Iterable[Batch],
+    most: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Score:
+    """The loss over batches, until at least `most` tokens are scored; `on_progress(tokens)` after each batch."""
+    losses: list[Tensor] = []  # they stay on the device until the end: nothing waits for one of them
+    counts: list[int] = []
+    for batch in batches:
+        losses.append(model.loss(*batch.inputs))
+        counts.append(batch.n_targets)
+        if on_progress is not None:
+            on_progress(sum(counts))
+        if most is not None and sum(counts) >= most:
+            break
+    means = torch.stack(losses).tolist()
+    return Score(sum(mean * count for mean, count in zip(means, counts, strict=True)), sum(counts))
 
 
 def top_tokens(model: LanguageModel, prompt: Sequence[int], k: int = 10) -> list[Prediction]:
@@ -109,4 +113,4 @@ def top_tokens(model: LanguageModel, prompt: Sequence[int], k: int = 10) -> list
         for pair in zip(tokens_TK.tolist(), values_TK.tolist(), strict=True)
     ]
     actual = [Candidate(int(token), logprob) for token, logprob in zip(prompt[1:], actual_T, strict=True)]
-    return [Prediction(top, there) for top, there in zip(tops, [*actual, None], strict=True)]
+    return [Prediction(*pair) for pair in zip(tops, [*actual, None], strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
+from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.kernels import ops as ops
@@ -13,26 +14,12 @@ if TYPE_CHECKING:
     from linnet.kernels.executor import Compiled as Compiled
     from linnet.kernels.executor import Executor as Executor
     from linnet.kernels.executor import eager as eager
-    from linnet.kernels.graph import Graph as Graph
     from linnet.kernels.head_loss import backward as backward
     from linnet.kernels.head_loss import gradients as gradients
-    from linnet.kernels.recording import Recording as Recording
-    from linnet.kernels.residual import Residual as Residual
+    from linnet.kernels.ops import Residual as Residual
+    from linnet.kernels.replay import Graph as Graph
+    from linnet.kernels.replay import Recording as Recording
 
-_HOMES = {
-    "Compiled": "linnet.kernels.executor",
-    "DecodeWeights": "linnet.kernels.decode",
-    "Executor": "linnet.kernels.executor",
-    "Graph": "linnet.kernels.graph",
-    "Recording": "linnet.kernels.recording",
-    "Residual": "linnet.kernels.residual",
-    "backward": "linnet.kernels.head_loss",
-    "decode_weights": "linnet.kernels.decode",
-    "eager": "linnet.kernels.executor",
-    "gradients": "linnet.kernels.head_loss",
-    "ops": "linnet.kernels.ops",
-}
-
+_HOMES = _typed_homes(__name__)
 __all__ = sorted(_HOMES)
-
 __getattr__, __dir__ = _lazy(__name__, _HOMES)

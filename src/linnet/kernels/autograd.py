@@ -18,14 +18,14 @@ class RMSNorm(torch.autograd.Function):
     """x / rms(x) · weight on a CPU, where torch has no kernel of its own for it: half the passes over x."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         scale = torch.addcmul(norm.new_full((), eps), norm, norm, value=1 / x.shape[-1]).rsqrt_()
         ctx.save_for_backward(x, weight, scale)
         return (x * scale).mul_(weight)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: D102
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (grad,) = gradients
         x, weight, scale = ctx.saved_tensors
         normed = x * scale
@@ -41,13 +41,13 @@ class SwiGLU(torch.autograd.Function):
     """silu(gate) · up of [gate, up]: one tensor is kept instead of three, and the gradient is written in place."""
 
     @staticmethod
-    def forward(ctx: Any, gate_up: Tensor) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
         ctx.save_for_backward(gate_up)
         gate, up = gate_up.chunk(2, -1)
         return F.silu(gate).mul_(up)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: D102
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (gate_up,) = ctx.saved_tensors
         (grad_out,) = gradients
         gate, up = gate_up.chunk(2, -1)
@@ -65,9 +65,7 @@ class SplitRope(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, qkv_BTE: Tensor, rope_TP2: Tensor, n_heads: int, n_kv: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, qkv_BTE: Tensor, rope_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(rope_TP2)
         ctx.heads = (n_heads, n_kv)
         qk, v = qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)).split((n_heads + n_kv, n_kv), dim=2)
@@ -75,7 +73,7 @@ class SplitRope(torch.autograd.Function):
         return rotated[:, :, :n_heads], rotated[:, :, n_heads:], v
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: D102
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (rope_TP2,) = ctx.saved_tensors
         n_heads, n_kv = ctx.heads
         grad_q, grad_k, grad_v = gradients

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.kernels.cpu.matmul import mkl_is_slow
+from linnet.kernels.cpu import mkl_is_slow
 
 _STRIPE = 32
 
@@ -27,15 +28,15 @@ class Decodable(Protocol):
 
     compute_dtype: torch.dtype
 
-    def modules(self) -> Iterator[nn.Module]: ...  # noqa: D102
-    def parameters(self) -> Iterator[nn.Parameter]: ...  # noqa: D102
-    def head(self, hidden_BTD: Tensor) -> Tensor: ...  # noqa: D102
+    def modules(self) -> Iterator[nn.Module]: ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def head(self, hidden_BTD: Tensor) -> Tensor: ...
     @property
-    def output(self) -> nn.Module | None: ...  # noqa: D102
+    def output(self) -> nn.Module | None: ...
     @property
-    def head_VD(self) -> Tensor: ...  # noqa: D102, N802
+    def head_VD(self) -> Tensor: ...  # noqa: N802
     @property
-    def device(self) -> torch.device: ...  # noqa: D102
+    def device(self) -> torch.device: ...
 
 
 class StripedMatmul:
@@ -53,17 +54,6 @@ class StripedMatmul:
         """[1, 1, K] → [1, 1, N]."""
         y = torch.bmm(x_11K.expand(len(self._stripes), 1, -1), self._stripes).view(1, 1, -1)[..., : self._rows]
         return y if self._bias is None else y + self._bias
-
-
-class CastMatmul:
-    """x Wᵀ + b with W in the compute dtype, cast once instead of for every token."""
-
-    def __init__(self, weight_NK: Tensor, bias_N: Tensor | None, dtype: torch.dtype) -> None:
-        self._weight, self._bias = weight_NK.to(dtype), None if bias_N is None else bias_N.to(dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[…, K] → […, N]."""
-        return F.linear(x, self._weight, self._bias)
 
 
 class DecodeWeights:
@@ -121,11 +111,13 @@ def _fingerprints(model: Decodable) -> Iterator[tuple[int, int, float]]:
         yield weight.data_ptr(), 0 if weight.is_inference() else weight._version, total
 
 
-def _layout_for(model: Decodable) -> Callable[[Tensor, nn.Parameter | None], Matmul] | None:
+def _layout_for(model: Decodable) -> Callable[[Tensor, Tensor | None], Matmul] | None:
     """How to lay out a matrix on the model's device; None: the weights are best as they are."""
     dtype = model.compute_dtype
-    if dtype != torch.float32:
-        return lambda weight, bias: CastMatmul(weight.detach(), bias, dtype)
+    if dtype != torch.float32:  # cast once instead of for every token
+        return lambda weight, bias: partial(
+            F.linear, weight=weight.detach().to(dtype), bias=None if bias is None else bias.to(dtype)
+        )
     if model.device.type == "cpu" and mkl_is_slow():
         return lambda weight, bias: StripedMatmul(weight.detach(), bias)
     return None

@@ -1,11 +1,12 @@
 """`Executor`: how the modules of a model are run, eagerly or each kind of module compiled once.
 
 A model is compiled by its layers, not whole: they are alike, so one compiled layer serves them all, and the first step
-comes after seconds.
+comes after seconds. `CastWeights` keeps the weights that compiled layers read in a lower precision.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable
 from functools import cache
@@ -17,9 +18,6 @@ import torch._functorch.config
 import torch.compiler.config
 from torch import Tensor, nn
 
-from linnet.kernels.cast_weights import CastWeights
-from linnet.kernels.residual import Residual
-
 _AUTOGRAD = {
     # What is cheap is made again in the backward pass rather than kept: norms, activations, sums. By default the
     # compiler keeps whatever a matmul reads there.
@@ -27,7 +25,7 @@ _AUTOGRAD = {
     "ban_recompute_long_fusible_chains": False,
     "ban_recompute_materialized_backward": False,
     # What was traced is found again by the next process, also with autograd functions of our own: 3 s of its first step
-    # on an H200. By default these are left out, since not all of their code need be in the key; see `_sources`.
+    # on an H200. By default these are left out, since not all of their code need be in the key; see `source_digest`.
     "autograd_cache_allow_custom_autograd_functions": True,
 }
 
@@ -42,10 +40,6 @@ class Executor:
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
         """Run a module, or a function of a module's own, on these arguments."""
         return part(*arguments)
-
-    def residual(self, x_BTD: Tensor) -> Residual:
-        """The residual stream as the first layer reads it."""
-        return Residual(x_BTD)
 
     def before_step(self) -> None:
         """The weights have changed."""
@@ -81,13 +75,9 @@ class Compiled(Executor):
         with (
             torch._functorch.config.patch(_AUTOGRAD),
             torch._dynamo.config.patch(recompile_limit=_SHAPES),
-            torch.compiler.config.patch(cache_key_tag=_sources()),  # type: ignore[attr-defined]
+            torch.compiler.config.patch(cache_key_tag=source_digest()),  # type: ignore[attr-defined]
         ):
             return self._compiled[kind](*arguments)
-
-    def residual(self, x_BTD: Tensor) -> Residual:
-        """With an update of zeros, which has a gradient as any layer's: the first layer is compiled with the others."""
-        return Residual(x_BTD, torch.zeros_like(x_BTD).requires_grad_(x_BTD.requires_grad))
 
     def before_step(self) -> None:
         """Cast all weights again."""
@@ -99,19 +89,76 @@ class Compiled(Executor):
 
 
 @cache
-def _sources() -> str:
+def source_digest(package: Path = Path(__file__).parents[1]) -> str:
     """A digest of the code that may be compiled: another version of it finds nothing that this one compiled."""
     digest = hashlib.sha256()
     for room in ("kernels", "models"):
-        for path in sorted((Path(__file__).parents[1] / room).rglob("*.py")):
+        for path in sorted((package / room).rglob("*.py")):
             digest.update(path.read_bytes())
     return f"linnet {digest.hexdigest()}"
 
 
 def _signature(argument: Any) -> object:
     """What code is compiled for: of a tensor shape, dtype and whether it has a gradient."""
-    if isinstance(argument, Residual):
+    if isinstance(argument, tuple):  # a residual stream
         return tuple(map(_signature, argument))
     if isinstance(argument, Tensor):
         return argument.shape, argument.dtype, argument.requires_grad
     return argument
+
+
+class CastWeights:
+    """For each module a copy that shares everything with it but the parameters of its linear layers, in `dtype`.
+
+    A step begins with `refresh`; after each backward pass `collect` adds the copies' gradients to those of the
+    parameters, in float32. A cast for each matrix, and one for its gradient, is a fifth of a small model's kernels.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._copies: dict[nn.Module, nn.Module] = {}
+        self._masters: list[Tensor] = []
+        self._cast: list[Tensor] = []
+
+    def copy_of(self, module: nn.Module) -> nn.Module:
+        """The module with cast weights; the module itself where there is nothing to cast."""
+        if module not in self._copies:
+            self._copies[module] = self._copied(module)
+        return self._copies[module]
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Cast all weights again."""
+        if self._masters:
+            torch._foreach_copy_(self._cast, self._masters)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the gradients of the cast weights to those of the parameters."""
+        pairs = zip(self._masters, self._cast, strict=True)
+        reached = [(master, cast, cast.grad) for master, cast in pairs if cast.grad is not None]
+        if not reached:
+            return
+        exact = [torch.empty_like(master) for master, _, _ in reached]
+        torch._foreach_copy_(exact, [gradient for _, _, gradient in reached])
+        for (master, cast, _), gradient in zip(reached, exact, strict=True):
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+            cast.grad = None
+
+    def _copied(self, module: nn.Module) -> nn.Module:
+        shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+        cast = {
+            id(parameter): parameter
+            for part in module.modules()
+            if isinstance(part, nn.Linear)
+            for parameter in part.parameters(recurse=False)
+            if parameter.dtype != self._dtype
+        }
+        if not cast:
+            return module
+        for key, master in cast.items():
+            copied = nn.Parameter(master.detach().to(self._dtype), requires_grad=master.requires_grad)
+            shared[key] = copied
+            self._masters.append(master)
+            self._cast.append(copied)
+        return copy.deepcopy(module, shared)

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.kernels import cpu
+
 # Logits, targets, weights of the rows and the vocabulary's size → losses and gradients: see `cross_entropy_grad`.
 CrossEntropy = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
@@ -26,18 +28,14 @@ def evaluated_head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, d
     """The loss without a gradient: cross entropy over the targets that are not negative, divided by `divisor`."""
     total = torch.zeros((), device=hidden_ND.device)
     head = head_VD.to(hidden_ND.dtype)
-    for rows in chunks(hidden_ND):
-        total = total + token_losses(F.linear(hidden_ND[rows], head), targets_N[rows]).sum()
+    for rows in _chunks(hidden_ND):
+        targets = targets_N[rows]
+        losses = F.cross_entropy(F.linear(hidden_ND[rows], head).float(), targets.clamp(min=0), reduction="none")
+        total = total + (losses * (targets >= 0)).sum()
     return total / divisor
 
 
-def token_losses(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-    """[N]: −log p of each target; 0 where it is negative."""
-    losses = F.cross_entropy(logits_NV.float(), targets_N.clamp(min=0), reduction="none")
-    return losses * (targets_N >= 0)
-
-
-def chunks(hidden_ND: Tensor) -> Iterator[slice]:
+def _chunks(hidden_ND: Tensor) -> Iterator[slice]:
     """At least one slice, and all of nearly equal height, so that no last one is a crumb."""
     N = hidden_ND.shape[0]
     count = -(-N // _ROWS.get(hidden_ND.device.type, 2048))
@@ -50,7 +48,7 @@ class HeadLoss(torch.autograd.Function):
     """The loss times `scale`, with its gradients by hidden states and head, by a form of `cross_entropy_grad`."""
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor, cross_entropy: CrossEntropy
     ) -> Tensor:
         vocab = head_VD.shape[0]
@@ -58,7 +56,7 @@ class HeadLoss(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
         grad_head = torch.empty_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
         total = torch.zeros((), device=hidden_ND.device)
-        for rows in chunks(hidden_ND):
+        for rows in _chunks(hidden_ND):
             hidden, targets = hidden_ND[rows], targets_N[rows]
             weights = (targets >= 0) * scale  # 0 for ignored rows
             losses, grad_logits = cross_entropy(F.linear(hidden, head), targets, weights, vocab)
@@ -71,11 +69,49 @@ class HeadLoss(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
-        return *scaled_gradients(ctx, gradients[0]), None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return *_scaled_gradients(ctx, gradients[0]), None, None, None
 
 
-def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None]:
+class CPUHeadLoss(torch.autograd.Function):
+    """The same on a CPU in float32, with as few passes over the logits as can be: less their greatest, exp, sum.
+
+    Dividing by the sum and weighing the rows happens on the narrow side of each matmul.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor) -> Tensor:
+        grad_hidden, grad_head = torch.empty_like(hidden_ND), torch.empty_like(head_VD)
+        total = hidden_ND.new_zeros(())
+        for rows in _chunks(hidden_ND):
+            hidden, targets = hidden_ND[rows], targets_N[rows].clamp(min=0)[:, None]
+            by_onednn = cpu.matmul_is_faster(hidden, head_VD)
+            logits = cpu.onednn_linear(hidden, head_VD) if by_onednn else hidden @ head_VD.T
+            greatest = logits.amax(1, keepdim=True)
+            of_target = logits.gather(1, targets) - greatest
+            e = logits.sub_(greatest).exp_()
+            sums = e.sum(1, keepdim=True)
+            weights = (targets_N[rows] >= 0)[:, None] * scale  # 0 for ignored rows
+            total = total + ((sums.log() - of_target) * weights).sum()
+            # d loss / d logits = (e / sum − one-hot) · weight
+            grad_logits = e.scatter_add_(1, targets, -sums)
+            weights = weights / sums
+            by_hidden = cpu.onednn_linear(grad_logits, head_VD.T) if by_onednn else grad_logits @ head_VD
+            torch.mul(by_hidden, weights, out=grad_hidden[rows])
+            if rows.start == 0:
+                torch.mm(grad_logits.T, hidden * weights, out=grad_head)
+            else:
+                grad_head.addmm_(grad_logits.T, hidden * weights)
+        wanted = ctx.needs_input_grad
+        ctx.save_for_backward(grad_hidden if wanted[0] else None, grad_head if wanted[1] else None)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return *_scaled_gradients(ctx, gradients[0]), None, None
+
+
+def _scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """What the forward pass saved, the gradients by hidden states and head, times that of the loss."""
     grad_hidden, grad_head = ctx.saved_tensors
     if grad_loss is not _ones.get(grad_loss.device):

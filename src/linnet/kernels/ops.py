@@ -8,27 +8,23 @@ D width or head size, N rows, V vocabulary.
 | Triton kernels | a layer is compiled for CUDA | `cuda/` |
 | plain torch | anything else is compiled; evaluation; MPS | here |
 | hand-written backward passes | eager training | `autograd.py` |
-| kernels for a CPU | eager training on a CPU in float32, where they are faster | `cpu/` |
+| kernels for a CPU | eager training on a CPU in float32, where they are faster | `cpu.py` |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from linnet.kernels import autograd
-from linnet.kernels.cpu import attention as cpu_attention
-from linnet.kernels.cpu import matmul as cpu_matmul
-from linnet.kernels.cpu.head_loss import CPUHeadLoss
+from linnet.kernels import autograd, cpu
 from linnet.kernels.executor import Executor, eager
-from linnet.kernels.head_loss import CrossEntropy, HeadLoss, cross_entropy_grad, evaluated_head_loss
-from linnet.kernels.residual import Residual
+from linnet.kernels.head_loss import CPUHeadLoss, CrossEntropy, HeadLoss, cross_entropy_grad, evaluated_head_loss
 
 Norm = nn.RMSNorm | nn.LayerNorm
 AttentionBackend = Literal["flash", "cudnn"]
@@ -45,8 +41,8 @@ def uses_triton(x: Tensor) -> bool:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b in the dtype of x: […, in] → […, out]."""
     weight = weight.to(x.dtype)
-    if bias is None and cpu_matmul.is_faster(x, weight):
-        y: Tensor = cpu_matmul.Matmul.apply(x, weight)
+    if bias is None and cpu.matmul_is_faster(x, weight):
+        y: Tensor = cpu.Matmul.apply(x, weight)
         return y
     return F.linear(x, weight, _cast(bias, x.dtype))
 
@@ -67,14 +63,63 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Te
 # The residual stream: what is read from it, normed, and what is added to it
 
 
-def norm_linear(x: Residual, norm: Norm, projection: nn.Linear) -> tuple[Residual, Tensor]:
-    """The residual stream with its update added, and projection(norm(x))."""
-    return _norm_linear(x, norm, projection, defer_bias_grad=False)
+class Residual(NamedTuple):
+    """x + update, where the sum is left to the norm that reads it: on CUDA one kernel does both (`norm_linear`).
+
+    A model only adds to it and hands it on. It is a plain tuple of tensors, so that it passes through a compiled layer.
+    """
+
+    x_BTD: Tensor
+    update_BTD: Tensor | None = None
+    update_bias_D: Tensor | None = None  # a bias that the update holds, whose gradient the same kernel sums up
+
+    def plus(self, update_BTD: Tensor, bias_D: Tensor | None = None) -> Residual:
+        """The stream with one update more."""
+        assert self.update_BTD is None, "an update is added by the next norm: there is one between two of them"
+        return Residual(self.x_BTD, update_BTD, bias_D)
+
+    def total(self) -> Tensor:
+        """[B, T, d_model]: the sum itself."""
+        assert self.update_bias_D is None, "nobody would compute the gradient of this bias"
+        return self.x_BTD if self.update_BTD is None else self.x_BTD + self.update_BTD
+
+
+def residual(x_BTD: Tensor, executor: Executor = eager) -> Residual:
+    """The residual stream as the first layer reads it.
+
+    Compiled, it has an update of zeros with a gradient as any layer's: the first layer is compiled with the others.
+    """
+    if executor is eager:
+        return Residual(x_BTD)
+    return Residual(x_BTD, torch.zeros_like(x_BTD).requires_grad_(x_BTD.requires_grad))
+
+
+def norm_linear(
+    x: Residual, norm: Norm, projection: nn.Linear, *, defer_bias_grad: bool = False
+) -> tuple[Residual, Tensor]:
+    """The residual stream with its update added, and projection(norm(x)).
+
+    `defer_bias_grad`: the kernel that reads the projection, in the same operation, sums the gradient of its bias.
+    """
+    if not uses_triton(x.x_BTD):
+        sum_BTD = x.total()
+        return Residual(sum_BTD), projection(norm(sum_BTD))
+    from linnet.kernels.cuda.norm import NormLinear
+
+    x_BTD, update_BTD, update_bias_D = x
+    update_BTD = torch.zeros_like(x_BTD) if update_BTD is None else update_BTD
+    centred = isinstance(norm, nn.LayerNorm)
+    sum_ND, out_NE = NormLinear.apply(
+        x_BTD.flatten(0, -2), update_BTD.flatten(0, -2), update_bias_D,
+        norm.weight, norm.bias if centred else None, norm.eps, centred,
+        projection.weight.to(x_BTD.dtype), _cast(projection.bias, x_BTD.dtype, defer_grad=defer_bias_grad),
+    )  # fmt: skip
+    return Residual(sum_ND.view_as(x_BTD)), out_NE.view(*x_BTD.shape[:-1], -1)
 
 
 def norm_heads(x: Residual, norm: Norm, qkv: nn.Linear, n_heads: int) -> tuple[Residual, tuple[Tensor, ...]]:
     """The residual stream, and q, k and v [B, T, H, D] of qkv(norm(x))."""
-    x, qkv_BTE = _norm_linear(x, norm, qkv, defer_bias_grad=True)
+    x, qkv_BTE = norm_linear(x, norm, qkv, defer_bias_grad=True)
     return x, _split_heads(qkv_BTE, qkv.bias, n_heads)
 
 
@@ -85,7 +130,7 @@ def norm_attention(
 
     `first_only`: both for the first token alone, which still attends to all.
     """
-    x, qkv_BTE = _norm_linear(x, norm, qkv, defer_bias_grad=True)
+    x, qkv_BTE = norm_linear(x, norm, qkv, defer_bias_grad=True)
     if not first_only:
         return x, _attend_all(qkv_BTE, qkv.bias, n_heads)
     q_BTHD, k_BTHD, v_BTHD = _split_heads(qkv_BTE, qkv.bias, n_heads)
@@ -107,7 +152,7 @@ def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Linear, down: nn.Linear) -> 
     """x + down(silu(gate) · up), where gate and up are the two halves of gate_up(norm(x))."""
     x, gate_up_BT2F = norm_linear(x, norm, gate_up)
     if uses_triton(gate_up_BT2F) and _bias(down) is None:
-        from linnet.kernels.cuda.swiglu import SwiGLULinear
+        from linnet.kernels.cuda.activations import SwiGLULinear
 
         y_ND: Tensor = SwiGLULinear.apply(gate_up_BT2F.flatten(0, -2), down.weight.to(gate_up_BT2F.dtype))
         return x.plus(y_ND.view(*gate_up_BT2F.shape[:-1], -1))
@@ -125,32 +170,14 @@ def swiglu(gate_up: Tensor) -> Tensor:
 
 def gelu_mlp(x: Residual, norm: Norm, up: nn.Linear, down: nn.Linear) -> Residual:
     """x + down(gelu(up(norm(x)))), GELU by tanh."""
-    x, up_BTF = _norm_linear(x, norm, up, defer_bias_grad=True)
+    x, up_BTF = norm_linear(x, norm, up, defer_bias_grad=True)
     if uses_triton(up_BTF):
-        from linnet.kernels.cuda.gelu import GELULinear
+        from linnet.kernels.cuda.activations import GELULinear
 
         bias = _cast(down.bias, up_BTF.dtype)
         y_ND: Tensor = GELULinear.apply(up_BTF.flatten(0, -2), up.bias, down.weight.to(up_BTF.dtype), bias)
         return x.plus(y_ND.view(*up_BTF.shape[:-1], -1))
     return x.plus(down(F.gelu(up_BTF, approximate="tanh")))
-
-
-def _norm_linear(x: Residual, norm: Norm, projection: nn.Linear, *, defer_bias_grad: bool) -> tuple[Residual, Tensor]:
-    """See `norm_linear`. `defer_bias_grad`: the kernel that reads the projection sums the gradient of its bias."""
-    if not uses_triton(x.x_BTD):
-        sum_BTD = x.total()
-        return Residual(sum_BTD), projection(norm(sum_BTD))
-    from linnet.kernels.cuda.norm import NormLinear
-
-    x_BTD, update_BTD, update_bias_D = x
-    update_BTD = torch.zeros_like(x_BTD) if update_BTD is None else update_BTD
-    centred = isinstance(norm, nn.LayerNorm)
-    sum_ND, out_NE = NormLinear.apply(
-        x_BTD.flatten(0, -2), update_BTD.flatten(0, -2), update_bias_D,
-        norm.weight, norm.bias if centred else None, norm.eps, centred,
-        projection.weight.to(x_BTD.dtype), _cast(projection.bias, x_BTD.dtype, defer_grad=defer_bias_grad),
-    )  # fmt: skip
-    return Residual(sum_ND.view_as(x_BTD)), out_NE.view(*x_BTD.shape[:-1], -1)
 
 
 def _bias(projection: nn.Linear) -> Tensor | None:
@@ -182,7 +209,7 @@ def attention_backend(first: AttentionBackend) -> Iterator[None]:
 def split_rope(qkv_BTE: Tensor, rope_TP2: Tensor, n_heads: int, n_kv: int) -> tuple[Tensor, Tensor, Tensor]:
     """A fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k rotated by their positions."""
     if uses_triton(qkv_BTE):
-        from linnet.kernels.cuda.rope import SplitRope
+        from linnet.kernels.cuda.heads import SplitRope
 
         q, k, v = SplitRope.apply(qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)), rope_TP2, n_heads, n_kv)
         return q, k, v
@@ -206,8 +233,8 @@ def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | Non
 
     A mask is true where a token sees, or is what is added to its scores.
     """
-    if mask_TS is None and cpu_attention.is_faster(q_BHTD, k_BKSD):
-        return cpu_attention.causal_attention(q_BHTD, k_BKSD, v_BKSD)
+    if mask_TS is None and cpu.attention_is_faster(q_BHTD, k_BKSD):
+        return cpu.causal_attention(q_BHTD, k_BKSD, v_BKSD)
     groups = q_BHTD.shape[1] // k_BKSD.shape[1]
     grouped = groups > 1
     if grouped and mask_TS is not None and q_BHTD.is_cuda:
@@ -228,7 +255,7 @@ def _attend_one_token(q_BH1D: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_1S: T
 
 
 def _split_heads(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> tuple[Tensor, ...]:
-    """q, k and v [B, T, H, D] of a projection whose bias gradient was deferred (`_norm_linear`)."""
+    """q, k and v [B, T, H, D] of a projection whose bias gradient was deferred (`norm_linear`)."""
     qkv_BTGD = qkv_BTE.unflatten(-1, (3 * n_heads, -1))
     if uses_triton(qkv_BTE):
         from linnet.kernels.cuda.heads import SplitHeads

@@ -1,7 +1,7 @@
-"""`KVCache`: keys and values of the tokens seen so far, in buffers whose size and place never change.
+"""`KVCache`: keys and values of the tokens seen so far, in buffers whose size and address never change.
 
-Where a token goes is a tensor on the device, not a Python number, so that a step can be captured in a graph and
-replayed: such a graph is good as long as `visible` is the same.
+The position is a tensor on the device, not a Python number, so that a step can be captured in a graph and replayed:
+such a graph is good as long as `visible` is the same.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from torch import Tensor
 
 from linnet.architectures.description import Config
 from linnet.errors import LinnetError
+from linnet.models.layers import Device
 
-# `visible` grows by so much: few captures, and little to look at in vain. A GPU hardly notices the latter.
+# `visible` grows by so much: few captures, and few keys that are masked. A GPU hardly notices the latter.
 _STRIDES = {"cpu": 128, "cuda": 512}
 
 
 @dataclass(frozen=True)
 class Span:
-    """The tokens of one call: their positions, the keys they look at, and which of those they may see."""
+    """The tokens of one call: their positions, how many keys they attend to, and the attention mask of those."""
 
     cache: KVCache
     positions_T: Tensor
@@ -46,7 +47,7 @@ class KVCache:
         config: Config,
         slots: int,
         batch: int = 1,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         shape = (config.n_layers, batch, config.n_kv, slots, config.head_size)
@@ -57,10 +58,10 @@ class KVCache:
         self.length = 0
 
     def span(self, T: int) -> Span:
-        """Where the next T tokens go."""
+        """The positions of the next T tokens, and their attention mask."""
         if self.length + T > self.slots:
             raise LinnetError(
-                f"{self.length + T} tokens do not fit the cache's {self.slots}: make a larger one, or say less"
+                f"{self.length + T} tokens do not fit the cache's {self.slots}: make a larger one, or pass fewer tokens"
             )
         positions_T = self.position + torch.arange(T, device=self.position.device)
         if self.length == 0 and T > 1:
@@ -73,7 +74,7 @@ class KVCache:
         return Span(self, positions_T, visible, mask_TS)
 
     def visible(self, T: int) -> int:
-        """Slots that the next T tokens look at."""
+        """How many slots the next T tokens attend to."""
         stride = _STRIDES.get(self.position.device.type, 64)
         return min(-(-(self.length + T) // stride) * stride, self.slots)
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from linnet.architectures.gpt2 import GPT2Config
 from linnet.kernels import Executor, Residual, eager, ops
 from linnet.models.cache import KVCache, Span
-from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, LayerNorm, Linear
+from linnet.models.layers import Device, Embedding, LayerNorm, Linear
+from linnet.models.transformer import DecoderBlock, LanguageModel
 
 
-class Block(nn.Module):
+class Block(DecoderBlock):
     """One layer: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
-    def __init__(self, config: GPT2Config, layer: int, device: torch.device | str | None) -> None:
-        super().__init__()
-        self.layer = layer
+    def __init__(self, config: GPT2Config, layer: int, device: Device | None) -> None:
+        super().__init__(layer)
         self.n_heads = config.n_heads
         d = config.d_model
         self.attn_norm = LayerNorm(d, config.norm_eps, device)
@@ -33,23 +31,13 @@ class Block(nn.Module):
         x = ops.add_linear(x, self.attention(q_BTHD, k_BTHD, v_BTHD, mask_TS, span), self.attn_output)
         return ops.gelu_mlp(x, self.ffn_norm, self.ffn_up, self.ffn_down)
 
-    def attention(
-        self, q_BTHD: Tensor, k_BTHD: Tensor, v_BTHD: Tensor, mask_TS: Tensor | None, span: Span | None
-    ) -> Tensor:
-        """Multi-head attention: [B, T, H·D]."""
-        if span is None:
-            k_BHSD, v_BHSD = k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
-        else:
-            k_BHSD, v_BHSD = span.put(self.layer, k_BTHD, v_BTHD)
-        return ops.attend(q_BTHD.transpose(1, 2), k_BHSD, v_BHSD, mask_TS).transpose(1, 2).flatten(2)
-
 
 class GPT2(LanguageModel):
     """A GPT-2 as llama.cpp runs it."""
 
     config: GPT2Config
 
-    def __init__(self, config: GPT2Config, device: torch.device | str | None = None) -> None:
+    def __init__(self, config: GPT2Config, device: Device | None = None) -> None:
         super().__init__(config)
         self.token_embd = Embedding(config.vocab, config.d_model, device)
         self.position_embd = Embedding(config.ctx, config.d_model, device)

@@ -11,13 +11,15 @@ from torch import Tensor, nn
 
 from linnet.kernels import ops
 
+Device = torch.device | str
+
 
 class Linear(nn.Linear):
     """y = x Wᵀ + b, with the weight cast to the dtype of x."""
 
     bias: nn.Parameter | None  # type: ignore[assignment]  # torch's own annotation knows no layer without one
 
-    def __init__(self, into: int, out: int, *, bias: bool = False, device: torch.device | str | None = None) -> None:
+    def __init__(self, into: int, out: int, *, bias: bool = False, device: Device | None = None) -> None:
         super().__init__(into, out, bias=bias, device=device)
 
     def reset_parameters(self) -> None:
@@ -31,7 +33,7 @@ class Linear(nn.Linear):
 class RMSNorm(nn.RMSNorm):
     """x / rms(x) · weight, computed in float32."""
 
-    def __init__(self, width: int, eps: float, device: torch.device | str | None = None) -> None:
+    def __init__(self, width: int, eps: float, device: Device | None = None) -> None:
         super().__init__(width, eps, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,7 +44,7 @@ class RMSNorm(nn.RMSNorm):
 class LayerNorm(nn.LayerNorm):
     """(x − mean) / std · weight + bias, computed in float32."""
 
-    def __init__(self, width: int, eps: float, device: torch.device | str | None = None, *, bias: bool = True) -> None:
+    def __init__(self, width: int, eps: float, device: Device | None = None, *, bias: bool = True) -> None:
         super().__init__(width, eps, bias=bias, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -53,7 +55,7 @@ class LayerNorm(nn.LayerNorm):
 class Embedding(nn.Module):
     """A row for each id."""
 
-    def __init__(self, rows: int, width: int, device: torch.device | str | None = None) -> None:
+    def __init__(self, rows: int, width: int, device: Device | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width, device=device))
 

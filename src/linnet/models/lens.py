@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
-from linnet.models.draws import fill_normal
-from linnet.models.initial import EMBEDDING_STD
-from linnet.models.language_model import LanguageModel
-from linnet.models.layers import Embedding, Linear
+from linnet.models.initial import EMBEDDING_STD, fill_normal
+from linnet.models.layers import Device, Embedding, Linear
+from linnet.models.transformer import LanguageModel
 
 SEEN_STD = 3.0  # of each dimension of the rows seen through a fitted lens
 _ROWS = 8192  # projected at a time
@@ -18,7 +17,7 @@ _ROWS = 8192  # projected at a time
 class Lens(nn.Module):
     """Projects looked-up rows of width W onto D. Its one matrix is `lens.proj.weight` [D, W], as in Toy's files."""
 
-    def __init__(self, width: int, d_model: int, device: torch.device | str | None = None) -> None:
+    def __init__(self, width: int, d_model: int, device: Device | None = None) -> None:
         super().__init__()
         self.proj = Linear(width, d_model, device=device)
 

@@ -1,4 +1,4 @@
-"""`Qwen2`: a llama whose heads are turned by halves, the first half of a head against the second."""
+"""`Qwen2`: a llama with biases on Q, K and V, whose rotary pairs are the two halves of a head."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Block(llama.Block):
     """A llama's layer with the rotary layout of Qwen; its projection to queries, keys and values has a bias."""
 
     def heads(self, qkv_BTE: Tensor, rope_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k turned by their positions."""
+        """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k rotated by their positions."""
         q_BTHD, k_BTKD, v_BTKD = self.split(qkv_BTE)
-        return turned_halves(q_BTHD, rope_TP2), turned_halves(k_BTKD, rope_TP2), v_BTKD
+        return rotate_halves(q_BTHD, rope_TP2), rotate_halves(k_BTKD, rope_TP2), v_BTKD
 
     def split(self, qkv_BTE: Tensor) -> tuple[Tensor, ...]:
         """q [B, T, H, D], k and v [B, T, K, D] as the projection made them."""
@@ -22,8 +22,8 @@ class Block(llama.Block):
         return qkv_BTE.unflatten(-1, (n_heads + 2 * n_kv, -1)).split((n_heads, n_kv, n_kv), dim=2)
 
 
-def turned_halves(x_BTHD: Tensor, rope_TP2: Tensor) -> Tensor:
-    """Value i of a head and value i + D/2 are turned together (llama.cpp's NEOX layout)."""
+def rotate_halves(x_BTHD: Tensor, rope_TP2: Tensor) -> Tensor:
+    """RoPE on pairs of values i and i + D/2 of a head (llama.cpp's NEOX layout)."""
     cos_T1P, sin_T1P = rope_TP2[:, None, :, 0], rope_TP2[:, None, :, 1]
     a, b = x_BTHD.float().chunk(2, dim=-1)
     return torch.cat((a * cos_T1P - b * sin_T1P, b * cos_T1P + a * sin_T1P), -1).to(x_BTHD.dtype)

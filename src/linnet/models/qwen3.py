@@ -1,20 +1,19 @@
-"""`Qwen3`: a llama with qk-norm, whose heads are turned by halves."""
+"""`Qwen3`: a llama with qk-norm, whose rotary pairs are the two halves of a head."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from linnet.architectures.rotary import RotaryConfig
 from linnet.models import qwen2
-from linnet.models.layers import RMSNorm
+from linnet.models.layers import Device, RMSNorm
 from linnet.models.llama import Llama
 
 
 class Block(qwen2.Block):
-    """A llama's layer in which each head of queries and keys is normed before it is turned."""
+    """A llama's layer in which each head of queries and keys is normed before it is rotated."""
 
-    def __init__(self, config: RotaryConfig, layer: int, device: torch.device | str | None) -> None:
+    def __init__(self, config: RotaryConfig, layer: int, device: Device | None) -> None:
         super().__init__(config, layer, device)
         self.attn_q_norm = RMSNorm(config.head_size, config.rms_eps, device)
         self.attn_k_norm = RMSNorm(config.head_size, config.rms_eps, device)

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
 from linnet.kernels import Executor, Residual, eager, ops
-from linnet.models.layers import LayerNorm, Linear, RMSNorm
+from linnet.models.layers import Device, Embedding, LayerNorm, Linear, RMSNorm
+from linnet.models.transformer import Transformer
 
 
-def _norm(config: ViTConfig, device: torch.device | str | None) -> RMSNorm | LayerNorm:
+def _norm(config: ViTConfig, device: Device | None) -> RMSNorm | LayerNorm:
     if config.norm == "rms":
         return RMSNorm(config.d_model, config.norm_eps, device)
     return LayerNorm(config.d_model, config.norm_eps, device, bias=config.bias)
@@ -24,7 +25,7 @@ def _norm(config: ViTConfig, device: torch.device | str | None) -> RMSNorm | Lay
 class Block(nn.Module):
     """One layer: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
-    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
+    def __init__(self, config: ViTConfig, device: Device | None) -> None:
         super().__init__()
         self.n_heads, self.silu = config.n_heads, config.act == "silu"
         d, bias = config.d_model, config.bias
@@ -48,7 +49,7 @@ class Block(nn.Module):
 class PatchEmbedding(nn.Module):
     """A matmul with each patch: the convolution that a file's tensor describes, without the convolution."""
 
-    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
+    def __init__(self, config: ViTConfig, device: Device | None) -> None:
         super().__init__()
         self.patch = config.patch_size
         shape = (config.d_model, config.num_channels, config.patch_size, config.patch_size)
@@ -63,32 +64,19 @@ class PatchEmbedding(nn.Module):
         return F.linear(x_BTP, self.weight.flatten(1).to(x_BTP.dtype), bias)
 
 
-class Positions(nn.Module):
-    """A row for each token, trained or not."""
+class ViT(Transformer):
+    """A vision transformer with a class head; pooling, head and loss are in float32."""
 
-    def __init__(self, config: ViTConfig, device: torch.device | str | None) -> None:
-        super().__init__()
-        trained = config.positions == "learned"
-        self.weight = nn.Parameter(torch.empty(config.tokens, config.d_model, device=device), requires_grad=trained)
-
-
-class ViT(nn.Module):
-    """A vision transformer with a class head. Its `state_dict` has exactly the names of `linnet.architectures`.
-
-    Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms, pooling,
-    head and loss stay in float32.
-    """
-
+    config: ViTConfig
     shift_C11: Tensor
     scale_C11: Tensor
 
-    def __init__(self, config: ViTConfig, device: torch.device | str | None = None) -> None:
-        super().__init__()
-        self.config = config
-        self.compute_dtype = torch.float32
+    def __init__(self, config: ViTConfig, device: Device | None = None) -> None:
+        super().__init__(config)
         self.patch_embd = PatchEmbedding(config, device)
         self.class_embd = nn.Parameter(torch.empty(config.d_model, device=device)) if config.pooling == "cls" else None
-        self.position_embd = Positions(config, device)
+        self.position_embd = Embedding(config.tokens, config.d_model, device)
+        self.position_embd.weight.requires_grad_(config.positions == "learned")
         self.blocks = nn.ModuleList(Block(config, device) for _ in range(config.n_layers))
         self.post_ln = _norm(config, device)
         self.head = Linear(config.d_model, config.num_classes, bias=config.bias, device=device)
@@ -121,7 +109,7 @@ class ViT(nn.Module):
                 f"an image is {' × '.join(map(str, images_BCHW.shape[1:]))}: the model takes"
                 f" {config.num_channels} × {config.image_size} × {config.image_size}"
             )
-        x = executor.residual(executor(ViT._embed, self, images_BCHW))
+        x = ops.residual(executor(ViT._embed, self, images_BCHW), executor)
         last = len(self.blocks) - 1
         for index, block in enumerate(self.blocks):
             # Nobody looks at the other tokens of the last layer.
@@ -146,19 +134,6 @@ class ViT(nn.Module):
         right = (logits_BK.detach().argmax(1) == likeliest_B).sum()
         count: Tensor | int = len(x_BTD) if divisor is None else divisor
         return total / count, right / count
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.head.weight.device
-
-    def params(self) -> dict[str, Tensor]:
-        """Every parameter by its name in `linnet.architectures`: what `linnet.gguf.write` takes."""
-        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
-
-    def set_compute_dtype(self, dtype: torch.dtype) -> None:
-        """The dtype of activations and matmuls; the parameters stay in float32."""
-        self.compute_dtype = dtype
 
     def n_params(self) -> int:
         """How many numbers the model has."""

@@ -1,4 +1,4 @@
-"""Where a vision transformer starts from: the seed's table, attention that mimics a trained one, or a donor."""
+"""Where a vision transformer starts from: Toy's table, mimetic attention, or the weights of a larger donor."""
 
 from __future__ import annotations
 
@@ -11,48 +11,42 @@ from torch import Tensor
 
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
-from linnet.models.draws import fill_normal
+from linnet.models.initial import EMBEDDING_STD, fill_normal
 from linnet.models.vit import Block, ViT
 
-_SMALL = 0.02  # spread of patch projection, positions and head
-# Trockman and Kolter's values for ViT-Tiny: how much of a product of two matrices is chance, how much identity.
-_QK_CHANCE, _QK_SAME, _VO_CHANCE, _VO_SAME = 0.7, 0.7, 0.4, 0.4
-
-
-def finish_vit(model: ViT, seed: int, init_scale: float, *, mimetic: bool) -> None:
-    """What a model starts with beyond the table of its parameters: fixed positions, which are sines and cosines.
-
-    With `mimetic` attention, patch projection and class token start otherwise, and not with the same bits everywhere.
-    """
-    if model.config.positions == "sincos":
-        model.position_embd.weight.data.copy_(sincos(model.config))
-    if mimetic:
-        spread_inputs(model, seed, init_scale)
-        mimic_attention(model, seed)
+# Trockman and Kolter's values for ViT-Tiny: how much of a product of two matrices is random, how much identity.
+_QK_RANDOM, _QK_IDENTITY, _VO_RANDOM, _VO_IDENTITY = 0.7, 0.7, 0.4, 0.4
 
 
 @torch.no_grad()
-def spread_inputs(model: ViT, seed: int, init_scale: float = 1.0) -> None:
-    """Draw the patch projection as other matrices, N(0, init_scale² / what it reads); the class token N(0, 0.02²)."""
+def finish_vit(model: ViT, seed: int, init_scale: float, *, mimetic: bool) -> None:
+    """What a model starts with beyond the table of its parameters: fixed positions, which are sines and cosines.
+
+    `mimetic`: attention as `mimic_attention` has it, the patch projection as other matrices, N(0, init_scale² / what it
+    reads), the class token N(0, 0.02²). These are not the same bits everywhere.
+    """
+    if model.config.positions == "sincos":
+        model.position_embd.weight.copy_(sincos(model.config))
+    if not mimetic:
+        return
     patches = model.patch_embd.weight
     fill_normal(patches, init_scale / math.sqrt(patches[0].numel()), seed, "patch_embd.weight")
     if model.class_embd is not None:
-        fill_normal(model.class_embd, _SMALL, seed, "class_embd")
+        fill_normal(model.class_embd, EMBEDDING_STD, seed, "class_embd")
+    mimic_attention(model, seed)
 
 
 def sincos(config: ViTConfig) -> Tensor:
-    """[tokens, d_model]: half of the width for the row, half for the column; a class token stands at zero."""
+    """[tokens, d_model]: half of the width for the row, half for the column; a class token has zeros."""
     half = config.d_model // 4
-    speed = 1.0 / 10000 ** (np.arange(half, dtype=np.float64) / half)
-    row_T, column_T = np.divmod(np.arange(config.grid**2), config.grid)
-    angle = [place[:, None] * speed for place in (row_T, column_T)]
-    table_TD = np.concatenate([wave(a) for a in angle for wave in (np.sin, np.cos)], axis=1)
+    frequencies = 1.0 / 10000 ** (np.arange(half, dtype=np.float64) / half)
+    angles = [index_T[:, None] * frequencies for index_T in np.divmod(np.arange(config.grid**2), config.grid)]
+    table_TD = np.concatenate([wave(angle) for angle in angles for wave in (np.sin, np.cos)], axis=1)
     if config.pooling == "cls":
         table_TD = np.concatenate([np.zeros((1, config.d_model)), table_TD])
     return torch.from_numpy(table_TD.astype(np.float32))
 
 
-@torch.no_grad()
 def mimic_attention(model: ViT, seed: int) -> None:
     """Start attention as training leaves it (mimetic initialisation, Trockman and Kolter 2023).
 
@@ -62,30 +56,30 @@ def mimic_attention(model: ViT, seed: int) -> None:
     """
     config = model.config
     d, heads, size = config.d_model, config.n_heads, config.head_size
-    same = torch.eye(d, dtype=torch.float64)
+    identity = torch.eye(d, dtype=torch.float64)
     for layer, block in enumerate(model.blocks):
         assert isinstance(block, Block)
         qkv, out = block.attn_qkv.weight, block.attn_out.weight
         q_HSD, k_HSD = torch.empty(heads, size, d), torch.empty(heads, size, d)
         for head in range(heads):
-            product = _QK_CHANCE * _chance(d, seed, f"mimetic.{layer}.qk.{head}") + _QK_SAME * same
-            left, right = _halves(product, size)
+            product = _QK_RANDOM * _random(d, seed, f"mimetic.{layer}.qk.{head}") + _QK_IDENTITY * identity
+            left, right = _factors(product, size)
             q_HSD[head], k_HSD[head] = left.T, right.T
-        product = _VO_CHANCE * _chance(d, seed, f"mimetic.{layer}.vo") - _VO_SAME * same
-        left, right = _halves(product, d)  # x → left · (rightᵀ x)
+        product = _VO_RANDOM * _random(d, seed, f"mimetic.{layer}.vo") - _VO_IDENTITY * identity
+        left, right = _factors(product, d)  # x → left · (rightᵀ x)
         qkv.copy_(torch.cat((q_HSD.flatten(0, 1), k_HSD.flatten(0, 1), right.T.float())))
         out.copy_(left)
     if config.positions == "learned" and d % 4 == 0:
         model.position_embd.weight.copy_(sincos(config))
 
 
-def _chance(d: int, seed: int, name: str) -> Tensor:
-    drawn = torch.empty(d, d)
-    fill_normal(drawn, 1 / math.sqrt(d), seed, name)
-    return drawn.double()
+def _random(d: int, seed: int, name: str) -> Tensor:
+    values = torch.empty(d, d)
+    fill_normal(values, 1 / math.sqrt(d), seed, name)
+    return values.double()
 
 
-def _halves(product: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+def _factors(product: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Two matrices [d, rank] of equal size whose product comes nearest to the one given."""
     u, s, vt = torch.linalg.svd(product)
     root = s[:rank].sqrt()
@@ -106,22 +100,19 @@ def select_weights(model: ViT, donor: ViT) -> None:
     inner = _spread(theirs.d_ff, ours.d_ff)
     head = _spread(theirs.n_heads, ours.n_heads)[:, None] * theirs.head_size
     attention = (head + _spread(theirs.head_size, ours.head_size)).flatten()
-    threefold = torch.cat([attention + part * theirs.d_model for part in range(3)])
-    given = donor.params()
+    rows = {"attn_qkv": torch.cat([attention + part * theirs.d_model for part in range(3)]), "ffn_up": inner}
+    columns = {"attn_out": attention, "ffn_down": inner}
+    donor_params = donor.params()
     for name, parameter in model.named_parameters():
-        if name not in given or (name.startswith("head.") and not _same_classes(ours, theirs)):
+        module = name.rpartition(".")[0].rpartition(".")[2]
+        if name not in donor_params or (module == "head" and not _same_classes(ours, theirs)):
             continue
-        tensor = given[name].cpu()
-        if name == "position_embd.weight":
+        tensor = donor_params[name].cpu()
+        if module == "position_embd":
             tensor = _resampled(tensor, theirs, ours)[:, wide]
-        elif "attn_qkv" in name:
-            tensor = tensor[threefold]
-        elif "ffn_up" in name:
-            tensor = tensor[inner]
-        elif not name.startswith("head."):
-            tensor = tensor[wide]
-        if tensor.ndim == 2 and name != "position_embd.weight":
-            tensor = tensor[:, {"attn_out": attention, "ffn_down": inner}.get(name.split(".")[-2], wide)]
+        else:
+            tensor = tensor if module == "head" else tensor[rows.get(module, wide)]
+            tensor = tensor[:, columns.get(module, wide)] if tensor.ndim == 2 else tensor
         parameter.copy_(tensor)
 
 
@@ -145,7 +136,7 @@ def _same_classes(ours: ViTConfig, theirs: ViTConfig) -> bool:
 
 
 def _spread(many: int, few: int) -> Tensor:
-    """`few` places, evenly spaced among `many`, from the first to the last."""
+    """`few` indices, evenly spaced among `many`, from the first to the last."""
     return torch.linspace(0, many - 1, few, dtype=torch.float64).round().long()
 
 

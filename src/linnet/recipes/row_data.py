@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +14,7 @@ from torch import nn
 
 from linnet.data import NOT_SCORED, Batch, DataError
 from linnet.data.order import shuffled
+from linnet.infer import score_batches
 from linnet.models import LanguageModel, ViTConfig
 from linnet.recipes.job import Job, RowData
 from linnet.recipes.row_tokenizer import RowTokenizer
@@ -94,11 +94,7 @@ class RowRunData:
         assert isinstance(model, LanguageModel)
         if not self._eval_batches:
             return None
-        with torch.no_grad():
-            losses = torch.stack([model.loss(*part.inputs) for part in self._eval_batches]).tolist()
-        counts = [part.n_targets for part in self._eval_batches]
-        loss = sum(mean * n for mean, n in zip(losses, counts, strict=True)) / sum(counts)
-        return Evaluation(loss, math.exp(loss) if loss < 700 else math.inf, None, sum(counts))
+        return Evaluation.of(score_batches(model, self._eval_batches))
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""

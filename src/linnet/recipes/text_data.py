@@ -81,6 +81,7 @@ class TextRunData:
 
     def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
         """Score the first of the held-out tokens."""
+        assert isinstance(model, LanguageModel)
         if not self.held_out_metrics:
             return None
         return evaluate(

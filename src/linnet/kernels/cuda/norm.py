@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-_PROGRAMS = 1056  # eight for each multiprocessor of an H200; each leaves a row of sums
-_NUMBERS = 1024  # of a warp at once. Up to that width a program is a single one, which waits for no other
+PROGRAMS = 1056  # eight for each multiprocessor of an H200; each leaves a row of sums
+NUMBERS = 1024  # of a warp at once. Up to that width a program is a single one, which waits for no other
 _AHEAD = 2048  # the widest rows that are loaded some iterations ahead; of wider ones too few would fit
 
 
@@ -27,7 +27,7 @@ class NormLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any, x_ND: Tensor, added_ND: Tensor, added_bias_D: Tensor | None,
         scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool,
         weight_ED: Tensor, bias_E: Tensor | None,
@@ -44,7 +44,7 @@ class NormLinear(torch.autograd.Function):
         return sum_ND, F.linear(normed.to(sum_ND.dtype), weight_ED, bias_E)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         sum_ND, scale_D, shift_D, weight_ED = ctx.saved_tensors
         beside_ND, grad_NE = gradients
         grad_ND, normed_ND, sums_PSD = norm_backward(
@@ -79,14 +79,14 @@ def norm_backward(
     x_ND, grad_ND, beside_ND = x_ND.contiguous(), grad_ND.contiguous(), beside_ND.contiguous()
     out_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
     block = triton.next_power_of_2(D)
-    rows = max(1, _NUMBERS // block)
-    programs = min(_PROGRAMS, triton.cdiv(N, rows))
+    rows = max(1, NUMBERS // block)
+    programs = min(PROGRAMS, triton.cdiv(N, rows))
     sums_PSD = torch.empty(programs, 1 + (shift_D is not None) + summed, D, device=x_ND.device)
     wrap_triton(_norm_backward)[(programs,)](
         x_ND, grad_ND, beside_ND, scale_D, scale_D if shift_D is None else shift_D,
         out_ND, normed_ND, sums_PSD, N,
         WIDTH=D, EPS=eps, CENTRED=centred, SHIFTED=shift_D is not None, SUMMED=summed,
-        ROWS=rows, BLOCK=block, STAGES=3 if block <= _AHEAD else 1, num_warps=max(1, block // _NUMBERS),
+        ROWS=rows, BLOCK=block, STAGES=3 if block <= _AHEAD else 1, num_warps=max(1, block // NUMBERS),
     )  # fmt: skip
     return out_ND, normed_ND, sums_PSD
 

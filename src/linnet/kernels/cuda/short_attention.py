@@ -24,10 +24,10 @@ _STRIPE = 64  # queries forwards, keys backwards, that a program works on at onc
 _LOG2_E = tl.constexpr(1 / math.log(2))
 
 
-def fits(qkv_BTGD: Tensor) -> bool:
+def fits(qkv_BTGD: Tensor, hopper: bool = _HOPPER) -> bool:
     """Can the kernels take it?"""
     sizes = _sizes(qkv_BTGD)
-    limit = _FITS_HOPPER if _HOPPER else _FITS
+    limit = _FITS_HOPPER if hopper else _FITS
     return sizes["BLOCK"] * sizes["WIDTH"] <= limit and sizes["WIDTH"] <= 64 and qkv_BTGD.element_size() == 2
 
 
@@ -51,13 +51,13 @@ class ShortAttention(torch.autograd.Function):
     """softmax(q kᵀ / √D) v of a fused projection [B, T, 3H, D], and the gradient of the bias that it already holds."""
 
     @staticmethod
-    def forward(ctx: Any, qkv_BTGD: Tensor, bias_E: Tensor | None) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, qkv_BTGD: Tensor, bias_E: Tensor | None) -> Tensor:
         out_BTHD, logs_BHT = attention(qkv_BTGD)
         ctx.save_for_backward(qkv_BTGD, out_BTHD, logs_BHT)
         return out_BTHD
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None]:  # noqa: D102
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         (grad_BTHD,) = gradients
         grad_BTGD, sums_BE = attention_backward(*ctx.saved_tensors, grad_BTHD)
         return grad_BTGD, sums_BE.sum(0) if ctx.needs_input_grad[1] else None

@@ -1,7 +1,8 @@
-"""A step as a list of operations: what a CUDA graph is to a GPU, for a CPU.
+"""A step captured once and replayed: a CUDA graph on a GPU (`Graph`), a list of operations on a CPU (`Recording`).
 
-A small step spends its time in Python, autograd and the allocator, not in arithmetic. So one step is watched below
-all of them, where only operations on tensors are left; later steps do those again, on the same memory.
+A small step spends its time in Python, autograd and the allocator, not in arithmetic. A graph hands the GPU the whole
+step at once instead of a thousand kernels one by one. A recording watches one step below Python and autograd, where
+only operations on tensors are left; later steps do those again, on the same memory.
 """
 
 from __future__ import annotations
@@ -18,18 +19,63 @@ Work = Callable[..., tuple[Tensor, ...]]
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
-class Recording:
-    """A function of tensors that does the same every time. The first calls run it eagerly, the next one is recorded.
+class Graph:
+    """A function of tensors as a CUDA graph. The first calls run it eagerly; later ones replay it.
 
-    Later calls repeat the recorded operations: the same kernels on the same numbers, so the results are the same to
-    the bit. What the function writes to (weights, moments) must keep its place in memory. Results are overwritten by
-    the next call. Every intermediate result keeps its memory too, so this is for small work. Inputs of another kind
-    than those recorded are worked on eagerly.
+    What the function writes to (weights, moments) must keep its place in memory from the first capture on. Results are
+    overwritten by the next call. Inputs of other shapes than those captured are worked on eagerly.
+    """
+
+    def __init__(self, work: Work, plain_calls: int = 3) -> None:
+        self._work = work
+        self._plain_calls = plain_calls  # they compile, make the optimizer's state, let libraries choose their kernels
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: tuple[Tensor | None, ...] = ()
+        self._results: tuple[Tensor, ...] = ()
+        self._stream = torch.cuda.Stream()
+
+    def __call__(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """Do the work on these inputs, which nearly always have the same shapes."""
+        if not self._calls:
+            self._inputs = tuple(None if tensor is None else tensor.contiguous().clone() for tensor in inputs)
+        if _kinds(inputs) != _kinds(self._inputs):
+            return self._eagerly(inputs)
+        _copy_into(self._inputs, inputs)
+        self._calls += 1
+        if self._calls <= self._plain_calls:
+            return self._eagerly(self._inputs)
+        if self._graph is None:
+            self._graph = self._capture()
+        self._graph.replay()
+        return self._results
+
+    def _eagerly(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+        """On the stream that is captured later, so that autograd's own bookkeeping belongs to it."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            results = self._work(*inputs)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return results
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            self._results = self._work(*self._inputs)
+        return graph
+
+
+class Recording:
+    """The same on a CPU. The first calls run eagerly, the next one is recorded, later ones repeat its operations.
+
+    They are the same kernels on the same numbers, so the results are the same to the bit. Every intermediate result
+    keeps its memory, so this is for small work.
     """
 
     def __init__(self, work: Work, plain_calls: int = 1) -> None:
         self._work = work
-        self._plain_calls = plain_calls  # in the first an optimiser makes its state, which must be there before
+        self._plain_calls = plain_calls  # in the first an optimizer makes its state, which must be there before
         self._calls = 0
         self._recorded: list[_Call] = []
         self._inputs: tuple[Tensor | None, ...] = ()
@@ -47,18 +93,22 @@ class Recording:
                 self._results = self._work(*self._inputs)
             self._recorded = recorder.calls()  # now: had the work broken off, the next call would record it anew
             return self._results
-        if kinds(inputs) != kinds(self._inputs):
+        if _kinds(inputs) != _kinds(self._inputs):
             return self._work(*inputs)
         with torch.inference_mode():
-            for kept, given in zip(self._inputs, inputs, strict=True):
-                if kept is not None and given is not None:
-                    kept.copy_(given)
+            _copy_into(self._inputs, inputs)
             for operation, arguments, named in self._recorded:
                 operation(*arguments, **named)
         return self._results
 
 
-def kinds(tensors: Iterable[Tensor | None]) -> list[tuple[torch.Size, torch.dtype] | None]:
+def _copy_into(buffers: tuple[Tensor | None, ...], inputs: tuple[Tensor | None, ...]) -> None:
+    for buffer, tensor in zip(buffers, inputs, strict=True):
+        if buffer is not None and tensor is not None:
+            buffer.copy_(tensor)
+
+
+def _kinds(tensors: Iterable[Tensor | None]) -> list[tuple[torch.Size, torch.dtype] | None]:
     """Shape and dtype of each. A copy into memory of another shape may well succeed, and mean something else."""
     return [None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors]
 
@@ -69,15 +119,17 @@ class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[_Call] = []
-        self._constants: dict[int, Tensor] = {}  # by the place of the call that fills them
+        self._constants: dict[int, Tensor] = {}  # by the index of the call that fills them
         self._written: set[int] = set()  # memory that an operation changes
 
     def calls(self) -> list[_Call]:
         """What was done. A constant that nothing writes to is filled already."""
-        constant = {
-            place for place, kept in self._constants.items() if kept.untyped_storage().data_ptr() not in self._written
+        filled = {
+            index
+            for index, tensor in self._constants.items()
+            if tensor.untyped_storage().data_ptr() not in self._written
         }
-        return [call for place, call in enumerate(self._calls) if place not in constant]
+        return [call for index, call in enumerate(self._calls) if index not in filled]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -99,9 +151,9 @@ class _Recorder(TorchDispatchMode):
             )
             if constant and torch.Tag.nondeterministic_seeded not in func.tags:
                 # Its numbers are known, but later operations may write over them.
-                for kept in results:
-                    self._constants[len(self._calls)] = kept
-                    self._calls.append((kept.copy_, (kept.clone(),), {}))
+                for tensor in results:
+                    self._constants[len(self._calls)] = tensor
+                    self._calls.append((tensor.copy_, (tensor.clone(),), {}))
             else:
                 self._calls.append(_into(result, func, args, named))
         return result
@@ -112,9 +164,9 @@ _EMPTY = ("empty", "new_empty")  # memory without numbers: there is nothing to d
 
 def _written(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Iterator[Tensor]:
     """The tensors that an operation changes."""
-    for place, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from _tensors(args[place] if place < len(args) else named.get(argument.name))
+            yield from _tensors(args[index] if index < len(args) else named.get(argument.name))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
@@ -145,10 +197,8 @@ def _into(result: Any, func: Any, args: tuple[Any, ...], named: dict[str, Any]) 
 
     call, several = func._op, not isinstance(result, Tensor)
 
-    def again() -> None:
-        found = call(*args, **named)
-        for kept, new in zip(results, found if several else (found,), strict=True):
-            if new is not None:
-                kept.copy_(new)
+    def call_and_copy() -> None:
+        output = call(*args, **named)
+        _copy_into(tuple(results), output if several else (output,))
 
-    return again, (), {}
+    return call_and_copy, (), {}

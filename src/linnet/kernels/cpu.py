@@ -1,24 +1,34 @@
-"""Causal attention on a CPU, block by block. Shapes: B batch, T tokens, H heads, K key/value heads, G = H / K, D size.
+"""Operations that a CPU does faster by other means than torch's usual ones, for eager training in float32.
 
+Each is here because it gains several per cent of a whole step (docs/log.md). `attention_is_faster` and
+`matmul_is_faster` say where it is taken.
+
+Causal attention is done block by block. Shapes: B batch, T tokens, H heads, K key/value heads, G = H / K, D size.
 torch's kernel for it makes every probability twice, once for the backward pass, and its matmuls are small. Here they
 are kept (T²/2 a head), a block of queries meets only the keys it may see, and the queries of the G heads that share
 keys are rows of one matmul.
+
+Matmuls in float32 are done by oneDNN where that is quicker than the BLAS torch was built with: MKL takes its lesser
+kernels on processors that are not Intel's, and with AVX-512 oneDNN is 7 to 10 % ahead there. Which one is used depends
+on the machine alone, so a run computes the same bits every time.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+LEAST_TOKENS = 64  # of more than one block of queries; below it torch's one attention beats a dozen small operations
+LEAST_MULTIPLICATIONS = 1 << 22  # below it a call of oneDNN costs more than it saves
 _BLOCK = 32  # queries; 16 to 64 are within 5 %
-_LEAST = 64  # tokens of more than one block; below it torch's one call beats a dozen small ones
 _MOST = 64 << 20  # bytes of probabilities kept for a layer
 
 
-def is_faster(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
+def attention_is_faster(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
     """Is this training on a CPU in float32, and of a length for which torch's kernel is slower?"""
     B, H, T, _ = q_BHTD.shape
     return (
@@ -28,7 +38,7 @@ def is_faster(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
         and q_BHTD.requires_grad
         and not torch.compiler.is_compiling()
         and k_BKSD.shape[2] == T
-        and (T <= _BLOCK or T >= _LEAST)
+        and (T <= _BLOCK or T >= LEAST_TOKENS)
         and 2 * B * H * T * (T + _BLOCK) <= _MOST
     )
 
@@ -47,7 +57,7 @@ def _unseen() -> Tensor:
 
 
 class _AttentionInOneBlock(torch.autograd.Function):
-    """All tokens at once, in few operations: recorded (recording.py) they take half the time of torch's one call."""
+    """All tokens at once, in few operations: recorded (replay.py) they take half the time of torch's one call."""
 
     @staticmethod
     def forward(ctx: Any, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
@@ -123,3 +133,49 @@ class _AttentionByBlocks(torch.autograd.Function):
             grad_v[:, :end] += torch.bmm(p.transpose(1, 2), grad[:, rows])
         grad_q_BKGTD = (grad_q * D**-0.5).view(B, K, T, G, D).transpose(2, 3)
         return grad_q_BKGTD.flatten(1, 2), grad_k.view(B, K, T, D), grad_v.view(B, K, T, D)
+
+
+@cache
+def mkl_is_slow() -> bool:
+    """Does torch multiply by MKL, with AVX-512, on a processor that is not Intel's?"""
+    if not torch.backends.mkl.is_available() or "AVX512" not in torch.backends.cpu.get_cpu_capability():
+        return False
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+def matmul_is_faster(x_NK: Tensor, weight_MK: Tensor) -> bool:
+    """Is oneDNN faster for x Wᵀ?"""
+    return (
+        x_NK.device.type == "cpu"
+        and x_NK.dtype == weight_MK.dtype == torch.float32
+        and x_NK.numel() * weight_MK.shape[0] >= LEAST_MULTIPLICATIONS
+        and not torch.compiler.is_compiling()
+        and mkl_is_slow()
+        and torch.backends.mkldnn.is_available()
+    )
+
+
+def onednn_linear(x_NK: Tensor, weight_MK: Tensor) -> Tensor:
+    """x Wᵀ, by oneDNN; W may be a transposed view."""
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(x_NK, weight_MK, None, "none", [], "")
+    return y
+
+
+class Matmul(torch.autograd.Function):
+    """x Wᵀ with its gradients. That of W stays with torch: oneDNN would have to transpose x first."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight_MK: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight_MK)
+        return onednn_linear(x, weight_MK)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight_MK = ctx.saved_tensors
+        grad = gradients[0]
+        by_x = onednn_linear(grad, weight_MK.T) if ctx.needs_input_grad[0] else None
+        by_weight = grad.flatten(0, -2).T @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
+        return by_x, by_weight

@@ -1,7 +1,7 @@
 """The Triton kernels compute what their plain versions do.
 
-There is no GPU here: Triton's interpreter runs them. It must be asked for before Triton is imported: `test_kernels.py`
-runs this file in a process of its own.
+There is no GPU here: Triton's interpreter runs them. It must be asked for before Triton is imported: `conftest.py` runs
+these cases in a process of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from linnet.kernels import ops
 from linnet.kernels.head_loss import cross_entropy_grad
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
-from linnet.models.rotary import rotary_table
+from linnet.models.llama import rotary_table
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 
 
 @pytest.fixture
@@ -42,8 +45,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
-    names = ("cross_entropy", "swiglu", "rope", "norm", "gelu", "heads", "short_attention")
-    return {each: importlib.import_module(f"linnet.kernels.cuda.{each}") for each in names}
+    names = ("activations", "cross_entropy", "heads", "norm", "short_attention")
+    return {name: importlib.import_module(f"linnet.kernels.cuda.{name}") for name in names}
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -96,7 +99,7 @@ def test_swiglu_backward_equals_autograds(kernels: dict[str, ModuleType], width:
     expected = F.silu(gate) * up
     expected.backward(grad)
     assert gate_up.grad is not None
-    slopes, again = kernels["swiglu"].swiglu_backward(gate_up.detach(), grad)
+    slopes, again = kernels["activations"].swiglu_backward(gate_up.detach(), grad)
     assert torch.allclose(slopes, gate_up.grad, atol=1e-5)
     assert torch.allclose(again, expected.detach(), atol=1e-6)
 
@@ -106,16 +109,16 @@ def test_rope_and_its_backward_equal_the_plain_ones(kernels: dict[str, ModuleTyp
     table = rotary_table(LlamaConfig(vocab=9, d_model=H * D, n_heads=H, n_kv=K, d_ff=8, n_layers=1, ctx=T))
     qkv = random(B, T, (H + 2 * K) * D).requires_grad_()
     expected = ops.split_rope(qkv, table, H, K)
-    grads = [random(*each.shape, seed=3 + i) for i, each in enumerate(expected)]
+    grads = [random(*part.shape, seed=3 + i) for i, part in enumerate(expected)]
     torch.autograd.backward(expected, grads)
     assert qkv.grad is not None
     heads = qkv.detach().unflatten(-1, (H + 2 * K, D))
-    found = kernels["rope"].rope(heads, table, H + K).split((H, K, K), dim=2)
-    for each, other in zip(found, expected, strict=True):
-        assert torch.allclose(each, other.detach(), atol=1e-6)
+    found = kernels["heads"].rope(heads, table, H + K).split((H, K, K), dim=2)
+    for part, other in zip(found, expected, strict=True):
+        assert torch.allclose(part, other.detach(), atol=1e-6)
     # Attention gives gradients in an order of its own: heads before tokens, or tokens last of all.
     for order in ((0, 2, 1, 3), (0, 2, 3, 1)):
-        back = kernels["rope"].rope_backward(*(_laid_out(each, order) for each in grads), table)
+        back = kernels["heads"].rope_backward(*(_laid_out(grad, order) for grad in grads), table)
         assert torch.allclose(back.flatten(2), qkv.grad, atol=1e-6)
 
 
@@ -128,7 +131,7 @@ def test_norm_linear_has_autograds_gradients(kernels: dict[str, ModuleType], kin
     shift = random(width, seed=3).requires_grad_() if kind == "layer" else None
     weight, bias = random(E, width, seed=4).requires_grad_(), random(E, seed=5).requires_grad_()
     held = random(width, seed=8).requires_grad_()  # a bias that `added` holds
-    taken = [each for each in (x, added, scale, shift, weight, bias) if each is not None]
+    taken = [tensor for tensor in (x, added, scale, shift, weight, bias) if tensor is not None]
     total = x + added
     normed = F.layer_norm(total, (width,), scale, shift, 1e-5) if centred else F.rms_norm(total, (width,), scale, 1e-5)
     grads = (random(N, width, seed=6), random(N, E, seed=7))
@@ -136,8 +139,8 @@ def test_norm_linear_has_autograds_gradients(kernels: dict[str, ModuleType], kin
     found = kernels["norm"].NormLinear.apply(x, added, held, scale, shift, 1e-5, centred, weight, bias)
     assert torch.allclose(found[0], total) and torch.allclose(found[1], F.linear(normed, weight, bias), atol=1e-5)
     by_held, *others = torch.autograd.grad(found, [held, *taken], grads)
-    for each, other in zip(others, expected, strict=True):
-        assert torch.allclose(each, other, rtol=1e-4, atol=1e-4)
+    for gradient, other in zip(others, expected, strict=True):
+        assert torch.allclose(gradient, other, rtol=1e-4, atol=1e-4)
     assert torch.allclose(by_held, expected[1].sum(0), rtol=1e-4, atol=1e-4)
 
 
@@ -152,13 +155,13 @@ def test_gelu_linear_has_autograds_gradients_also_for_the_bias_before_it(
     biased = (up + up_bias).detach().requires_grad_()
     plain = F.linear(F.gelu(biased, approximate="tanh"), weight, bias)
     by_up, *expected = torch.autograd.grad(plain, (biased, weight, bias), grad)
-    found = kernels["gelu"].GELULinear.apply(biased, up_bias, weight, bias)
+    found = kernels["activations"].GELULinear.apply(biased, up_bias, weight, bias)
     assert torch.allclose(found, plain, atol=1e-5)
     slopes, by_up_bias, *others = torch.autograd.grad(found, (biased, up_bias, weight, bias), grad)
     assert torch.allclose(slopes, by_up, atol=1e-5)
     assert torch.allclose(by_up_bias, by_up.sum(0), rtol=1e-4, atol=1e-4)
-    for each, other in zip(others, expected, strict=True):
-        assert torch.allclose(each, other, rtol=1e-4, atol=1e-4)
+    for gradient, other in zip(others, expected, strict=True):
+        assert torch.allclose(gradient, other, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_heads_are_concatenated_and_summed(kernels: dict[str, ModuleType]) -> None:
@@ -168,8 +171,8 @@ def test_gradients_of_heads_are_concatenated_and_summed(kernels: dict[str, Modul
     orders = ((0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 2, 3))
     grads = [_laid_out(random(B, T, H, D, seed=2 + i), order) for i, order in enumerate(orders)]
     parts = kernels["heads"].SplitHeads.apply(qkv, bias)
-    for each, other in zip(parts, qkv.chunk(3, dim=2), strict=True):
-        assert torch.equal(each, other)
+    for part, other in zip(parts, qkv.chunk(3, dim=2), strict=True):
+        assert torch.equal(part, other)
     by_qkv, by_bias = torch.autograd.grad(parts, (qkv, bias), grads)
     assert torch.equal(by_qkv, torch.cat(grads, dim=2))
     assert torch.allclose(by_bias, by_qkv.flatten(2).sum((0, 1)), atol=1e-5)
@@ -180,7 +183,7 @@ def test_short_attention_has_autograds_gradients_also_for_the_bias(kernels: dict
     B, H, D = 2, 3, 24
     qkv, bias = random(B, T, 3 * H, D).requires_grad_(), random(3 * H * D, seed=1).requires_grad_()
     grad = random(B, T, H, D, seed=2)
-    q, k, v = (each.transpose(1, 2) for each in qkv.chunk(3, dim=2))
+    q, k, v = (part.transpose(1, 2) for part in qkv.chunk(3, dim=2))
     expected = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
     found = kernels["short_attention"].ShortAttention.apply(qkv, bias)
     assert torch.allclose(found, expected, atol=1e-5)
@@ -220,11 +223,11 @@ def test_a_model_by_kernels_has_the_plain_ones_gradients(
 ) -> None:
     model = build(config, seed=1)
     ids = torch.arange(16).reshape(2, 8) * 7 % 64
-    for name, programs in {"norm": 3, "gelu": 3, "heads": 18}.items():  # so few that each goes round several times
-        monkeypatch.setattr(kernels[name], "_PROGRAMS", programs)
-    for name in ("gelu", "norm"):
-        monkeypatch.setattr(kernels[name], "_ROWS" if name == "gelu" else "_NUMBERS", 2)
-    monkeypatch.setattr(kernels["heads"], "_TOKENS", 2)
+    # So few programs, with so little at once, that each goes round several times.
+    few = {"norm": {"PROGRAMS": 3, "NUMBERS": 2}, "activations": {"GELU_PROGRAMS": 3, "GELU_ROWS": 2}}
+    for name, sizes in (few | {"heads": {"CONCAT_PROGRAMS": 18, "CONCAT_TOKENS": 2}}).items():
+        for constant, size in sizes.items():
+            monkeypatch.setattr(kernels[name], constant, size)
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2]] * 2)
     with sdpa_kernel(SDPBackend.MATH):  # its gradients lie in memory as no other's do
         _agree(model, lambda: model.loss(ids, ids.roll(-1, 1), documents), monkeypatch)
@@ -269,11 +272,11 @@ def test_launches_have_room_for_any_number_of_rows(
             grids.append(grid)
             return lambda *_, **__: None
 
-    monkeypatch.setattr(kernels["swiglu"], "_swiglu_backward", Launch())
-    monkeypatch.setattr(kernels["rope"], "_rope", Launch())
+    monkeypatch.setattr(kernels["activations"], "_swiglu_backward", Launch())
+    monkeypatch.setattr(kernels["heads"], "_rope", Launch())
     rows = 64 * 1024
-    kernels["swiglu"].swiglu_backward(torch.empty(rows, 4), torch.empty(rows, 2))
-    kernels["rope"].rope(torch.empty(rows, 1, 3, 2), torch.empty(1, 1, 2), 2)
-    assert [math.prod(grid) for grid in grids] == [rows, rows / kernels["rope"]._TOKENS]
+    kernels["activations"].swiglu_backward(torch.empty(rows, 4), torch.empty(rows, 2))
+    kernels["heads"].rope(torch.empty(rows, 1, 3, 2), torch.empty(1, 1, 2), 2)
+    assert [math.prod(grid) for grid in grids] == [rows, rows / kernels["heads"].ROPE_TOKENS]
     for grid in grids:
         assert all(size <= 65_535 for size in grid[1:])  # CUDA's bound on all dimensions but the first

@@ -1,4 +1,4 @@
-"""`LanguageModel`: what the models of text have in common, from hidden states on."""
+"""`Transformer`: what all models have in common; `LanguageModel`: what those of text have, from embedding to loss."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.architectures.description import Config
+from linnet.architectures.registry import AnyConfig
 from linnet.errors import UsageError
 from linnet.kernels import Executor, eager, ops
 from linnet.models.cache import KVCache, Span
@@ -18,22 +19,62 @@ if TYPE_CHECKING:
     from linnet.models.lens import Lens
 
 
-class LanguageModel(nn.Module):
-    """Token ids in, logits or a loss out. Its `state_dict` has exactly the names of `linnet.architectures`.
+class Transformer(nn.Module):
+    """A model whose `state_dict` has exactly the names of `linnet.architectures`.
 
-    Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms,
-    softmax and loss stay in float32.
+    Parameters are float32. With `set_compute_dtype(torch.bfloat16)` they are cast where they are used; norms, softmax
+    and loss stay in float32.
     """
 
-    token_embd: Embedding
     blocks: nn.ModuleList
+
+    def __init__(self, config: AnyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.compute_dtype = torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def params(self) -> dict[str, Tensor]:
+        """Every parameter by its name in `linnet.architectures`: what `linnet.gguf.write` takes (and folds a lens)."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> None:
+        """The dtype of activations and matmuls; the parameters stay in float32."""
+        self.compute_dtype = dtype
+
+
+class DecoderBlock(nn.Module):
+    """What the layers of language models share: attention, to the keys and values of a cache where there is one."""
+
+    def __init__(self, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def attention(
+        self, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor, mask_TS: Tensor | None, span: Span | None
+    ) -> Tensor:
+        """[B, T, H·D]: causal attention, or by the mask; K divides H (grouped queries)."""
+        if span is None:
+            k_BKSD, v_BKSD = k_BTKD.transpose(1, 2), v_BTKD.transpose(1, 2)
+        else:
+            k_BKSD, v_BKSD = span.put(self.layer, k_BTKD, v_BTKD)
+        return ops.attend(q_BTHD.transpose(1, 2), k_BKSD, v_BKSD, mask_TS).transpose(1, 2).flatten(2)
+
+
+class LanguageModel(Transformer):
+    """Token ids in, logits or a loss out."""
+
+    config: Config
+    token_embd: Embedding
     output_norm: nn.Module
     output: Linear | None
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.compute_dtype = torch.float32
+        super().__init__(config)
         self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
 
     def hidden(
@@ -59,7 +100,7 @@ class LanguageModel(nn.Module):
 
     def run_blocks(self, x_BTD: Tensor, cache: KVCache | None, executor: Executor, *arguments: Any) -> Tensor:
         """[B, T, d_model]: embeddings through all blocks, which take these arguments too, and the last norm."""
-        x = executor.residual(x_BTD)
+        x = ops.residual(x_BTD, executor)
         for block in self.blocks:
             x = executor(block, x, *arguments)
         if cache is not None:
@@ -114,19 +155,6 @@ class LanguageModel(nn.Module):
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)
         """The output head: the embedding itself where they are tied."""
         return self.token_embd.weight if self.output is None else self.output.weight
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.token_embd.weight.device
-
-    def params(self) -> dict[str, Tensor]:
-        """Every parameter by its name in `linnet.architectures`: what `linnet.gguf.write` takes (and folds a lens)."""
-        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
-
-    def set_compute_dtype(self, dtype: torch.dtype) -> None:
-        """The dtype of activations and matmuls; the parameters stay in float32."""
-        self.compute_dtype = dtype
 
     def n_params(self) -> int:
         """How many numbers are trained; a tied head counts once."""
