@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,18 +49,27 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two hundred short files."""
-    made = tmp_path / "stories"
-    made.mkdir()
+@pytest.fixture(scope="session")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hundred short files, and a cache in which they are prepared."""
+    root = tmp_path_factory.mktemp("stories")
+    (root / "stories").mkdir()
     for number in range(200):
-        (made / f"{number:03}.txt").write_text(story(number), encoding="utf-8")
-    return made
+        (root / "stories" / f"{number:03}.txt").write_text(story(number), encoding="utf-8")
+    prepare(root / "stories", vocab=300, held_out=0.1, cache=root / "cache")
+    return root
 
 
 @pytest.fixture
-def prepared(cache: Path, folder: Path) -> Prepared:
+def folder(stories: Path, tmp_path: Path) -> Path:
+    """Two hundred short files."""
+    return Path(shutil.copytree(stories / "stories", tmp_path / "stories"))
+
+
+@pytest.fixture
+def prepared(stories: Path, cache: Path, folder: Path) -> Prepared:
+    """The files of `folder` in a cache of its own."""
+    shutil.copytree(stories / "cache", cache)
     return prepare(folder, vocab=300, held_out=0.1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,8 +102,27 @@ def test_an_encoder_that_differs_is_found_out_and_not_used(
 ) -> None:
     right = prepare(folder, vocab=300)
     monkeypatch.setenv("LINNET_CACHE", str(cache.with_name("other")))
-    monkeypatch.setattr("linnet.data.tokenizer.word_pattern", lambda pre: __import__("re").compile(r"\S+|\s+"))
+    monkeypatch.setattr("linnet.data.tokenizer.word_pattern", lambda pre: re.compile(r"\S+|\s+"))
     monkeypatch.setattr("linnet.data.workers.BUNDLE", 4000)
     found = prepare(folder, vocab=300)
     assert found.record.encoding == "the quick way gave other ids for a sample of this corpus"
     assert found.train.fingerprint == right.train.fingerprint
+
+
+@pytest.mark.usefixtures("cache")
+def test_an_encoder_that_differs_in_the_middle_of_a_book_is_found_out_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample of the whole book is right; those of its passages, of which some are held out, are not."""
+    book = tmp_path / "book.txt"
+    book.write_text("".join(story(k).replace("tree", "xyxy" if k > 20 else "tree") for k in range(60)), "utf-8")
+    pattern = word_pattern("gpt-2").pattern
+    monkeypatch.setattr("linnet.data.tokenizer.word_pattern", lambda pre: re.compile(f" x|{pattern}"))
+    monkeypatch.setattr("linnet.data.workers.BUNDLE", 1000)
+    found = prepare(book, vocab=300, held_out=0.05)
+    assert found.record.encoding == "the quick way gave other ids for a sample of this corpus"
+    assert found.tokenizer is not None and len(found.held_out) > 0
+    for tokens in (found.train, found.held_out):
+        for index in range(len(tokens.documents) - 1):
+            ids = tokens.document(index).tolist()
+            assert ids == found.tokenizer.encode(found.tokenizer.decode(ids), add_special_tokens=False).ids

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,14 @@ from tests.gguf import tiny
 from tests.gguf.llama_cpp_tokens import tokens_by_llama_cpp
 
 
-def texts(prepared: Prepared, tokens: TokenSet) -> list[str]:
+def documents(prepared: Prepared, tokens: TokenSet) -> Iterator[str]:
     assert prepared.tokenizer is not None
-    count = len(tokens.documents) - 1
-    return [prepared.tokenizer.decode(tokens.document(index).tolist()) for index in range(count)]
+    for index in range(len(tokens.documents) - 1):
+        yield prepared.tokenizer.decode(tokens.document(index).tolist())
+
+
+def texts(prepared: Prepared, tokens: TokenSet) -> list[str]:
+    return list(documents(prepared, tokens))
 
 
 def test_documents_come_back_whole_and_an_end_of_text_stands_round_each(prepared: Prepared, folder: Path) -> None:
@@ -215,7 +220,7 @@ def test_the_python_corpus_is_the_same_twice(cache: Path, tmp_path: Path) -> Non
     assert first.train.bytes > 5_000_000
     second = prepare(vocab=512, workers=2, cache=tmp_path / "second")
     assert (first.fingerprint, first.train.fingerprint) == (second.fingerprint, second.train.fingerprint)
-    assert any("class OrderedDict" in text for text in texts(first, first.train) + texts(first, first.held_out))
+    assert any("class OrderedDict" in text for part in (first.train, first.held_out) for text in documents(first, part))
 
 
 def test_the_command_says_what_it_made_and_where(cache: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

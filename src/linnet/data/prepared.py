@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -199,10 +199,6 @@ def _fingerprint(key: str, vocabulary: Vocabulary | None, sets: Iterable[TokenSe
     return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
 
-class _OtherIdsError(Exception):
-    """The quick encoder did not give what `tokenizers` gives."""
-
-
 @dataclass(frozen=True)
 class _Preparation:
     """One preparation, in a folder that nobody sees yet."""
@@ -248,14 +244,9 @@ class _Preparation:
         encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
         end = vocabulary.end if vocabulary else None
         split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
-        try:
-            tokens = self._write_sets(encoder, end, split)
-        except _OtherIdsError:
-            assert encoder is not None
-            encoder.slow("the quick way gave other ids for a sample of this corpus")
-            tokens = self._write_sets(encoder, end, split)
-        if self.held_out and not all(tokens):
-            split = replace(split, passage=max(64, min(2048, int(sum(tokens) * self.held_out / 2))))
+        counts = self._write_sets(encoder, end, split)
+        if self.held_out and not all(counts):
+            split = replace(split, passage=max(64, min(2048, int(sum(counts) * self.held_out / 2))))
             hashes = {split.hash(content) for content in self._contents(end, split)}
             if len(hashes) > 1:  # at least one of them is held out, but not all
                 limit = min(max(split.limit, min(hashes) + 1), max(hashes))
@@ -263,25 +254,26 @@ class _Preparation:
         return encoder.remark if encoder else ""
 
     def _write_sets(self, encoder: Encoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
-        """Write both files; returns the tokens of each."""
-        writers = [TokenSetWriter(self.folder / name, vocab=self.vocab, end=end) for name in (_TRAIN, _HELD_OUT)]
+        """Write both files; returns how many tokens each has."""
         side = -1
-        try:
-            with closing(self._encoded(encoder, end, split)) as encoded:
-                for bundle in encoded:
-                    if bundle is None:
-                        raise _OtherIdsError
-                    for opens, held_out, ids, n_bytes in bundle:
-                        if opens or held_out != side:
-                            side = int(held_out)
-                            writers[side].open_document()
-                        writers[side].add(ids, n_bytes)
-            for writer in writers:
-                writer.close()
-        finally:
-            for writer in writers:
-                writer.discard()
-        return [writer.tokens for writer in writers]
+        with ExitStack() as stack:
+            paths = [self.folder / name for name in (_TRAIN, _HELD_OUT)]
+            writers = [stack.enter_context(TokenSetWriter(path, vocab=self.vocab, end=end)) for path in paths]
+            for bundle in stack.enter_context(closing(self._encoded(encoder, end, split))):
+                if bundle is None:
+                    break
+                for opens, held_out, ids, n_bytes in bundle:
+                    if opens or held_out != side:
+                        side = int(held_out)
+                        writers[side].open_document()
+                    writers[side].add(ids, n_bytes)
+            else:
+                for writer in writers:
+                    writer.close()
+                return [writer.tokens for writer in writers]
+        assert encoder is not None
+        encoder.slow("the quick way gave other ids for a sample of this corpus")
+        return self._write_sets(encoder, end, split)
 
     def _encoded(
         self, encoder: Encoder | None, end: int | None, split: HeldOutSplit

@@ -101,7 +101,7 @@ def content_digest(path: Path) -> str:
 
 
 class TokenSetWriter:
-    """Writes a token set passage by passage; the caller sees to it that the file appears only when it is whole."""
+    """Writes a token set passage by passage, whole after `close`; the caller sees to it that it appears only then."""
 
     def __init__(self, path: Path, *, vocab: int, end: int | None) -> None:
         self.path, self.vocab, self.end = path, vocab, end
@@ -139,8 +139,10 @@ class TokenSetWriter:
         sync_file(self._file)
         self._file.close()
 
-    def discard(self) -> None:
-        """Let go of the file, whatever state it is in."""
+    def __enter__(self) -> TokenSetWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def _write(self, data: bytes | memoryview) -> None:
