@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
+from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.data.batches import NOT_SCORED as NOT_SCORED
@@ -14,17 +15,7 @@ if TYPE_CHECKING:
     from linnet.data.prepared import prepare as prepare
     from linnet.data.token_set import TokenSet as TokenSet
 
-_HOMES = {
-    "Batch": "linnet.data.batches",
-    "Batches": "linnet.data.batches",
-    "DataError": "linnet.data.errors",
-    "NOT_SCORED": "linnet.data.batches",
-    "Prepared": "linnet.data.prepared",
-    "TokenSet": "linnet.data.token_set",
-    "prepare": "linnet.data.prepared",
-    "windows": "linnet.data.batches",
-}
-
+_HOMES = _typed_homes(__name__)
 __all__ = sorted(_HOMES)
 
 __getattr__, __dir__ = _lazy(__name__, _HOMES)
