@@ -29,26 +29,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Callback": "linnet.train.callback",
-    "LinnetError": "linnet.errors",
-    "Run": "linnet.runs.run",
-    "RunBundle": "linnet.runs.bundle",
-    "Session": "linnet.runs.session",
-    "UsageError": "linnet.errors",
-    "architectures": "linnet.architectures",
-    "data": "linnet.data",
-    "gguf": "linnet.gguf",
-    "infer": "linnet.infer",
-    "models": "linnet.models",
-    "recipes": "linnet.recipes",
-    "resume": "linnet.api",
-    "runs": "linnet.runs",
-    "start": "linnet.runs.session",
-    "train": "linnet.train",
-}
-__all__ = [*sorted(_HOMES), "list_runs", "open"]
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+_names, __getattr__, __dir__ = lazy(__name__, {"train": "linnet"})  # the room, which can be called
+__all__ = [*_names, "list_runs", "open"]
 
 
 def open(run: str | os.PathLike[str], runs: str | os.PathLike[str] | None = None) -> Run:

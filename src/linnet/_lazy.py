@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_OFFERED = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
 
+def lazy(
+    package: str, homes: Mapping[str, str] | None = None
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Make `__all__`, `__getattr__` and `__dir__` of `package` from what it imports for type checkers.
 
-def typed_homes(package: str) -> dict[str, str]:
-    """The names of `package` and their modules, as its `if TYPE_CHECKING` imports them: `from home import X as X`.
-
-    So a room has one list of its names, which type checkers read as well.
+    Each of its lines `from home import name as name` (below `if TYPE_CHECKING`) offers a name, which is looked up when
+    it is first used. A name whose home is the package is a module in it. `homes` overrules the lines.
     """
-    source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
-    return {name: f"{home}.{name}" if home == package else home for home, name in _OFFERED.findall(source)}
-
-
-def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Make `__getattr__` and `__dir__` of `package`: each name of `homes` is looked up in its module on first use.
-
-    A home that ends in the name itself (`"runs": "linnet.runs"`) is a module of its own.
-    """
+    known = {**_typed_names(package), **(homes or {})}
 
     def find(name: str) -> object:
-        if name not in homes:
+        if name not in known:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(homes[name])
-        value = home if homes[name] == f"{package}.{name}" else getattr(home, name)
+        home = known[name]
+        value = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -40,7 +31,17 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object
         module = vars(sys.modules[package])
         return sorted({*module["__all__"], *(name for name in module if name.startswith("__"))})
 
-    return find, names
+    return sorted(known), find, names
+
+
+def _typed_names(package: str) -> dict[str, str]:
+    homes: dict[str, str] = {}
+    spec: Any = sys.modules[package].__spec__
+    for line in spec.loader.get_source(package).splitlines():
+        match line.split():
+            case ["from", home, "import", name, "as", alias, *_] if name == alias:
+                homes[name] = home
+    return homes
 
 
 def callable_room(package: str, home: str, name: str) -> None:

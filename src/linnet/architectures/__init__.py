@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
-from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.architectures.description import Architecture as Architecture
@@ -31,6 +30,4 @@ if TYPE_CHECKING:
     from linnet.architectures.rotary import RotaryConfig as RotaryConfig
     from linnet.architectures.vit import ViTConfig as ViTConfig
 
-_HOMES = _typed_homes(__name__)
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)

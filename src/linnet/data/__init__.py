@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
-from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.data.batches import NOT_SCORED as NOT_SCORED
@@ -15,7 +14,4 @@ if TYPE_CHECKING:
     from linnet.data.prepared import prepare as prepare
     from linnet.data.token_set import TokenSet as TokenSet
 
-_HOMES = _typed_homes(__name__)
-__all__ = sorted(_HOMES)
-
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)

@@ -6,7 +6,6 @@
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
-from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.architectures.parameters import Layout as Layout
@@ -49,6 +48,4 @@ if TYPE_CHECKING:
     from linnet.gguf.toy import write_lens as write_lens
     from linnet.gguf.writer import GGUFWriter as GGUFWriter
 
-_HOMES = _typed_homes(__name__)
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
-from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.infer.classification import Guess as Guess
@@ -19,6 +18,4 @@ if TYPE_CHECKING:
     from linnet.infer.scoring import score_batches as score_batches
     from linnet.infer.scoring import top_tokens as top_tokens
 
-_HOMES = _typed_homes(__name__)
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)

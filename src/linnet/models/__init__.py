@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from linnet._lazy import lazy as _lazy
-from linnet._lazy import typed_homes as _typed_homes
 
 if TYPE_CHECKING:
     from linnet.architectures.description import Config as Config
@@ -29,6 +28,4 @@ if TYPE_CHECKING:
     from linnet.models.vit import ViT as ViT
     from linnet.models.vit_initial import select_weights as select_weights
 
-_HOMES = _typed_homes(__name__)
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)

@@ -18,19 +18,4 @@ if TYPE_CHECKING:
     from linnet.recipes.vit_tiny import VitTiny as VitTiny
     from linnet.recipes.warm_start import WarmStart as WarmStart
 
-_HOMES = {
-    "FromScratch": "linnet.recipes.from_scratch",
-    "ImageData": "linnet.recipes.job",
-    "Job": "linnet.recipes.job",
-    "TextData": "linnet.recipes.job",
-    "Training": "linnet.recipes.training",
-    "VitOptions": "linnet.recipes.options",
-    "VitSettings": "linnet.recipes.options",
-    "VitTiny": "linnet.recipes.vit_tiny",
-    "WarmOptions": "linnet.recipes.options",
-    "WarmStart": "linnet.recipes.warm_start",
-    "resume": "linnet.recipes.training",
-    "start": "linnet.recipes.training",
-}
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy(__name__)

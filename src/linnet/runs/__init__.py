@@ -22,23 +22,4 @@ if TYPE_CHECKING:
     from linnet.runs.summary import STATUSES as STATUSES
     from linnet.runs.summary import RunSummary as RunSummary
 
-_HOMES = {
-    "Event": "linnet.runs.events",
-    "EventStream": "linnet.runs.stream",
-    "Findings": "linnet.runs.findings",
-    "RunSummary": "linnet.runs.summary",
-    "Manifest": "linnet.runs.manifest",
-    "Metrics": "linnet.runs.metrics",
-    "Run": "linnet.runs.run",
-    "RunBundle": "linnet.runs.bundle",
-    "RunError": "linnet.runs.run",
-    "RunStore": "linnet.runs.store",
-    "STATUSES": "linnet.runs.summary",
-    "Series": "linnet.runs.series",
-    "Session": "linnet.runs.session",
-    "add_note": "linnet.runs.run",
-    "examine": "linnet.runs.findings",
-    "start": "linnet.runs.session",
-}
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy(__name__)

@@ -20,24 +20,6 @@ if TYPE_CHECKING:
     from linnet.train.run_data import RunData as RunData
     from linnet.train.settings import TrainSettings as TrainSettings
 
-_HOMES = {
-    "Callback": "linnet.train.callback",
-    "CallbackError": "linnet.train.callback",
-    "EvalResult": "linnet.train.run_data",
-    "Evaluation": "linnet.train.evaluation",
-    "Hardware": "linnet.train.hardware",
-    "Loop": "linnet.train.loop",
-    "Outcome": "linnet.train.loop",
-    "Recipe": "linnet.train.recipe",
-    "RunData": "linnet.train.run_data",
-    "StepMetrics": "linnet.train.metrics",
-    "TrainSettings": "linnet.train.settings",
-    "choose": "linnet.train.hardware",
-    "evaluate": "linnet.train.evaluation",
-}
-
-__all__ = sorted(_HOMES)
-
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = _lazy(__name__)
 
 _callable_room(__name__, "linnet.api", "train")  # `linnet.train("from-scratch", …)` trains
