@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import msgspec
 
-from linnet.errors import UsageError
+from linnet.errors import UsageError, suggestion
 from linnet.recipes.flags import DonorFlags, ImageFlags, ModelFlags, ShapeFlags, TextFlags, VitFlags
 from linnet.recipes.options import VitOptions, VitSettings
 from linnet.runs import Run
@@ -112,8 +112,8 @@ def train(
     from linnet.recipes import start
 
     tags = [tag] if isinstance(tag, str) else list(tag)
-    callbacks, preparing = _watched(callbacks, progress)
-    return _finished(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
+    callbacks, preparing = _with_screen(callbacks, progress)
+    return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
 
 
 def resume(
@@ -139,15 +139,15 @@ def resume(
     from linnet.runs import RunStore
 
     known = run if isinstance(run, Run) else RunStore(runs).find(os.fspath(run))
-    callbacks, preparing = _watched(callbacks, progress)
+    callbacks, preparing = _with_screen(callbacks, progress)
     rows: Rows | None = None if data is None else Rows(data, eval_data)
-    return _finished(
+    return _run_of(
         resume_run(known, steps=steps, force=force, callbacks=callbacks, preparing=preparing, rows=rows, loss=loss)
     )
 
 
-def _watched(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:
-    """The callbacks, and the screen's among them where it is asked for."""
+def _with_screen(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:
+    """The callbacks, with the command line's screen among them where `progress` asks for it."""
     if not progress:
         return list(callbacks), None
     from linnet.cli.progress import preparing, screen_for
@@ -155,7 +155,7 @@ def _watched(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callba
     return [*callbacks, screen_for()], preparing
 
 
-def _finished(training: Training) -> Run:
+def _run_of(training: Training) -> Run:
     training.run()
     return Run.load(training.run_dir)
 
@@ -196,9 +196,7 @@ def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags:
 
 def _kinds(recipe: str) -> tuple[type[Any], ...]:
     if recipe not in _RECIPES:
-        close = difflib.get_close_matches(str(recipe), _RECIPES, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(_RECIPES)}"
-        raise UsageError(f"train: there is no recipe {recipe!r}; {hint}")
+        raise UsageError(f"train: there is no recipe {recipe!r}{suggestion(str(recipe), _RECIPES)}")
     return _RECIPES[recipe]
 
 
@@ -239,10 +237,7 @@ def _value(name: str, value: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        choices = [choice for choice in getattr(kind, "__args__", ()) if isinstance(choice, str)]
-        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
-        if choices:
-            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(choices)}"
-            raise UsageError(f"train: {name} cannot be {value!r}; {hint}") from None
+        if choices := [choice for choice in getattr(kind, "__args__", ()) if isinstance(choice, str)]:
+            raise UsageError(f"train: {name} cannot be {value!r}{suggestion(str(value), choices)}") from None
         reason = str(error).replace("`", "").replace("Expected", "expected").replace("got", "found")
         raise UsageError(f"train: {name} cannot be {value!r}: {reason}") from None

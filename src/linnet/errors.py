@@ -1,5 +1,9 @@
 """The errors a user can meet: one line that names the thing, what was expected, what was found, what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class LinnetError(Exception):
     """Base of every error that is the user's to read; the command line prints it without a traceback.
@@ -32,3 +36,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     if not isinstance(error, RuntimeError):
         return isinstance(error, MemoryError)
     return type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _ALLOCATOR_WORDS)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of an error about a word that is not known: what may have been meant, or all there is."""
+    import difflib
+
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(known)}"

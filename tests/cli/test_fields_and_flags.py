@@ -14,7 +14,7 @@ from linnet.board.words import flags
 from linnet.cli import main
 from linnet.recipes.options import VitOptions
 from linnet.runs import RunStore
-from linnet.train.gate import Gate
+from linnet.train.metrics import Gate
 from linnet.train.settings import TrainSettings
 
 _PACKAGE = Path(linnet.__file__).parent

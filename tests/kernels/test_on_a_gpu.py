@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from linnet.infer import generate
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
-from linnet.train.copies import copies
+from linnet.train.checkpoint import copy_tensors
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
@@ -125,12 +125,12 @@ def test_captured_decoding_says_what_the_plain_model_does() -> None:
 def test_copies_leave_the_gpu_for_the_host_whole() -> None:
     own = {str(each): torch.randn(1000, 1000 + each, device=DEVICE) for each in range(5)}  # more than a stage holds
     own |= {"step": torch.tensor(5.0, device=DEVICE), "numbers": torch.arange(7, device=DEVICE)}
-    made = copies(own)
+    made = copy_tensors(own)
     kept = {name: tensor.cpu() for name, tensor in own.items()}
     own["0"].zero_()
     found = made.on_host()
     assert all(torch.equal(found[name], kept[name]) for name in own)
-    assert not any(piece.is_cuda for piece in made.pieces)
+    assert not any(buffer.is_cuda for buffer in made.buffers.values())
 
 
 COMPILED_ONCE = """

@@ -24,7 +24,7 @@ from linnet.models import build, load, preset
 from linnet.recipes import VitOptions, VitSettings, VitTiny
 from linnet.recipes.donor import DonorError
 from linnet.train.hardware import choose
-from linnet.train.image_report import png_bytes
+from linnet.train.images import png_bytes
 from tests.conftest import Said, digest, losses
 
 # A model that takes a second or two.

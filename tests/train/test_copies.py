@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from linnet.train.copies import copies
+from linnet.train.checkpoint import copy_tensors
 from linnet.train.state import State, load, save
 
 OWN = {
@@ -20,8 +20,8 @@ OWN = {
 
 
 def test_copies_are_equal_and_lie_side_by_side_in_one_piece_for_each_dtype() -> None:
-    made = copies(OWN)
-    assert len(made.pieces) == 2
+    made = copy_tensors(OWN)
+    assert len(made.buffers) == 2
     found = made.on_host()
     assert list(found) == list(OWN)
     for name, tensor in OWN.items():
@@ -32,7 +32,7 @@ def test_copies_are_equal_and_lie_side_by_side_in_one_piece_for_each_dtype() -> 
 
 def test_copies_stay_as_they_are_when_training_goes_on() -> None:
     own = {"w": torch.ones(100)}
-    made = copies(own)
+    made = copy_tensors(own)
     own["w"].zero_()
     assert made.on_host()["w"].sum() == 100
 
@@ -47,14 +47,14 @@ def test_a_device_without_room_hands_its_tensors_to_the_host(monkeypatch: pytest
         return plain(*size, **more)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr(torch, "empty", empty)
-    assert torch.equal(copies({"a": OWN["a"]}).on_host()["a"], OWN["a"])
+    assert torch.equal(copy_tensors({"a": OWN["a"]}).on_host()["a"], OWN["a"])
     assert len(asked) == 2
 
 
 def test_nothing_can_be_copied() -> None:
-    assert copies({}).on_host() == {}
+    assert copy_tensors({}).on_host() == {}
 
 
 def test_a_state_of_copies_is_written_and_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    save(tmp_path / "state", State({}, copies(OWN).on_host()))
+    save(tmp_path / "state", State({}, copy_tensors(OWN).on_host()))
     assert all(torch.equal(load(tmp_path / "state").moments[name], OWN[name]) for name in OWN)

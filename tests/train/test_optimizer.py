@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.models import LanguageModel, LlamaConfig, build
-from linnet.train.muon import Muon, orthogonal
-from linnet.train.optimizer import Optimizers
+from linnet.train.optim import Muon, Optimizers, orthogonal
 from linnet.train.settings import TrainSettings
 
 CONFIG = LlamaConfig(vocab=50, d_model=16, n_heads=2, n_kv=1, d_ff=24, n_layers=2, ctx=8, qkv_bias=True, tied=False)
@@ -34,7 +33,7 @@ def train(model: LanguageModel, optimizers: Optimizers, step: int) -> None:
     dice = torch.Generator().manual_seed(step)
     for parameter in model.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=dice)
-    optimizers.set_rate(1e-2 / (step + 1))
+    optimizers.set_lr(1e-2 / (step + 1))
     optimizers.step()
 
 
@@ -47,7 +46,7 @@ def test_only_matrices_decay(kind: str) -> None:
     optimizers = Optimizers(model.named_parameters(), KINDS[kind])
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # so that nothing but the decay moves it
-    optimizers.set_rate(0.5)
+    optimizers.set_lr(0.5)
     optimizers.step()
     for name, parameter in model.named_parameters():
         expected = 1 - 0.5 * 0.1 if parameter.ndim >= 2 else 1.0
@@ -62,7 +61,7 @@ def test_the_seeds_adamw_follows_the_seeds_formula() -> None:
     w, m, v = [1.0, -2.0], [0.0, 0.0], [0.0, 0.0]
     for gradient, lr in (([0.5, -0.1], 0.01), ([-0.2, 0.4], 0.02), ([0.3, 0.3], 0.005)):
         weight.grad = torch.tensor([gradient], dtype=torch.float64)
-        optimizers.set_rate(lr)
+        optimizers.set_lr(lr)
         optimizers.step()
         for i, g in enumerate(gradient):
             m[i] = 0.9 * m[i] + (1 - 0.9) * g
@@ -75,7 +74,7 @@ def test_the_usual_adamw_corrects_its_bias() -> None:
     weight = nn.Parameter(torch.tensor([[1.0]]))
     optimizers = Optimizers([("blocks.0.w", weight)], TrainSettings(weight_decay=0.0))
     weight.grad = torch.tensor([[0.25]])
-    optimizers.set_rate(0.1)
+    optimizers.set_lr(0.1)
     optimizers.step()
     assert weight.item() == pytest.approx(0.9)  # the first step has the full length, whatever the gradient
 

@@ -8,14 +8,13 @@ from itertools import pairwise
 import pytest
 
 from linnet.errors import UsageError
-from linnet.train.gate import Gate
-from linnet.train.schedule import learning_rate
+from linnet.train.metrics import Gate
 from linnet.train.settings import TrainSettings
 
 
 def rates(**settings: object) -> list[float]:
     chosen = TrainSettings(steps=100, lr=1.0, **settings)  # type: ignore[arg-type]
-    return [learning_rate(chosen, step) for step in range(100)]
+    return [chosen.learning_rate(step) for step in range(100)]
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "wsd"])
@@ -43,13 +42,13 @@ def test_a_cosine_falls_to_the_least_rate_and_is_half_way_in_the_middle() -> Non
     assert all(a > b for a, b in pairwise(found))
     assert found[-1] == pytest.approx(0.2, abs=1e-3)
     settings = TrainSettings(steps=100, lr=1.0, schedule="cosine", warmup=0, lr_min=0.2)
-    assert [learning_rate(settings, step) for step in (100, 150)] == [0.2, 0.2]  # also past the end
+    assert [settings.learning_rate(step) for step in (100, 150)] == [0.2, 0.2]  # also past the end
 
 
 def test_the_least_rate_is_a_tenth_unless_told() -> None:
     assert TrainSettings(lr=0.5).least_lr == 0.05
     settings = TrainSettings(steps=10, lr=1.0, warmup=10)  # nothing is left after the warm-up
-    assert learning_rate(settings, 10) == pytest.approx(0.1)
+    assert settings.learning_rate(10) == pytest.approx(0.1)
 
 
 def test_wsd_holds_its_rate_and_falls_in_a_line_at_the_end() -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from linnet.train.sharing import wait_asleep_where_shared, waits_asleep
+from linnet.train.process import wait_asleep_where_shared, waits_asleep
 
 
 @pytest.mark.parametrize(

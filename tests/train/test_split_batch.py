@@ -13,17 +13,18 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.models import GPT2Config, LlamaConfig, ViTConfig, build
-from linnet.train import hardware, state
+from linnet.train import state
 from linnet.train.hardware import choose
 from linnet.train.settings import TrainSettings
-from linnet.train.split_batch import SplitBatch
-from linnet.train.step import Step
+from linnet.train.step import SplitBatch, Step
 from tests.conftest import Said
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)
 VIT = ViTConfig(image_size=8, patch_size=4, d_model=24, n_heads=2, d_ff=40, n_layers=2, num_classes=5)
 ROWS = 4
+# A pass of 64 × 32 tokens through five layers is just large enough to be halved rather than recorded.
+NOT_SMALL = ("--preset", "tiny", "--n-layers", "5", "--vocab", "384", "--ctx", "32", "--steps", "12")
 
 
 class Text:
@@ -171,12 +172,9 @@ def test_whether_a_batch_is_halved_depends_on_no_machine(
         assert ("two halves of a batch side by side" in found.why) is told
 
 
-def test_a_profile_sees_both_halves_and_counts_their_time_once(
-    said: Said, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_sees_both_halves_and_counts_their_time_once(said: Said, corpus: Path) -> None:
     torch.set_num_threads(2)
-    monkeypatch.setattr(hardware, "_SMALL_WORK", 0)
-    shape = ("--preset", "tiny", "--vocab", "384", "--batch", "64", "--ctx", "32", "--steps", "12")
+    shape = (*NOT_SMALL, "--batch", "64")
     rest = ("--profile", "--eval-every", "0", "--sample-every", "0")
     code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0
@@ -202,8 +200,7 @@ def test_a_profile_leaves_out_what_other_threads_do(
     save = state.save
     monkeypatch.setattr(state, "save", busy)
     torch.set_num_threads(2)
-    monkeypatch.setattr(hardware, "_SMALL_WORK", 0)
-    shape = ("--preset", "tiny", "--vocab", "384", "--batch", batch, "--ctx", "32", "--steps", "12")
+    shape = (*NOT_SMALL, "--batch", batch)
     rest = ("--profile", "--eval-every", "0", "--sample-every", "0", "--checkpoint-every", "1")
     code, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *shape, *rest)
     assert code == 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from linnet.errors import UsageError
@@ -62,13 +60,6 @@ def divisors(number: int, *, even: bool = False) -> str:
     small = [n for n in range(1, min(math.isqrt(number), _TRIED) + 1) if number % n == 0]
     fits = sorted({*small, *(number // n for n in small)})
     return ", ".join([str(n) for n in fits if not even or number // n % 2 == 0][:8])
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of an error about a word that is not known: what may have been meant, or all there is."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(known)}"
 
 
 def require(config: Any, field: str, *known: object) -> None:

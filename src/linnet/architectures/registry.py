@@ -7,14 +7,13 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from linnet.architectures.checks import suggestion
 from linnet.architectures.description import Architecture, Config, Task
 from linnet.architectures.gpt2 import GPT2
 from linnet.architectures.llama import LLAMA
 from linnet.architectures.qwen2 import QWEN2
 from linnet.architectures.qwen3 import QWEN3
 from linnet.architectures.vit import VIT, ViTConfig
-from linnet.errors import UsageError
+from linnet.errors import UsageError, suggestion
 
 AnyConfig: TypeAlias = Config | ViTConfig
 

@@ -14,7 +14,7 @@ from linnet.cli.memory import out_of_memory
 from linnet.cli.output import discard, prepare_streams, settle_streams
 from linnet.cli.usage import explain
 from linnet.errors import LinnetError
-from linnet.train.sharing import wait_asleep_where_shared
+from linnet.train.process import wait_asleep_where_shared
 
 # name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
 _COMMANDS = {

@@ -234,7 +234,7 @@ def _same_words(prepared: Prepared, file: GGUFFile, keys: list[str]) -> bool:
 
 
 def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, most: int | None) -> dict[str, object]:
-    from linnet.train.evaluation import evaluate
+    from linnet.train.text import evaluate
 
     scored = prepared.held_out if part == "held_out" else prepared.train
     if len(scored) < 2:

@@ -39,7 +39,7 @@ def eval_images(
     from linnet.cli.progress import preparing
     from linnet.data.images import load_images
     from linnet.models import load
-    from linnet.train.image_evaluation import evaluate_images
+    from linnet.train.images import evaluate_images
 
     own = run.manifest.config if run is not None else {}
     wanted = source or own.get("images")

@@ -20,7 +20,7 @@ from linnet.train.callback import Callback
 
 if TYPE_CHECKING:
     from linnet.train.metrics import StepMetrics
-    from linnet.train.run_data import EvalResult
+    from linnet.train.protocols import EvalResult
 
 _CURVE = 24  # characters of the little curve, where there is room for it
 _LEAST_CURVE = 8

@@ -11,6 +11,7 @@ from linnet.cli.options import AsJson, unless_off
 from linnet.cli.train import RunFlags, run_job
 from linnet.recipes.flags import ImageFlags, VitFlags
 from linnet.recipes.options import VitOptions, VitSettings
+from linnet.train.settings import OptimizerName  # noqa: F401
 
 # ruff: noqa: B008 (the defaults are frozen)
 

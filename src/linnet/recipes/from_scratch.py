@@ -15,7 +15,7 @@ from linnet.errors import LinnetError
 from linnet.models import Config, LanguageModel, Llama, ViTConfig, build
 from linnet.recipes.job import Job
 from linnet.train.hardware import Hardware
-from linnet.train.run_data import RunData
+from linnet.train.protocols import RunData
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, check_parameters
 from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult

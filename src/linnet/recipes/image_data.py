@@ -15,9 +15,8 @@ from linnet.recipes.job import ImageData, Job, PrepareProgress
 from linnet.recipes.options import VitOptions
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
-from linnet.train.image_evaluation import ImageEvaluation, evaluate_images
-from linnet.train.image_report import CONFUSION, WRONG, draw_confusion, draw_wrong
-from linnet.train.run_data import EvalResult
+from linnet.train.images import CONFUSION, WRONG, ImageEvaluation, draw_confusion, draw_wrong, evaluate_images
+from linnet.train.protocols import EvalResult
 
 _LEAST = 1024  # held-out images that tell something
 

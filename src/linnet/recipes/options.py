@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from linnet.data.augmentation import Augmentation
 from linnet.errors import UsageError
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import OptimizerName, TrainSettings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class VitSettings(TrainSettings):
     steps: int = 600
     batch: int = 64
     lr: float = 3e-3
-    optimizer: Literal["adamw", "muon"] = "muon"
+    optimizer: OptimizerName = "muon"
     weight_decay: float = 0.05
 
 

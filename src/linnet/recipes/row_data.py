@@ -19,10 +19,9 @@ from linnet.models import LanguageModel, ViTConfig
 from linnet.recipes.job import Job, RowData
 from linnet.recipes.row_tokenizer import RowTokenizer
 from linnet.runs import Session
-from linnet.train.evaluation import Evaluation
 from linnet.train.hardware import Hardware
-from linnet.train.run_data import DataEndedError, EvalResult
-from linnet.train.sampling import write_sample
+from linnet.train.protocols import DataEndedError, EvalResult
+from linnet.train.text import Evaluation, write_sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,9 @@ from linnet.data import Batch, Batches, Prepared, prepare
 from linnet.models import LanguageModel, ViTConfig
 from linnet.recipes.job import Job, PrepareProgress, TextData
 from linnet.runs import Session
-from linnet.train.evaluation import Evaluation, evaluate
 from linnet.train.hardware import Hardware
-from linnet.train.run_data import EvalResult
-from linnet.train.sampling import write_sample
+from linnet.train.protocols import EvalResult
+from linnet.train.text import Evaluation, evaluate, write_sample
 
 
 class TextRunData:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -23,16 +22,15 @@ from linnet.runs import Run, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, require_writable
 from linnet.train.callback import Callback, Callbacks
-from linnet.train.checkpointer import BestCheckpoint, checkpoint_event, sha256_of
+from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
-from linnet.train.gate import Gate
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
-from linnet.train.recipe import Recipe
-from linnet.train.run_data import KeptEvaluation, RunData
+from linnet.train.metrics import Gate
+from linnet.train.process import StopSignals
+from linnet.train.protocols import Recipe, RunData
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.step import LossFunction
-from linnet.train.stop_signals import StopSignals
 
 
 class RecipeBuilder(Protocol):
@@ -161,7 +159,7 @@ def resume(
         session.manifest.total_steps = steps
         session.manifest.config = {**session.manifest.config, "steps": steps}
         session.manifest.write(session.run_dir)
-    return _training(session, job, data, recipe, hardware, _progress(state, at), called)
+    return _training(session, job, data, recipe, hardware, Progress.from_facts(at, state.facts), called)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -214,24 +212,6 @@ def _newest_step(run: Run) -> int:
         manifest = run.path / "run.json"
         raise StateError(f"{manifest} is missing or damaged, and resume needs the settings in it: put it back")
     return steps[-1]
-
-
-def _progress(state: State, at: int) -> Progress:
-    """Where the loop stood at a checkpoint. States of earlier versions have fewer facts."""
-    facts = state.facts
-    best, validation = facts.get("best"), facts.get("validation")
-    if best is None and facts.get("best_validation") is not None:
-        best = {"step": 0, "loss": facts["best_validation"]}
-    return Progress(
-        step=at,
-        seen=int(facts.get("seen", 0)),
-        seconds=float(facts.get("seconds", 0.0)),
-        loss=facts.get("loss", math.nan),
-        accuracy=facts.get("accuracy"),
-        validation=KeptEvaluation(validation) if validation else None,
-        first_loss=facts.get("first_loss"),
-        best=BestCheckpoint(**best) if best else None,
-    )
 
 
 def _check_pair(run: Run, at: int, state: State, weights: Path) -> None:

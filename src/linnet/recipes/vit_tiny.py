@@ -18,7 +18,7 @@ from linnet.recipes.donor import donor_errors
 from linnet.recipes.job import Job
 from linnet.recipes.options import VitOptions
 from linnet.train.hardware import Hardware
-from linnet.train.run_data import RunData
+from linnet.train.protocols import RunData
 from linnet.train.settings import TrainSettings
 from linnet.train.state import State, check_parameters
 from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult

@@ -23,7 +23,7 @@ from linnet.recipes.options import WarmOptions
 from linnet.recipes.pca import principal_axes
 from linnet.recipes.token_rows import TokenRows, find_rows, same_rows
 from linnet.train.hardware import Hardware
-from linnet.train.run_data import RunData
+from linnet.train.protocols import RunData
 from linnet.train.settings import TrainSettings
 from linnet.train.step import LossFunction
 

@@ -8,17 +8,17 @@ from linnet._lazy import lazy as _lazy
 if TYPE_CHECKING:
     from linnet.train.callback import Callback as Callback
     from linnet.train.callback import CallbackError as CallbackError
-    from linnet.train.evaluation import Evaluation as Evaluation
-    from linnet.train.evaluation import evaluate as evaluate
     from linnet.train.hardware import Hardware as Hardware
     from linnet.train.hardware import choose as choose
     from linnet.train.loop import Loop as Loop
     from linnet.train.loop import Outcome as Outcome
     from linnet.train.metrics import StepMetrics as StepMetrics
-    from linnet.train.recipe import Recipe as Recipe
-    from linnet.train.run_data import EvalResult as EvalResult
-    from linnet.train.run_data import RunData as RunData
+    from linnet.train.protocols import EvalResult as EvalResult
+    from linnet.train.protocols import Recipe as Recipe
+    from linnet.train.protocols import RunData as RunData
     from linnet.train.settings import TrainSettings as TrainSettings
+    from linnet.train.text import Evaluation as Evaluation
+    from linnet.train.text import evaluate as evaluate
 
 __all__, __getattr__, __dir__ = _lazy(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from linnet.errors import LinnetError
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from linnet.runs import Session
     from linnet.train.metrics import StepMetrics
-    from linnet.train.run_data import EvalResult
+    from linnet.train.protocols import EvalResult
+
+P = ParamSpec("P")
 
 
 class CallbackError(LinnetError):
@@ -96,8 +98,8 @@ class Callback:
         """Training is over: `completed`, `interrupted`, `aborted` or `errored`. The run can still be logged to."""
 
 
-class Callbacks(Callback):
-    """Several callbacks as one, called in their order; an exception of one names it."""
+class Callbacks:
+    """The callbacks of a run, called in their order; an exception of one names it."""
 
     def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
         self._callbacks = tuple(callbacks)
@@ -106,59 +108,28 @@ class Callbacks(Callback):
                 raise LinnetError(f"callbacks= takes instances of linnet.Callback, found {callback!r}")
 
     def attach(self, context: TrainingContext) -> None:
-        """Each of them."""
-        self._context = context
+        """Give each of them the run and the model."""
         for callback in self._callbacks:
             callback.attach(context)
 
-    def on_remark(self, text: str) -> None:
-        """Each of them."""
-        self._call("on_remark", lambda callback: callback.on_remark(text))
+    def call(self, method: Callable[Concatenate[Callback, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call a method of each: `callbacks.call(Callback.on_step, metrics)`."""
+        for callback in self._callbacks:
+            try:
+                getattr(callback, method.__name__)(*args, **kwargs)
+            except Exception as error:
+                last = (str(error).strip().splitlines() or [""])[-1]
+                words = f"{type(error).__name__}: {last}" if last else type(error).__name__
+                name = f"{type(callback).__name__}.{method.__name__}"
+                raise CallbackError(f"the callback {name} failed: {words}") from error
 
-    def on_start(self) -> None:
-        """Each of them."""
-        self._call("on_start", lambda callback: callback.on_start())
-
-    def on_step(self, metrics: StepMetrics) -> None:
-        """Each of them."""
-        self._call("on_step", lambda callback: callback.on_step(metrics))
-
-    def on_evaluation(self, step: int, result: EvalResult) -> None:
-        """Each of them."""
-        self._call("on_evaluation", lambda callback: callback.on_evaluation(step, result))
-
-    def on_sample(self, step: int, prompt: str, text: str) -> None:
-        """Each of them."""
-        self._call("on_sample", lambda callback: callback.on_sample(step, prompt, text))
-
-    def on_checkpoint(self, step: int, path: Path) -> None:
-        """Each of them."""
-        self._call("on_checkpoint", lambda callback: callback.on_checkpoint(step, path))
-
-    def on_profile(self, lines: list[str]) -> None:
-        """Each of them."""
-        self._call("on_profile", lambda callback: callback.on_profile(lines))
-
-    def on_end(self, reason: str) -> None:
-        """Each of them, whatever another one raises."""
+    def end(self, reason: str) -> None:
+        """Call `on_end` of each, whatever another one raises."""
         failures: list[CallbackError] = []
         for callback in self._callbacks:
             try:
-                _guarded(callback, "on_end", lambda each: each.on_end(reason))
+                Callbacks([callback]).call(Callback.on_end, reason)
             except CallbackError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
-
-    def _call(self, method: str, call: Callable[[Callback], None]) -> None:
-        for callback in self._callbacks:
-            _guarded(callback, method, call)
-
-
-def _guarded(callback: Callback, method: str, call: Callable[[Callback], None]) -> None:
-    try:
-        call(callback)
-    except Exception as error:
-        last = (str(error).strip().splitlines() or [""])[-1]
-        what = f"{type(error).__name__}: {last}" if last else type(error).__name__
-        raise CallbackError(f"the callback {type(callback).__name__}.{method} failed: {what}") from error

@@ -15,8 +15,9 @@ from torch import Tensor
 from linnet.errors import UsageError
 from linnet.kernels.ops import AttentionBackend
 from linnet.models import pick_device
+from linnet.train.optim import capture_obstacle
+from linnet.train.process import waits_asleep
 from linnet.train.settings import TrainSettings
-from linnet.train.sharing import waits_asleep
 
 # Dense peak of bf16 products, FLOP/s, as the makers state it.
 _PEAKS = {
@@ -32,20 +33,20 @@ _PEAKS = {
     "RTX 3090": 71e12,
 }
 
-# Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured. On an H200 a 135M llama
-# gains 5 % with 21 ms; GPT-2 124M loses 1 % with 34 ms, where the kernels outlast their launches (docs/log.md).
-_SHORT = 0.025
+# Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured: that pays where launching
+# kernels outlasts them. On an H200 a 135M llama gains 5 % with 21 ms; GPT-2 124M loses 1 % with 34 ms (docs/log.md).
+_GRAPH_SECONDS = 0.025
 
 # FLOP of a pass, the layers alone, up to which a CPU's step is recorded, and up to which it stays on one thread:
 # there a second one is waited for longer than it helps (docs/log.md).
-_SMALL_WORK, _TINY_WORK = 2e9, 1e8
+_RECORDED_FLOPS, _ONE_THREAD_FLOPS = 2e9, 1e8
 
 # The share of the cores' time that the process must have had for itself while its peak was measured.
 _OWN_CORES = 0.85
 
-# Tokens of a pass from which on a CPU does it in two halves (split_batch.py), unless it is small. With 1,024 nothing is
-# gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same bits.
-_TO_HALVE = 2048
+# Tokens of a pass from which on a CPU does it in two halves (`step.SplitBatch`), unless it is small. With 1,024 nothing
+# is gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same.
+_SPLIT_TOKENS = 2048
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Hardware:
     why: str
 
     @property
-    def abreast(self) -> bool:
+    def halves_in_parallel(self) -> bool:
         """Do two halves pass side by side? What is recorded is done in turn."""
         return self.halves and not self.graph and self.threads % 2 == 0
 
@@ -93,15 +94,18 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     """
     device = pick_device(settings.device)
     dtype = _dtype(settings.dtype, device)
-    compiled, reason = _compile(settings.compile, device)
-    work = 6.0 * tokens * weights if weights is not None else float("inf")
+    obstacle = _missing_compiler(device) if device.type == "cuda" or settings.compile == "on" else "pays on CUDA only"
+    compiled, reason = _switch("compile", settings.compile, obstacle, pays=True, why="pays on CUDA")
+    flops = 6.0 * tokens * weights if weights is not None else float("inf")
     peak, source = _peak(device, dtype)
-    small = work <= (_SHORT * (peak or 0.0) if device.type == "cuda" else _SMALL_WORK)
-    graph, occasion = _graph(settings, device, compiled, small)
+    small = flops <= (_GRAPH_SECONDS * (peak or 0.0) if device.type == "cuda" else _RECORDED_FLOPS)
+    obstacle = _no_graph(settings, device, compiled)
+    why = "small steps" if small else "steps are large"
+    graph, occasion = _switch("graph", settings.graph, obstacle, pays=small, why=why)
     attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    count = 1 if device.type == "cpu" and work <= _TINY_WORK else torch.get_num_threads()
-    long = tokens >= _TO_HALVE and not small
+    count = 1 if device.type == "cpu" and flops <= _ONE_THREAD_FLOPS else torch.get_num_threads()
+    long = tokens >= _SPLIT_TOKENS and not small
     halves = device.type == "cpu" and not compiled and long and settings.batch % 2 == 0
     threads = f", {_threads(count, halves and not graph)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
@@ -133,44 +137,22 @@ def _dtype(wanted: str, device: torch.device) -> torch.dtype:
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
 
 
-def _compile(wanted: str, device: torch.device) -> tuple[bool, str]:
-    if wanted == "off":
-        return False, "as asked"
-    missing = _missing_compiler(device)
-    if wanted == "on":
-        if missing:
-            raise UsageError(f"`compile=on`: {missing}; use `compile=off`")
-        return True, "as asked"
-    if device.type != "cuda":
-        return False, "pays on CUDA only"
-    return (False, missing) if missing else (True, "pays on CUDA")
-
-
-def _graph(settings: TrainSettings, device: torch.device, compiled: bool, small: bool) -> tuple[bool, str]:
-    """A whole step as one CUDA graph, or recorded on a CPU. It pays where handing out the work outlasts the work."""
-    wanted = settings.graph
-    if wanted == "off":
-        return False, "as asked"
-    obstacle = _no_graph(settings, device, compiled)
-    if wanted == "on":
-        if obstacle:
-            raise UsageError(f"`graph=on`: {obstacle}; use `graph=off`")
-        return True, "as asked"
-    if obstacle:
-        return False, obstacle
-    return (True, "small steps") if small else (False, "steps are large")
+def _switch(name: str, wanted: str, obstacle: str, *, pays: bool, why: str) -> tuple[bool, str]:
+    """What `auto`, `on` or `off` comes to, and why; `on` in spite of an obstacle is refused."""
+    if wanted == "on" and obstacle:
+        raise UsageError(f"`{name}=on`: {obstacle}; use `{name}=off`")
+    if wanted != "auto":
+        return wanted == "on", "as asked"
+    return (False, obstacle) if obstacle else (pays, why)
 
 
 def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> str:
+    """Why a whole step can be neither one CUDA graph nor recorded on a CPU; empty where it can."""
     if device.type not in ("cpu", "cuda"):
         return f"a step can be captured on cuda and cpu, not on {device.type}"
     if device.type == "cpu" and compiled:
         return "a compiled step cannot be recorded"
-    if settings.bias_correction != "usual":
-        return "the seed's AdamW cannot be captured"
-    if settings.optimizer == "muon" and settings.on_nan == "skip":
-        return "Muon cannot skip a step without asking the host"
-    return ""
+    return capture_obstacle(settings)
 
 
 def _attention(device: torch.device) -> AttentionBackend:

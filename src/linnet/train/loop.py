@@ -6,7 +6,7 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +16,13 @@ from linnet import gguf
 from linnet.errors import is_out_of_memory
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
-from linnet.train.checkpointer import BestCheckpoint, Checkpointer
-from linnet.train.gate import Gate
+from linnet.train.checkpoint import BestCheckpoint, Checkpointer
 from linnet.train.hardware import Hardware
-from linnet.train.metrics import MetricQueue, StepMetrics, StepWork
+from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
+from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
-from linnet.train.recipe import Recipe
-from linnet.train.run_data import DataEndedError, EvalResult, RunData
-from linnet.train.schedule import learning_rate
-from linnet.train.settings import CHECKPOINTS, EVALUATIONS, SAMPLES, TrainSettings
-from linnet.train.stop_signals import StopSignals
+from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
+from linnet.train.settings import TrainSettings
 
 log = logging.getLogger("linnet")
 
@@ -43,8 +40,30 @@ class Progress:
     accuracy: float | None = None
     validation: EvalResult | None = None
     first_loss: float | None = None
-    best: BestCheckpoint | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
+    best: BestCheckpoint | None = None
+
+    def facts(self, seconds: float) -> dict[str, Any]:
+        """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
+        validation = None if self.validation is None else self.validation.figures
+        return {**vars(self), "seconds": seconds, "validation": validation}
+
+    @classmethod
+    def from_facts(cls, step: int, facts: Mapping[str, Any]) -> Progress:
+        """Where the loop stood at the checkpoint of a step. States of earlier versions have fewer facts."""
+        best, validation = facts.get("best"), facts.get("validation")
+        if best is None and facts.get("best_validation") is not None:
+            best = {"step": 0, "loss": facts["best_validation"]}
+        return cls(
+            step=step,
+            seen=int(facts.get("seen", 0)),
+            seconds=float(facts.get("seconds", 0.0)),
+            loss=facts.get("loss", math.nan),
+            accuracy=facts.get("accuracy"),
+            validation=KeptEvaluation(validation) if validation else None,
+            first_loss=facts.get("first_loss"),
+            best=BestCheckpoint(**best) if best else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -78,15 +97,13 @@ class Loop:
         progress: Progress | None = None,
         callbacks: Callbacks | Iterable[Callback] = (),
     ) -> None:
-        self._recipe, self._data, self._settings = recipe, data, settings
-        self._hardware, self._run = hardware, run
+        self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self.unit = data.unit
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
         self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
         self._stop_reason: str | None = None  # why a callback wants the run to end
         self.progress = progress or Progress()
-        flops = data.flops(recipe.model)
-        work = StepWork(data.unit, data.per_step, flops, settings.steps)
+        work = StepWork(data.unit, data.per_step, data.flops(recipe.model), settings.steps)
         self._metrics = MetricQueue(hardware.device, work, hardware.peak_flops, run.run_id)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = Checkpointer(
@@ -116,31 +133,32 @@ class Loop:
         self._stop, self._began = stop, time.monotonic()
         reason, error = "errored", None
         if self.progress.step:
-            self._checkpointer.mend(self.progress.step, self.progress.loss, self._validation_loss)
+            self._checkpointer.repair(self.progress.step, self.progress.loss, self._validation_loss)
         try:
             for remark in remarks:
-                self._callbacks.on_remark(remark)
+                self._callbacks.call(Callback.on_remark, remark)
             with _without_pauses():
-                self._callbacks.on_start()
+                self._callbacks.call(Callback.on_start)
                 reason, error = self._train()
                 if self._profile is not None:
-                    self._profile.finish(self.progress.step)
+                    self._profile.report(self.progress.step)
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
-            error = _out_of_memory(problem, self._data.memory_settings)
+            first_line = str(problem).splitlines()[0][:160]
+            error = f"out of memory: lower {self._data.memory_settings}; {first_line}"
         finally:
             if self._profile is not None:
                 self._profile.stop()
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save()
-            self._checkpointer.finish()
+            self._checkpointer.close()
             if reason == "completed" and self._checkpointer.failure:
                 reason, error = "errored", self._checkpointer.failure
             try:
                 self._announce_checkpoints()
             finally:
-                self._callbacks.on_end(reason)
+                self._callbacks.end(reason)
         gate = self._verdict()
         missed = gate is not None and not gate["passed"]
         exit_code = stop.exit_code if reason == "interrupted" else int(reason != "completed" or missed)
@@ -150,7 +168,7 @@ class Loop:
         settings, last = self._settings, self._settings.steps
         self._metrics.begin()
         for step in range(self.progress.step + 1, last + 1):
-            lr = learning_rate(settings, step - 1)
+            lr = settings.learning_rate(step - 1)
             try:
                 batch = self._data.batch(step - 1)
             except DataEndedError:
@@ -164,19 +182,14 @@ class Loop:
             if problem := self._log_steps(self._metrics.ready()):
                 return "aborted", problem
             self._announce_checkpoints()
-            scoring = settings.eval_every != 0 and (
-                settings.due(step, settings.eval_every, EVALUATIONS) or step == last
-            )
-            saving = settings.due(step, settings.checkpoint_every, CHECKPOINTS) or step == last
-            sampling = settings.sample_every != 0 and (
-                settings.due(step, settings.sample_every, SAMPLES) or step == last
-            )
-            if not (scoring or saving or sampling or self._stop.caught or self._stop_reason):
+            evaluating, sampling = settings.due("eval", step), settings.due("sample", step)
+            saving = settings.due("checkpoint", step)
+            if not (evaluating or saving or sampling or self._stop.caught or self._stop_reason):
                 continue
             if problem := self._log_steps(self._metrics.ready(wait=True)):
                 return "aborted", problem
             with self._pause():  # also before a stop: else a resumed run would lack what was due at this step
-                if scoring:
+                if evaluating:
                     self._evaluate(step)
                 if sampling:
                     self._sample(step)
@@ -215,7 +228,7 @@ class Loop:
             self.progress.seen += self._data.per_step
             self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
             self._run.log(metrics.step, metrics.values)
-            self._callbacks.on_step(metrics)
+            self._callbacks.call(Callback.on_step, metrics)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
                 return problem
         return None
@@ -223,14 +236,12 @@ class Loop:
     def _cannot_go_on(self, metrics: StepMetrics) -> str | None:
         if self.progress.first_loss is None:
             self.progress.first_loss = metrics.loss
-        if not math.isfinite(metrics.loss) or not math.isfinite(metrics.grad_norm):
-            what = "loss" if not math.isfinite(metrics.loss) else "gradient"
-            return f"the {what} of step {metrics.step} is not finite; lower `lr` (now {self._settings.lr:g})"
-        if metrics.loss > _EXPLODED * max(self.progress.first_loss, 1.0):
-            return (
-                f"the loss exploded from {self.progress.first_loss:.3g} to {metrics.loss:.3g} at step {metrics.step}; "
-                f"lower `lr` (now {self._settings.lr:g})"
-            )
+        first, advice = self.progress.first_loss, f"lower `lr` (now {self._settings.lr:g})"
+        for name, value in (("loss", metrics.loss), ("gradient", metrics.grad_norm)):
+            if not math.isfinite(value):
+                return f"the {name} of step {metrics.step} is not finite; {advice}"
+        if metrics.loss > _EXPLODED * max(first, 1.0):
+            return f"the loss exploded from {first:.3g} to {metrics.loss:.3g} at step {metrics.step}; {advice}"
         return None
 
     def _evaluate(self, step: int) -> None:
@@ -239,44 +250,34 @@ class Loop:
             return
         self.progress.validation = result
         self._data.report(self._run, step, result)
-        self._callbacks.on_evaluation(step, result)
+        self._callbacks.call(Callback.on_evaluation, step, result)
 
     def _sample(self, step: int) -> None:
         for prompt, text in self._data.samples(self._recipe.model):
             self._run.sample(step, prompt, text)
-            self._callbacks.on_sample(step, prompt, text)
+            self._callbacks.call(Callback.on_sample, step, prompt, text)
 
     def _save(self) -> None:
-        progress = self.progress
-        facts = {
-            "run_id": self._run.run_id,
-            "step": progress.step,
-            "seen": progress.seen,
-            "seconds": self._seconds_so_far,
-            "loss": progress.loss,
-            "accuracy": progress.accuracy,
-            "validation": None if progress.validation is None else progress.validation.figures,
-            "first_loss": progress.first_loss,
-            "fingerprints": progress.fingerprints,
-        }
-        more: dict[str, Any] = {f"{self._data.unit}_seen": progress.seen, **self._recipe.origin}
+        progress, recipe = self.progress, self._recipe
+        own: dict[str, Any] = {f"{self._data.unit}_seen": progress.seen, **recipe.origin}
         origin = gguf.Provenance(
-            recipe=self._recipe.name,
+            recipe=recipe.name,
             seed=self._settings.seed,
             train_loss=progress.loss,
             validation_loss=self._validation_loss,
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
             git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
-            **more,
+            **own,
         )
-        self._checkpointer.save(progress.step, self._recipe.parameters(), self._recipe.moments(), facts, origin)
+        facts = {"run_id": self._run.run_id, **progress.facts(self._seconds_so_far)}
+        self._checkpointer.save(progress.step, recipe.parameters(), recipe.moments(), facts, origin)
         self._saved_at = progress.step
 
     def _announce_checkpoints(self) -> None:
-        """Announce what has reached the disk since the last step."""
+        """Call back for what has reached the disk since the last step."""
         for step, path in self._checkpointer.written():
-            self._callbacks.on_checkpoint(step, path)
+            self._callbacks.call(Callback.on_checkpoint, step, path)
 
     @property
     def _validation_loss(self) -> float | None:
@@ -308,8 +309,3 @@ def _without_pauses() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def _out_of_memory(problem: RuntimeError, settings: str) -> str:
-    first = str(problem).splitlines()[0][:160]
-    return f"out of memory: lower {settings}; {first}"

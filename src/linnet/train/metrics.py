@@ -1,4 +1,4 @@
-"""A step's metrics, by name, from the device to the log, the screen and callbacks.
+"""A step's metrics by name, from the device to the log, the screen and callbacks; and the gate that judges one.
 
 What a loss returns besides itself is logged and shown under the name it gives it: nothing here or after it knows the
 names, so a new scalar is added where it is computed.
@@ -7,19 +7,24 @@ names, so a new scalar is added where it is computed.
 from __future__ import annotations
 
 import logging
+import operator
+import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from linnet.errors import UsageError, suggestion
+
 log = logging.getLogger("linnet")
 
-_MOST = 16  # steps the host may run ahead of their metrics
+_AHEAD = 16  # steps the host may run ahead of their metrics
 _RECENT = 25  # steps whose median duration is the speed that is shown
+_COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class MetricQueue:
         while self._pending:
             first = self._pending[0]
             if isinstance(first.ended, torch.cuda.Event) and not first.ended.query():  # type: ignore[no-untyped-call]
-                if not wait and len(self._pending) < _MOST:
+                if not wait and len(self._pending) < _AHEAD:
                     break
                 first.ended.synchronize()
             self._pending.popleft()
@@ -175,3 +180,34 @@ class _Pending:
             return self.ended - self.began
         assert not isinstance(self.ended, float)
         return float(self.began.elapsed_time(self.ended)) / 1000
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a run must reach: `loss<2.5`, `validation/ppl<=12`, `accuracy>0.97`."""
+
+    metric: str
+    comparison: str
+    threshold: float
+
+    @classmethod
+    def parse(cls, text: str) -> Gate:
+        """Read a gate as people write it."""
+        match = re.fullmatch(r"\s*([\w./+-]+?)\s*(<=|>=|<|>)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*", text)
+        if match is None:
+            raise UsageError(f"`gate` {text!r} is not understood; write it like loss<2.5 or validation/loss<=3")
+        try:
+            return cls(match[1], match[2], float(match[3]))
+        except ValueError:
+            raise UsageError(f"`gate` {text!r}: {match[3]!r} is not a number") from None
+
+    def require(self, metrics: Sequence[str]) -> None:
+        """Refuse a metric that the run will not have."""
+        if self.metric not in metrics:
+            hint = suggestion(self.metric, metrics)
+            raise UsageError(f"`gate`: this run will have no metric {self.metric!r}{hint}")
+
+    def verdict(self, value: float) -> dict[str, object]:
+        """The `quality_gate` of a run's end. NaN never passes."""
+        passed = bool(_COMPARISONS[self.comparison](value, self.threshold))
+        return {"passed": passed, "metric": self.metric, "value": value, "threshold": self.threshold}

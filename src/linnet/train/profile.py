@@ -13,7 +13,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from linnet.runs import Session
-from linnet.train.callback import Callback
+from linnet.train.callback import Callback, Callbacks
 from linnet.train.hardware import Hardware, measured_bandwidth, measured_peak
 from linnet.train.metrics import StepWork
 
@@ -54,15 +54,15 @@ class Profile:
     """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
 
     def __init__(
-        self, run: Session, work: StepWork, hardware: Hardware, callback: Callback, *, done: int, n_params: int
+        self, run: Session, work: StepWork, hardware: Hardware, callbacks: Callbacks, *, done: int, n_params: int
     ) -> None:
-        self._run, self._work, self._hardware, self._callback = run, work, hardware, callback
+        self._run, self._work, self._hardware, self._callbacks = run, work, hardware, callbacks
         self._n_params = n_params
         self._done, self._last = done, work.last
         kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
         self._on_gpu = hardware.device.type == "cuda"
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
-        everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.abreast else None
+        everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.halves_in_parallel else None
         self._profiler = profile(activities=kinds, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # looked at so far
@@ -74,7 +74,7 @@ class Profile:
         if self._on:
             self._steps += 1
             if self._steps == _STEPS:
-                self.finish(step)
+                self.report(step)
         elif step == self._done + _SKIPPED and step < self._last:
             self._wait()
             self._profiler.start()
@@ -98,16 +98,16 @@ class Profile:
             self._began = time.perf_counter()
             self._pauses.append((self._paused - self._first, self._began - self._first))
 
-    def finish(self, step: int) -> None:
-        """Tell of the steps that were looked at; at the end of a run, of as many as there were."""
+    def report(self, step: int) -> None:
+        """Report on the steps that were profiled; at the end of a run, on as many as there were."""
         self.pause()
         self.stop()
         if self._steps:
-            self._tell(step, self._seconds / self._steps)
+            lines = self._write(step, self._seconds / self._steps)
+            self._callbacks.call(Callback.on_profile, lines)
         elif step - self._done <= _SKIPPED:
-            self._callback.on_profile(
-                [f"no profile: it begins after {_SKIPPED} steps, and there were {step - self._done}"]
-            )
+            lines = [f"no profile: it begins after {_SKIPPED} steps, and there were {step - self._done}"]
+            self._callbacks.call(Callback.on_profile, lines)
         self._steps = 0
 
     def stop(self) -> None:
@@ -120,7 +120,8 @@ class Profile:
         if self._on_gpu:
             torch.cuda.synchronize()
 
-    def _tell(self, step: int, seconds: float) -> None:
+    def _write(self, step: int, seconds: float) -> list[str]:
+        """Trace and event into the run; the report's lines."""
         trace = self._run.artifacts_dir / TRACE
         self._profiler.export_chrome_trace(str(trace))
         self._run.artifact(trace, step=step)
@@ -128,22 +129,24 @@ class Profile:
         buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
         buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
         self._run.op_timing(step, round(seconds * 1e6), buckets)
-        self._callback.on_profile([*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"])
+        return [*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"]
 
     def _on_device(self) -> Iterator[Cost]:
         """What each kernel took."""
-        for event in self._profiler.key_averages():
-            each: Any = event
+        kernels: list[Any] = [event for event in self._profiler.key_averages() if event.device_type == DeviceType.CUDA]
+        for kernel in kernels:
             # An annotation is a stretch of time around kernels that are counted themselves.
-            if each.device_type == DeviceType.CUDA and not each.is_user_annotation and each.self_device_time_total > 0:
-                yield Cost(each.key, each.self_device_time_total / 1e6 / self._steps, each.count / self._steps)
+            if not kernel.is_user_annotation and kernel.self_device_time_total > 0:
+                yield Cost(kernel.key, kernel.self_device_time_total / 1e6 / self._steps, kernel.count / self._steps)
 
     def _on_cpu(self) -> Iterator[Cost]:
         """What each operation took; of what a half of a batch does beside the other one, half of its time."""
         events: list[Any] = list(self._profiler.events() or ())  # type: ignore[no-untyped-call]
         threads = {event.thread for event in events}
         halves: set[int] = set()
-        if self._hardware.abreast:  # a checkpoint, which is written meanwhile, has neither a gradient nor an optimiser
+        if (
+            self._hardware.halves_in_parallel
+        ):  # a checkpoint, which is written meanwhile, has neither a gradient nor an optimiser
             halves = {event.thread for event in events if event.key.startswith("autograd::engine")}
             threads = halves | {event.thread for event in events if event.key.startswith("Optimizer.step")}
         seconds: dict[str, float] = {}

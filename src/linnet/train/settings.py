@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from linnet.errors import UsageError
 
-# How often a run is evaluated, sampled and saved where nothing is said.
-EVALUATIONS, SAMPLES, CHECKPOINTS = 10, 10, 5
+OptimizerName: TypeAlias = Literal["adamw", "muon"]  # adamw, and those of `optim.OPTIMIZERS`
+Periodic: TypeAlias = Literal["eval", "sample", "checkpoint"]  # what is done between steps
+
+_TIMES: dict[Periodic, int] = {"eval": 10, "sample": 10, "checkpoint": 5}  # how often in a run, by default
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class TrainSettings:
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup: int | None = None
     decay: float = 0.2
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
@@ -131,14 +134,24 @@ class TrainSettings:
         """Where the rate ends."""
         return self.lr / 10 if self.lr_min is None else self.lr_min
 
-    def interval(self, every: int | None, times: int) -> int:
-        """Steps between two of something that happens `every` steps, by default `times` times a run; 0: never."""
-        return max(1, self.steps // times) if every is None else every
+    def learning_rate(self, step: int) -> float:
+        """The rate of a step, counted from 0: a linear rise, then constant, a cosine, or a plateau and a fall (wsd).
 
-    def due(self, step: int, every: int | None, times: int) -> bool:
-        """Is something due after `step` that happens `every` steps, by default `times` times a run?"""
-        interval = self.interval(every, times)
-        return interval > 0 and step % interval == 0
+        A pure function, so that a resumed run finds it again.
+        """
+        top, least, warmup, steps = self.lr, self.least_lr, self.warmup_steps, self.steps
+        if step < warmup:
+            return top * (step + 1) / warmup
+        if self.schedule == "constant":
+            return top
+        if self.schedule == "cosine":
+            if steps <= warmup:
+                return least
+            progress = min(1.0, (step - warmup) / (steps - warmup))
+            return least + 0.5 * (top - least) * (1 + math.cos(math.pi * progress))
+        falling = max(1, round(self.decay * steps))
+        progress = max(0.0, min(1.0, (step - (steps - falling)) / falling))
+        return top + (least - top) * progress
 
     def schedule_fields(self) -> dict[str, str | float]:
         """The `schedule` of `run_start`, in Toy's words: the rates and steps that follow from the settings."""
@@ -146,31 +159,39 @@ class TrainSettings:
         rates = {"lr_max": self.lr, "lr_min": lowest}
         return {"kind": self.schedule, **rates, "warmup": self.warmup_steps, "n_steps": self.steps}
 
-    def derived(self, tokens_a_step: int | None) -> dict[str, int]:
-        """What settings that were not given have become; `tokens_a_step` is None where the data are images."""
-        intervals = {
-            "eval_every": self.interval(self.eval_every, EVALUATIONS),
-            "sample_every": self.interval(self.sample_every, SAMPLES),
-            "checkpoint_every": self.interval(self.checkpoint_every, CHECKPOINTS),
-        }
-        if tokens_a_step is None:
-            return intervals
-        return {**intervals, "eval_tokens": self.tokens_to_score(tokens_a_step)}
+    def interval(self, kind: Periodic) -> int:
+        """Steps between two evaluations, samples or checkpoints; 0: none, but for the last checkpoint."""
+        every: int | None = getattr(self, f"{kind}_every")
+        return max(1, self.steps // _TIMES[kind]) if every is None else every
 
-    def tokens_to_score(self, tokens_a_step: int) -> int:
+    def due(self, kind: Periodic, step: int) -> bool:
+        """Is an evaluation, a sample or a checkpoint due after `step`? After the last one all are that ever are."""
+        interval = self.interval(kind)
+        if step == self.steps and (interval != 0 or kind == "checkpoint"):
+            return True
+        return interval > 0 and step % interval == 0
+
+    def derived(self, tokens_per_step: int | None) -> dict[str, int]:
+        """What settings that were not given have become; `tokens_per_step` is None where the data are images."""
+        derived = {f"{kind}_every": self.interval(kind) for kind in _TIMES}
+        if tokens_per_step is not None:
+            derived["eval_tokens"] = self.tokens_to_score(tokens_per_step)
+        return derived
+
+    def tokens_to_score(self, tokens_per_step: int) -> int:
         """Tokens of one evaluation. A pass forward costs a third of a training step's work on the same tokens."""
         if self.eval_tokens is not None:
             return self.eval_tokens
-        return max(1024, min(65_536, round(0.003 * self.steps * tokens_a_step)))
+        return max(1024, min(65_536, round(0.003 * self.steps * tokens_per_step)))
 
-    def accumulate(self, ctx: int, ranks: int = 1) -> int:
-        """Passes through the model for one optimiser step."""
-        once = self.batch * ctx * ranks
+    def accumulate(self, ctx: int) -> int:
+        """Passes through the model for one optimiser step (gradient accumulation)."""
         if self.batch_tokens is None:
             return 1
-        if self.batch_tokens % once:
+        at_once = self.batch * ctx
+        if self.batch_tokens % at_once:
             raise UsageError(
-                f"`batch_tokens={self.batch_tokens}` is no multiple of the {once} tokens that pass at once "
-                f"(`batch={self.batch}` × `ctx={ctx}`{f' × {ranks} ranks' if ranks > 1 else ''})"
+                f"`batch_tokens={self.batch_tokens}` is no multiple of the {at_once} tokens that pass at once "
+                f"(`batch={self.batch}` × `ctx={ctx}`)"
             )
-        return self.batch_tokens // once
+        return self.batch_tokens // at_once

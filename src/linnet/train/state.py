@@ -122,10 +122,10 @@ def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tenso
     for name, parameter in model.items():
         shape = checkpoint[name].shape if name in checkpoint else None
         if shape != parameter.shape:
-            found = "nothing of that name" if shape is None else f"{list(shape)}"
+            there = "nothing of that name" if shape is None else f"{list(shape)}"
             raise StateError(
                 f"the checkpoint is of another model than run.json describes: parameter {name!r}: "
-                f"expected {list(parameter.shape)}, found {found}"
+                f"expected {list(parameter.shape)}, found {there}"
             )
     if extra := checkpoint.keys() - model.keys():
         raise StateError(f"the checkpoint is of another model than run.json describes: it has {min(extra)!r} besides")

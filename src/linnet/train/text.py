@@ -1,16 +1,20 @@
-"""How well the model does on text it was not trained on."""
+"""A language model while it trains: its loss on held-out text, and samples of what it writes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from linnet.data import TokenSet, windows
-from linnet.infer import Score, score_batches
+from linnet.infer import Score, generate, score_batches
 from linnet.models import LanguageModel
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _AT_ONCE = {"cpu": 4096, "cuda": 32_768}  # tokens that pass through the model together
 
@@ -51,6 +55,12 @@ def evaluate(
     """Score up to `most` tokens, from the beginning of the set, always the same; `on_progress(done, total)` of them."""
     most = min(most, len(tokens) - 1)
     rows = max(1, min(_AT_ONCE["cuda" if device.type == "cuda" else "cpu"] // ctx, -(-most // ctx)))
-    told = None if on_progress is None else lambda done: on_progress(done, most)
-    score = score_batches(model, windows(tokens, ctx, rows, device=device), most, told)
+    on_batch = None if on_progress is None else lambda done: on_progress(done, most)
+    score = score_batches(model, windows(tokens, ctx, rows, device=device), most, on_batch)
     return Evaluation.of(score, bytes_per_token)
+
+
+def write_sample(model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int) -> str:
+    """Continue a prompt, always with the same seed, so that samples differ only as the model does."""
+    ids = tokenizer.encode(prompt).ids
+    return str(tokenizer.decode(list(generate(model, ids, max_tokens=tokens, temperature=0.8, top_k=50, seed=0))))

@@ -1,18 +1,53 @@
-"""`RunData`: what a run is trained and evaluated on. Text, images and one's own data differ here and nowhere else."""
+"""What the loop trains and on what: the protocols that recipes and their data fulfil.
+
+Text, images and one's own data differ in their `RunData` and nowhere else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from linnet.gguf import MetadataBlock
+from linnet.models import Config, LanguageModel, ViT, ViTConfig
 from linnet.runs import Session
-from linnet.train.step import Batch
+from linnet.train.state import State
+from linnet.train.step import Batch, StepResult
 
 # ruff: noqa: D102 (the properties of the protocols are described in their docstrings)
+
+
+class Recipe(Protocol):
+    """A model that is allocated, initialised and ready to step, with its optimizer.
+
+    - `config`: the model's shape, as `gguf.write` takes it; `model`: the model that is evaluated and kept.
+    - `origin`: fields of `gguf.Provenance` that only this recipe knows.
+    """
+
+    name: str
+
+    @property
+    def config(self) -> Config | ViTConfig: ...
+    @property
+    def model(self) -> LanguageModel | ViT: ...
+    @property
+    def origin(self) -> Mapping[str, Any]: ...
+
+    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+        """One training step, counted from 0, on its batch at the learning rate `lr`."""
+
+    def parameters(self) -> dict[str, Tensor]:
+        """What a checkpoint holds, by the names of `linnet.architectures`."""
+
+    def moments(self) -> dict[str, Tensor]:
+        """The optimizer state."""
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back, to the bit."""
 
 
 class EvalResult(Protocol):
@@ -32,7 +67,6 @@ class KeptEvaluation:
 
     @property
     def loss(self) -> float:
-        """The held-out loss."""
         return self.figures["loss"]
 
 

@@ -1,0 +1,185 @@
+"""A classifier while it trains: its accuracy on held-out images, and pictures of what it takes for what."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from linnet.data.image_batches import in_order
+from linnet.data.images import ImageSet
+from linnet.models import ViT
+
+CONFUSION, WRONG = "confusion.svg", "wrong.svg"
+_AT_ONCE = {"cpu": 256}  # images that pass through the model together; elsewhere 1,024
+_SHOWN = 64  # wrong guesses
+_MOST_CLASSES = 40  # of more, those that are confused the most
+_CELL, _TILE, _LINE, _ACROSS = 34, 72, 16, 8
+_GREEN, _RED = (46, 125, 80), (200, 60, 40)
+_STYLE = (
+    "<style>text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:13px}.n{text-anchor:middle}.e{text-anchor:end}"
+    "rect.page{fill:#fff}@media(prefers-color-scheme:dark){text{fill:#ddd}rect.page{fill:#16181c}.k{fill:#111}}</style>"
+)
+
+
+@dataclass(frozen=True)
+class WrongGuess:
+    """An image that was taken for something else: its index in the set, its class, the guess and how sure it was."""
+
+    index: int
+    label: int
+    guess: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class ImageEvaluation:
+    """Mean loss in nats, how many were right (the first guess, or one of five), and what was taken for what.
+
+    `confusion_KK[label, guess]` counts images; `wrong` are the surest of the wrong guesses.
+    """
+
+    loss: float
+    accuracy: float
+    top5: float
+    samples: int
+    confusion_KK: NDArray[np.int64]
+    wrong: tuple[WrongGuess, ...]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Each metric by its name; of five classes or fewer, one of five guesses is always right."""
+        figures = {"loss": self.loss, "accuracy": self.accuracy}
+        return figures if len(self.confusion_KK) <= 5 else {**figures, "top5": self.top5}
+
+    def per_class(self, labels: tuple[str, ...]) -> dict[str, float]:
+        """The accuracy of every class that was scored."""
+        scored_K, right_K = self.confusion_KK.sum(1), np.diagonal(self.confusion_KK)
+        return {name: float(right_K[k] / scored_K[k]) for k, name in enumerate(labels) if scored_K[k]}
+
+
+@torch.no_grad()
+def evaluate_images(
+    model: ViT, images: ImageSet, *, most: int | None = None, on_progress: Callable[[int, int], None] | None = None
+) -> ImageEvaluation:
+    """Score the images, or the first `most` of them; `on_progress(done, total)`. The device is waited for once."""
+    classes, device = model.config.num_classes, model.device
+    scored = images if most is None or most >= len(images) else images.take(np.arange(most))
+    total, in_five = torch.zeros((), device=device), torch.zeros((), device=device)
+    guesses, probabilities = [], []
+    done = 0
+    for part in in_order(scored, _AT_ONCE.get(device.type, 1024), device):
+        logits_BK = model(part.images_BCHW)
+        total += F.cross_entropy(logits_BK, part.targets, reduction="sum")
+        five_B5 = logits_BK.topk(min(5, classes), dim=1).indices
+        in_five += (five_B5 == part.targets[:, None]).sum()
+        probability_B, guess_B = logits_BK.softmax(1).max(1)
+        guesses.append(guess_B)
+        probabilities.append(probability_B)
+        done += len(guess_B)
+        if on_progress is not None:
+            on_progress(done, len(scored))
+    guess_N = torch.cat(guesses).cpu().numpy()
+    sure_N = torch.cat(probabilities).float().cpu().numpy()
+    label_N = scored.labels_N
+    confusion_KK = np.bincount(label_N * classes + guess_N, minlength=classes**2).reshape(classes, classes)
+    missed = np.flatnonzero(guess_N != label_N)
+    surest = missed[np.argsort(-sure_N[missed], kind="stable")][:_SHOWN]
+    return ImageEvaluation(
+        loss=float(total) / len(scored),
+        accuracy=1 - len(missed) / len(scored),
+        top5=float(in_five) / len(scored),
+        samples=len(scored),
+        confusion_KK=confusion_KK,
+        wrong=tuple(WrongGuess(int(i), int(label_N[i]), int(guess_N[i]), float(sure_N[i])) for i in surest),
+    )
+
+
+def draw_confusion(path: Path, evaluation: ImageEvaluation, labels: tuple[str, ...]) -> None:
+    """The confusion matrix as SVG: a row for each class, a column for each guess; what is wrong is red."""
+    counts_KK = evaluation.confusion_KK
+    wrong_K = counts_KK.sum(0) + counts_KK.sum(1) - 2 * np.diagonal(counts_KK)
+    shown = np.sort(np.argsort(-wrong_K, kind="stable")[:_MOST_CLASSES])
+    names = [_short(labels[k]) for k in shown]
+    left = 24 + 7 * max(map(len, names))
+    size, top = _CELL * len(shown), 40 + 7 * max(map(len, names))
+    title = f"{evaluation.accuracy:.2%} of {evaluation.samples:,} images right"
+    if len(shown) < len(labels):
+        title += f"; the {len(shown)} classes that are confused the most"
+    parts = [f'<text class="t" x="8" y="20">{title}; rows: what it is, columns: what it was taken for</text>']
+    for row, name in enumerate(names):
+        x, y = left + _CELL * (row + 0.5), top + _CELL * (row + 0.5) + 4
+        parts.append(f'<text transform="translate({x:.0f} {top - 6}) rotate(-90)">{escape(name)}</text>')
+        parts.append(f'<text class="e" x="{left - 6}" y="{y:.0f}">{escape(name)}</text>')
+    for i, label in enumerate(shown):
+        whole = max(int(counts_KK[label].sum()), 1)
+        for j, guess in enumerate(shown):
+            count = int(counts_KK[label, guess])
+            if not count:
+                continue
+            share = count / whole
+            colour = _shade(_GREEN, share) if i == j else _shade(_RED, min(1.0, 0.25 + 3 * share))
+            x, y = left + _CELL * j, top + _CELL * i
+            parts.append(f'<rect x="{x}" y="{y}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{colour}"/>')
+            ink = "#fff" if i == j and share > 0.5 else "#111"
+            middle = f'x="{x + _CELL // 2}" y="{y + _CELL // 2 + 4}"'
+            parts.append(f'<text class="n" style="fill:{ink}" {middle}>{count}</text>')
+    _write(path, max(left + size + 12, 8 * len(title) + 320), top + size + 12, parts)
+
+
+def draw_wrong(path: Path, evaluation: ImageEvaluation, images: ImageSet, labels: tuple[str, ...]) -> None:
+    """The surest of the wrong guesses as SVG: the image, its class, what it was taken for and with what probability."""
+    wrong, samples = evaluation.wrong, evaluation.samples
+    rows = max(1, -(-len(wrong) // _ACROSS))
+    wide, high = _TILE + 24, _TILE + 2 * _LINE + 12
+    title = f"{round((1 - evaluation.accuracy) * samples):,} of {samples:,} images were taken for something else"
+    parts = [f'<text class="t" x="8" y="20">{title}{"; the surest of them" if wrong else ""}</text>']
+    for number, image in enumerate(wrong):
+        row, column = divmod(number, _ACROSS)
+        x, y = 8 + column * wide, 32 + row * high
+        png = base64.b64encode(png_bytes(images.images_NCHW[image.index])).decode()
+        parts.append(
+            f'<image x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" style="image-rendering:pixelated" '
+            f'href="data:image/png;base64,{png}"/>'
+        )
+        parts.append(f'<text x="{x}" y="{y + _TILE + 13}">{escape(_short(labels[image.label], 10))}</text>')
+        guess = f"→ {_short(labels[image.guess], 8)} {image.probability:.0%}"
+        parts.append(f'<text x="{x}" y="{y + _TILE + 13 + _LINE}">{escape(guess)}</text>')
+    _write(path, max(8 + _ACROSS * wide, 8 * len(title) + 180), 40 + rows * high, parts)
+
+
+def png_bytes(image_CHW: NDArray[np.uint8]) -> bytes:
+    """An image as a PNG file: grey or RGB, eight bits."""
+    channels, high, wide = image_CHW.shape
+    rows_HX = image_CHW.transpose(1, 2, 0).reshape(high, wide * channels)
+    raw = np.concatenate([np.zeros((high, 1), np.uint8), rows_HX], axis=1).tobytes()  # filter 0 before each row
+    head = struct.pack(">IIBBBBB", wide, high, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(raw, 9)), (b"IEND", b""))
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def _write(path: Path, wide: int, high: int, parts: list[str]) -> None:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">'
+    page = f'<rect class="page" width="{wide}" height="{high}"/>'
+    path.write_text("\n".join([head, _STYLE, page, *parts, "</svg>", ""]), encoding="utf-8")
+
+
+def _short(name: str, most: int = 16) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _shade(colour: tuple[int, int, int], share: float) -> str:
+    """From a pale tint of a colour to the colour itself."""
+    return "#" + "".join(f"{round(238 + (part - 238) * share):02x}" for part in colour)
