@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linnet.data.tokenizer import Vocabulary
-from linnet.train.own_model import spell_tokenizer
+from linnet.train.own_model import tokenizer_keys
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -33,7 +33,7 @@ class RowTokenizer:
             return cls(read.tokenizer, read.keys, read.rows, read.metadata)
         backend = getattr(source, "backend_tokenizer", source)
         rows = max(vocab, vocabulary_size(source) or 0)
-        return cls(backend, spell_tokenizer(source, rows), rows, None)
+        return cls(backend, tokenizer_keys(source, rows), rows, None)
 
 
 def vocabulary_size(source: Any) -> int | None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.files import step_files, step_path, sweep
+from linnet.files import FileError, link_target, point_link, step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 
@@ -230,8 +230,8 @@ class Checkpointer:
     def _link(self, name: str, path: Path) -> None:
         """Let `latest` or `best` mean a checkpoint. One that cannot be moved costs a warning; the weights are safe."""
         try:
-            gguf.point_link(self._run.weights_dir / name, path.name)
-        except gguf.GGUFError as error:
+            point_link(self._run.weights_dir / name, path.name)
+        except FileError as error:
             log.warning("run %s: %s", self._run.run_id, error)
 
     def _log(self, path: Path, step: int, train_loss: float | None, validation_loss: float | None) -> None:
@@ -243,10 +243,10 @@ class Checkpointer:
         if self._keep <= 0:
             return
         weights = self._run.weights_dir
-        best = _best_file(weights)
+        best = link_target(weights / "best")
         own = [path for step, path in step_files(weights) if self._is_own(path, step)]
         for path in own[: -self._keep]:
-            if best is None or path.name != best.name:
+            if path.name != best:
                 path.unlink(missing_ok=True)
                 self._own_files.discard(path)
 
@@ -274,10 +274,3 @@ def checkpoint_event(run_dir: Path, step: int) -> dict[str, Any] | None:
     stream = EventStream(run_dir / "events.jsonl")
     events = stream.last(1, lambda event: event.kind == "checkpoint" and event.step == step)
     return events[0].data if events else None
-
-
-def _best_file(weights: Path) -> Path | None:
-    try:
-        return gguf.resolve_link(weights / "best")
-    except gguf.GGUFError:  # there is none yet
-        return None

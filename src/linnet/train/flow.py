@@ -21,6 +21,7 @@ from linnet.files import write_file
 from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
 from linnet.runs.folder import FLOW
+from linnet.train.state import DTYPES
 
 _LINE_START = b'{"format":"toy/v1","nodes":[\n'
 
@@ -54,14 +55,11 @@ def describe(model: LanguageModel | ViT, batch: int, ctx: int | None = None) -> 
     for name, tensor in inputs.items():
         nodes.leaf(name, tensor, "input")
     with torch.no_grad(), nodes.following(shadow), nodes:
-        found = shadow.loss(*inputs.values())
-    nodes.known(found[0] if isinstance(found, tuple) else found)["role"] = "loss"
-    leafs = sum("op" not in node for node in nodes.found)
-    return {
-        "format": "toy/v1",
-        "nodes": nodes.found,
-        "summary": {"n_leafs": leafs, "n_nodes": len(nodes.found) - leafs},
-    }
+        returned = shadow.loss(*inputs.values())
+    nodes.of(returned[0] if isinstance(returned, tuple) else returned)["role"] = "loss"
+    leafs = sum("op" not in node for node in nodes.nodes)
+    summary = {"n_leafs": leafs, "n_nodes": len(nodes.nodes) - leafs}
+    return {"format": "toy/v1", "nodes": nodes.nodes, "summary": summary}
 
 
 def _inputs(model: LanguageModel | ViT, batch: int, ctx: int | None) -> dict[str, Tensor]:
@@ -83,26 +81,26 @@ def _without_numbers(model: LanguageModel | ViT) -> LanguageModel | ViT:
 
 
 class _Nodes(TorchFunctionMode):
-    """Keeps a note of each call of torch while it is on.
+    """Records each call of torch while it is on.
 
-    Calls of torch are what is kept, not the kernels below them (a TorchDispatchMode would see those): without a
+    Calls of torch are what is recorded, not the kernels below them (a TorchDispatchMode would see those): without a
     device attention falls apart into some twenty kernels that no device ever runs.
     """
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.found: list[Node] = []
+        self.nodes: list[Node] = []
         self._outputs = outputs
         self._path: list[str] = []
         self._names: dict[str, int] = {}
-        self._of: dict[int, Node] = {}
-        self._held: list[Tensor] = []  # what is known by its id must live on
+        self._by_id: dict[int, Node] = {}
+        self._tensors: list[Tensor] = []  # what is known by its id must live on
 
     def leaf(self, name: str, tensor: Tensor, role: str) -> None:
         self._add(tensor, {"name": name, "role": role, **_facts(tensor)})
 
-    def known(self, tensor: Tensor) -> Node:
-        return self._of[id(tensor)]
+    def of(self, tensor: Tensor) -> Node:
+        return self._by_id[id(tensor)]
 
     @contextmanager
     def following(self, model: nn.Module) -> Iterator[None]:
@@ -128,7 +126,7 @@ class _Nodes(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         inputs = [node["name"] for node in self._inputs((*args, *(kwargs or {}).values()))]
         for tensor in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(tensor, Tensor) and id(tensor) not in self._of:
+            if isinstance(tensor, Tensor) and id(tensor) not in self._by_id:
                 self._operation(_word(func), tensor, inputs)
         return result
 
@@ -137,20 +135,20 @@ class _Nodes(TorchFunctionMode):
         count = self._names[name] = self._names.get(name, 0) + 1
         logits = op == "linear" and self._path in ([], ["head"]) and tensor.shape[-1] == self._outputs
         role = "output" if logits else "ephemeral"
-        own = {"name": name if count == 1 else f"{name}#{count}", "role": role, **_facts(tensor)}
-        self._add(tensor, {**own, "op": op, "inputs": inputs})
+        name = name if count == 1 else f"{name}#{count}"
+        self._add(tensor, {"name": name, "role": role, **_facts(tensor), "op": op, "inputs": inputs})
 
     def _inputs(self, values: tuple[Any, ...]) -> Iterator[Node]:
         for value in values:
             if isinstance(value, tuple | list):
                 yield from self._inputs(tuple(value))
-            elif isinstance(value, Tensor) and id(value) in self._of:
-                yield self._of[id(value)]
+            elif isinstance(value, Tensor) and id(value) in self._by_id:
+                yield self._by_id[id(value)]
 
     def _add(self, tensor: Tensor, node: Node) -> None:
-        self.found.append(node)
-        self._of[id(tensor)] = node
-        self._held.append(tensor)
+        self.nodes.append(node)
+        self._by_id[id(tensor)] = node
+        self._tensors.append(tensor)
 
     def _leave(self) -> None:
         self._path.pop()
@@ -160,21 +158,10 @@ def _facts(tensor: Tensor) -> Node:
     """Shape in ggml's order, the fastest dimension first: an embedding of 627 rows of 64 is 64×627."""
     return {
         "shape": "×".join(str(n) for n in reversed(tensor.shape)) or "1",
-        "dtype": _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")),
+        "dtype": DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")).lower(),
         "nelements": math.prod(tensor.shape),
         "nbytes": math.prod(tensor.shape) * tensor.element_size(),
     }
-
-
-_DTYPES = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.int32: "i32",
-    torch.float64: "f64",
-}
 
 
 def _word(func: Callable[..., Any]) -> str:

@@ -51,19 +51,13 @@ class Progress:
     @classmethod
     def from_facts(cls, step: int, facts: Mapping[str, Any]) -> Progress:
         """Where the loop stood at the checkpoint of a step. States of earlier versions have fewer facts."""
+        known = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
         best, validation = facts.get("best"), facts.get("validation")
         if best is None and facts.get("best_validation") is not None:
             best = {"step": 0, "loss": facts["best_validation"]}
-        return cls(
-            step=step,
-            seen=int(facts.get("seen", 0)),
-            seconds=float(facts.get("seconds", 0.0)),
-            loss=facts.get("loss", math.nan),
-            accuracy=facts.get("accuracy"),
-            validation=KeptEvaluation(validation) if validation else None,
-            first_loss=facts.get("first_loss"),
-            best=BestCheckpoint(**best) if best else None,
-        )
+        known["validation"] = KeptEvaluation(validation) if validation else None
+        known["best"] = BestCheckpoint(**best) if best else None
+        return cls(**{**known, "step": step})
 
 
 @dataclass(frozen=True)
@@ -219,7 +213,7 @@ class Loop:
         yield
         self._metrics.begin()
         if self._profile is not None:
-            self._profile.go_on()
+            self._profile.resume()
 
     def _log_steps(self, arrived: list[StepMetrics]) -> str | None:
         """Log the steps whose metrics have come; the reason to stop, if one of them has no loss to go on from."""

@@ -21,15 +21,15 @@ from linnet.runs import RunBundle
 
 
 class OwnModel:
-    """Writes `weights/step_<N>.gguf` of a run; a tokenizer is spelt out once, not at every checkpoint."""
+    """Writes `weights/step_<N>.gguf` of a run. The keys of a tokenizer are made once, not at every checkpoint."""
 
     def __init__(self, run: RunBundle) -> None:
         self._run = run
-        self._spelt: tuple[object, int, gguf.MetadataBlock] | None = None
+        self._cached: tuple[object, int, gguf.MetadataBlock] | None = None
 
     def write(self, model: Any, step: int, *, train_loss: object, tokenizer: Any, type: str) -> Path:
         """Write the model and let `latest` mean it."""
-        config, params = _taken(model)
+        config, params = _config_and_params(model)
         git = self._run.manifest.provenance.get("git") or {}
         origin = gguf.Provenance(
             recipe=self._run.manifest.recipe, train_loss=_number(train_loss), git_sha=str(git.get("sha", "")) or None
@@ -41,12 +41,12 @@ class OwnModel:
     def _keys(self, tokenizer: Any, rows: int) -> gguf.MetadataBlock | None:
         if tokenizer is None:
             return None
-        if self._spelt is None or self._spelt[0] is not tokenizer or self._spelt[1] != rows:
-            self._spelt = (tokenizer, rows, spell_tokenizer(tokenizer, rows))
-        return self._spelt[2]
+        if self._cached is None or self._cached[0] is not tokenizer or self._cached[1] != rows:
+            self._cached = (tokenizer, rows, tokenizer_keys(tokenizer, rows))
+        return self._cached[2]
 
 
-def _taken(model: Any) -> tuple[Config, dict[str, Tensor]]:
+def _config_and_params(model: Any) -> tuple[Config, dict[str, Tensor]]:
     """Config and parameters, out of the wrappers of torch.compile and DistributedDataParallel."""
     for wrapper in ("_orig_mod", "module"):
         model = getattr(model, wrapper, model)
@@ -64,8 +64,8 @@ def _taken(model: Any) -> tuple[Config, dict[str, Tensor]]:
         raise UsageError(f"a {kind} has no {missing}: expected a LlamaForCausalLM or GPT2LMHeadModel") from None
 
 
-def spell_tokenizer(tokenizer: Any, rows: int) -> gguf.MetadataBlock:
-    """The keys of a tokenizer: of `tokenizers`, of `transformers`, of a GGUF, or spelt already."""
+def tokenizer_keys(tokenizer: Any, rows: int) -> gguf.MetadataBlock:
+    """The GGUF keys of a tokenizer: of `tokenizers`, of `transformers`, of a GGUF, or keys already."""
     if isinstance(tokenizer, gguf.MetadataBlock):
         return tokenizer
     if isinstance(tokenizer, str | os.PathLike):

@@ -51,21 +51,20 @@ class Cost:
 
 
 class Profile:
-    """Switches itself on after the first steps and off again; the run goes on as if nothing had been."""
+    """Runs torch's profiler over some steps after the first ones; the run goes on as if nothing had been."""
 
     def __init__(
         self, run: Session, work: StepWork, hardware: Hardware, callbacks: Callbacks, *, done: int, n_params: int
     ) -> None:
         self._run, self._work, self._hardware, self._callbacks = run, work, hardware, callbacks
-        self._n_params = n_params
-        self._done, self._last = done, work.last
-        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])
+        self._done, self._n_params = done, n_params
         self._on_gpu = hardware.device.type == "cuda"
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
         # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
         everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.halves_in_parallel else None
-        self._profiler = profile(activities=kinds, experimental_config=everywhere)
+        self._profiler = profile(activities=activities, experimental_config=everywhere)
         self._on, self._began, self._seconds = False, 0.0, 0.0
-        self._steps = 0  # looked at so far
+        self._steps = 0  # profiled so far
         self._first, self._paused = 0.0, 0.0
         self._pauses: list[tuple[float, float]] = []  # seconds since the profiler began
 
@@ -75,7 +74,7 @@ class Profile:
             self._steps += 1
             if self._steps == _STEPS:
                 self.report(step)
-        elif step == self._done + _SKIPPED and step < self._last:
+        elif step == self._done + _SKIPPED and step < self._work.last:
             self._wait()
             self._profiler.start()
             self._first = self._began = time.perf_counter()
@@ -90,7 +89,7 @@ class Profile:
             if self._on_gpu:
                 self._profiler.toggle_collection_dynamic(False, _ANY)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Steps again."""
         if self._on:
             if self._on_gpu:
@@ -102,16 +101,17 @@ class Profile:
         """Report on the steps that were profiled; at the end of a run, on as many as there were."""
         self.pause()
         self.stop()
+        lines: list[str] = []
         if self._steps:
             lines = self._write(step, self._seconds / self._steps)
-            self._callbacks.call(Callback.on_profile, lines)
         elif step - self._done <= _SKIPPED:
             lines = [f"no profile: it begins after {_SKIPPED} steps, and there were {step - self._done}"]
+        if lines:
             self._callbacks.call(Callback.on_profile, lines)
         self._steps = 0
 
     def stop(self) -> None:
-        """Look no longer, whatever was seen."""
+        """End profiling, whatever was seen."""
         if self._on:
             self._on = False
             self._profiler.stop()
@@ -144,9 +144,8 @@ class Profile:
         events: list[Any] = list(self._profiler.events() or ())  # type: ignore[no-untyped-call]
         threads = {event.thread for event in events}
         halves: set[int] = set()
-        if (
-            self._hardware.halves_in_parallel
-        ):  # a checkpoint, which is written meanwhile, has neither a gradient nor an optimiser
+        if self._hardware.halves_in_parallel:
+            # A checkpoint, which is written meanwhile, has neither a gradient nor an optimizer.
             halves = {event.thread for event in events if event.key.startswith("autograd::engine")}
             threads = halves | {event.thread for event in events if event.key.startswith("Optimizer.step")}
         seconds: dict[str, float] = {}

@@ -20,7 +20,7 @@ from linnet.runs.folder import STATE, WEIGHTS
 
 _PARAMETER = "param/"
 _MOMENT = "optimizer/"
-_DTYPES = {
+DTYPES = {  # as safetensors names them
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -69,7 +69,7 @@ def save(path: Path, state: State) -> None:
     end = 0
     for name, tensor in ordered:
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     encoded = json.dumps(header).encode()
     encoded += b" " * (-len(encoded) % 8)
     with StagedFile(path) as out:
@@ -138,7 +138,7 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {_DTYPES[tensor.dtype]} {list(tensor.shape)}".encode())
+        digest.update(f"{name} {DTYPES[tensor.dtype]} {list(tensor.shape)}".encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()
 
