@@ -24,7 +24,7 @@ from typing import Any
 
 import linnet
 from linnet.board.plot import ticks
-from linnet.board.terminal.views.chart import compact
+from linnet.board.words import compact
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD

@@ -254,7 +254,7 @@ def prepare_process() -> None:
     import PIL.Image
     import tokenizers
 
-    import linnet.board.terminal.once
+    import linnet.board.terminal.views.screen
     import linnet.cli
     import linnet.data
     import linnet.infer.generation

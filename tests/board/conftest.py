@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from linnet.board.fold import FoldLimits
-from linnet.board.terminal.once import frame
+from linnet.board.terminal.keys import View
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, length, text_of
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import View
 from linnet.board.terminal.views import screen
+from linnet.board.terminal.views.screen import frame
 from linnet.runs import RunStore
 
 Event = dict[str, Any]

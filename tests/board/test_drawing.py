@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis.extra.numpy import arrays
 
 from linnet.board.curve import Curve, smooth
 from linnet.board.plot import Plot, range_of, ticks
-from linnet.board.terminal.spans import cells, cut, ends, fit, length, put, text_of, wrap
+from linnet.board.terminal.spans import cells, cut, fit, justify, length, pad, text_of, wrap
+from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
+from linnet.runs import RunStore
 
 
 def line(y: list[float] | np.ndarray, x: np.ndarray | None = None) -> Curve:
@@ -83,8 +86,10 @@ def test_any_numbers_can_be_drawn(y: np.ndarray, width: int, height: int) -> Non
     "y", [[7.0] * 5, [1e300, -1e300, 1e300], [1e-300, 2e-300], [0.0, 5e-324], [1e308, 1.7e308], [float("nan"), 3.0]]
 )
 @pytest.mark.parametrize("log_scale", [False, True])
-def test_extreme_values_make_a_chart(y: list[float], log_scale: bool) -> None:
-    drawing = chart.draw([(0, line(y))], 40, 6, log_scale=log_scale)
+def test_extreme_values_make_a_chart(y: list[float], log_scale: bool, tmp_path: Path) -> None:
+    board = Board(RunStore(tmp_path))
+    board.log_scale = log_scale
+    drawing = chart.draw(board, [(0, line(y))], 40, 6)
     assert drawing is not None
     assert all(length(line) == 40 for line in drawing.lines)
 
@@ -144,18 +149,18 @@ def test_ticks_are_round_numbers() -> None:
 @given(st.text(), st.integers(0, 30))
 def test_texts_are_cut_to_columns(text: str, width: int) -> None:
     assert cells(cut(text, width)) <= width
-    assert cells(put(text, width)) == width
+    assert cells(pad(text, width)) == width
 
 
 def test_wide_characters_take_two_columns() -> None:
     assert cells("損失") == 4
-    assert put("損失", 5) == "損失 "
+    assert pad("損失", 5) == "損失 "
     assert cells(cut("損失損失", 5)) <= 5
 
 
 def test_a_line_is_fitted_exactly() -> None:
     assert length(fit([("abc", ""), ("損失損失", "")], 6)) == 6
-    assert length(ends([("left" * 10, "")], [("right", "")], 20)) == 20
+    assert length(justify([("left" * 10, "")], [("right", "")], 20)) == 20
 
 
 def test_foreign_text_keeps_its_lines_and_loses_its_controls() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from linnet.board.terminal.actions import act
 from linnet.board.terminal.app import BoardApp
+from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import VIEWS
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, board_of, look, read, steps, training, write
 from tests.board.test_keys import screen_text, settled

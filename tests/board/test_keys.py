@@ -14,10 +14,9 @@ from textual.pilot import Pilot
 
 from linnet.board.terminal import palette
 from linnet.board.terminal.actions import ACTIONS, act
-from linnet.board.terminal.app import BoardApp
-from linnet.board.terminal.keys import FOOTERS, SECTIONS, bindings, footer
+from linnet.board.terminal.app import BoardApp, Canvas
+from linnet.board.terminal.keys import FOOTERS, SECTIONS, TABS, VIEWS, bindings, footer
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import TABS, VIEWS
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, append, board_of, look, steps, training, write
 
@@ -68,7 +67,7 @@ def test_every_key_has_an_action_of_the_board() -> None:
 
 
 def test_every_action_can_be_reached() -> None:
-    named = {key.command for _, keys in SECTIONS for key in keys}
+    named = {key.command for keys in SECTIONS.values() for key in keys}
     by_mouse = {action for action in ACTIONS if action.startswith("sort:")} | {"view:notes"}
     assert ACTIONS.keys() == (set(bindings().values()) | named | by_mouse) - {"", "theme"}
 
@@ -350,8 +349,6 @@ def test_the_mouse(two: Path) -> None:
 
 
 def test_the_wheel_and_a_drag_move_the_detail(two: Path) -> None:
-    from linnet.board.terminal.canvas import Canvas
-
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         board = app.board
         await pilot.press("1")

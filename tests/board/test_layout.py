@@ -74,7 +74,7 @@ def test_the_window_never_leaves_the_run(moves: list[tuple[str, float]]) -> None
     zoom = Zoom(whole=(10.0, 90.0))
     for what, amount in moves:
         if what == "z":
-            zoom.by(2.0**amount, around=10 + 80 * abs(amount) / 3)
+            zoom.scale(2.0**amount, around=10 + 80 * abs(amount) / 3)
         else:
             zoom.move(amount)
         low, high = zoom.shown() or zoom.whole or (0.0, 0.0)
@@ -83,6 +83,6 @@ def test_the_window_never_leaves_the_run(moves: list[tuple[str, float]]) -> None
 
 def test_zooming_keeps_the_place_it_points_at() -> None:
     zoom = Zoom(whole=(0.0, 100.0), columns=(0, 100))
-    before = zoom.at(30)
-    zoom.by(0.5, around=before)
-    assert zoom.at(30) == pytest.approx(before, abs=0.5)
+    before = zoom.x_at(30)
+    zoom.scale(0.5, around=before)
+    assert zoom.x_at(30) == pytest.approx(before, abs=0.5)

@@ -11,10 +11,10 @@ import pytest
 
 from linnet.board.first_look import FirstLook
 from linnet.board.terminal.actions import act
-from linnet.board.terminal.once import frame
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import text_of
 from linnet.board.terminal.state import Board
+from linnet.board.terminal.views.screen import frame
 from linnet.runs import RunStore
 from tests.board.conftest import BEGAN, steps, write
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from linnet.board.terminal.once import print_frame
 from linnet.board.terminal.state import Board
+from linnet.board.terminal.views.screen import print_frame
 from linnet.cli import main
 from linnet.runs import RunStore
 

@@ -11,11 +11,11 @@ import pytest
 
 from linnet.board.fold import FoldLimits
 from linnet.board.terminal.actions import act
-from linnet.board.terminal.once import frame
+from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.spans import text_of
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import VIEWS
 from linnet.board.terminal.views import chart, screen
+from linnet.board.terminal.views.screen import frame
 from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write

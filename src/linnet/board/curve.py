@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 AXES = ("step", "tokens", "epoch", "wall time", "relative time")
 SMOOTHING = (("off", 1.0), ("light", 0.5), ("medium", 0.3), ("heavy", 0.15))
-_CHUNK = 64  # rows that are smoothed by one product
+_CHUNK = 64  # rows that are smoothed by one row of a matmul
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,12 @@ def stats_of(series: Series, finite: NDArray[np.bool_]) -> Stats:
     at = np.flatnonzero(finite)
     if not len(at):
         return Stats(len(value), len(value), None, None, None, _point(step, value, -1), None)
-    held = value[at]
-    low, high = at[int(np.argmin(held))], at[int(np.argmax(held))]
+    known = value[at]
+    low, high = at[int(np.argmin(known))], at[int(np.argmax(known))]
     best = (low if series.lower_is_better else high) if series.has_direction else None
     with np.errstate(over="ignore"):
-        mean = float(np.mean(held))
-        mean = mean if np.isfinite(mean) else float(np.mean(held / len(held)) * len(held))
+        mean = float(np.mean(known))
+        mean = mean if np.isfinite(mean) else float(np.mean(known / len(known)) * len(known))
     return Stats(
         count=len(value),
         empty=len(value) - len(at),
@@ -152,18 +152,18 @@ def _point(step: NDArray[np.int64], value: Floats, at: int) -> tuple[int, float]
 
 
 def smooth(values: Floats, alpha: float) -> Floats:
-    """The exponential mean over every row, beginning with the first value; rows that are NaN are passed over."""
+    """The exponential moving average over every row, from the first value on; rows that are NaN are passed over."""
     finite = np.isfinite(values)
-    held = values[finite]
-    if alpha >= 1.0 or len(held) < 2:
+    known = values[finite]
+    if alpha >= 1.0 or len(known) < 2:
         return values
-    out = np.full(len(values), np.nan)
-    out[finite] = _exponential(held, alpha)
-    return out
+    smoothed = np.full(len(values), np.nan)
+    smoothed[finite] = _exponential(known, alpha)
+    return smoothed
 
 
 def _exponential(x: Floats, alpha: float) -> Floats:
-    """y₀ = x₀, yᵢ = α xᵢ + (1 - α) yᵢ₋₁, in products of whole chunks instead of a loop over rows."""
+    """y₀ = x₀, yᵢ = α xᵢ + (1 - α) yᵢ₋₁, by a matmul over chunks instead of a loop over rows."""
     keep = 1.0 - alpha
     rows = -(-len(x) // _CHUNK)
     padded = np.zeros(rows * _CHUNK)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +61,11 @@ class Fold:
                 self._tables[table.names] = _Folded(table.names, self._limits.buckets(len(table.names)))
             self._tables[table.names].take(table, begin)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the buckets."""
+        return sum(table.own_4B.nbytes + table.parts_4MB.nbytes for table in self._tables.values())
+
     def names(self) -> list[str]:
         """Every metric, in order of appearance."""
         return list(dict.fromkeys(name for names in self._tables for name in names))
@@ -71,25 +75,25 @@ class Fold:
         parts = [table for names, table in self._tables.items() if name in names]
         if not parts:
             return None
-        columns = [part.columns(name) for part in parts]
-        joined = {key: np.concatenate([part[key] for part in columns]) for key in columns[0]}
+        columns_8B = np.concatenate([part.columns(name) for part in parts], axis=1)
         if len(parts) > 1:
-            order = np.argsort(joined["line"], kind="stable")
-            joined = {key: column[order] for key, column in joined.items()}
+            columns_8B = columns_8B[:, np.argsort(columns_8B[0], kind="stable")]
+        _, step, t, epoch, low, high, total, count = columns_8B
+        tallies = [part.tally(name) for part in parts]
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            mean = joined["total"] / joined["count"]
+            mean = total / count
         return Curve(
             name=name,
-            x=joined["step"],
-            step=joined["step"],
-            t=joined["t"],
-            epoch=joined["epoch"],
-            low=joined["low"],
-            high=joined["high"],
+            x=step,
+            step=step,
+            t=t,
+            epoch=epoch,
+            low=low,
+            high=high,
             mean=mean,
-            stats=_stats([part.tally(name) for part in parts], lower_is_better, has_direction),
+            stats=_stats(tallies, lower_is_better, has_direction),
             exact=all(part.stride == 1 for part in parts),
-            last_value=max((part.tally(name) for part in parts), key=lambda tally: tally.last_line).last[1],
+            last_value=max(tallies, key=lambda tally: tally.last_line).last[1],
             lower_is_better=lower_is_better,
         )
 
@@ -123,8 +127,14 @@ class _Tally:
             self.high = int(step[high]), float(value[high])
 
 
+_JOINS = (np.fmin, np.fmax, np.add, np.add)  # how two buckets' least, greatest, sum and count become one's
+
+
 class _Folded:
-    """One table. `stride`: rows that a bucket stands for; the last may not be full yet. `rows`: of all buckets."""
+    """One table. `stride`: rows that a bucket stands for; the last may not be full yet. `rows`: of all buckets.
+
+    Shapes: M metrics, B buckets, R rows.
+    """
 
     def __init__(self, names: tuple[str, ...], most: int) -> None:
         self.names = names
@@ -132,13 +142,9 @@ class _Folded:
         self.rows = 0
         self._most = most
         self._tallies = [_Tally() for _ in names]
-        metrics, room = len(names), 64
-        self._own = np.empty((4, room))  # line, step, t, epoch of a bucket's first row
+        self.own_4B = np.empty((4, 64))  # line, step, t, epoch of a bucket's first row
         self._last = np.empty(4)  # the same of the last row of all
-        self._low = np.empty((metrics, room))
-        self._high = np.empty((metrics, room))
-        self._total = np.empty((metrics, room))
-        self._count = np.empty((metrics, room), dtype=np.int64)
+        self.parts_4MB = np.empty((4, len(names), 64))  # least, greatest, sum and count, as in `_JOINS`
 
     @property
     def _buckets(self) -> int:
@@ -147,94 +153,68 @@ class _Folded:
     def tally(self, name: str) -> _Tally:
         return self._tallies[self.names.index(name)]
 
-    def columns(self, name: str) -> dict[str, Floats]:
-        """Copies, since buckets change in place."""
-        at, used = self.names.index(name), self._buckets
-        line, step, t, epoch = own = self._own[:, :used].copy()
-        own[1:, -1] = self._last[1:]  # a curve ends where the run is
-        return {
-            "line": line,
-            "step": step,
-            "t": t,
-            "epoch": epoch,
-            "low": self._low[at, :used].copy(),
-            "high": self._high[at, :used].copy(),
-            "total": self._total[at, :used].copy(),
-            "count": self._count[at, :used].astype(np.float64),
-        }
+    def columns(self, name: str) -> Floats:
+        """[8, B]: line, step, t, epoch, least, greatest, sum, count; copies, since buckets change in place."""
+        used = self._buckets
+        own_4B = self.own_4B[:, :used].copy()
+        own_4B[1:, -1] = self._last[1:]  # a curve ends where the run is
+        return np.concatenate([own_4B, self.parts_4MB[:, self.names.index(name), :used]])
 
     def take(self, table: Table, begin: int) -> None:
         """Add a table's rows from `begin` on, as many at a time as the buckets left can hold."""
         for line, step, t, epoch, *values in table.now().pieces(begin):
-            self._take_piece([line, step, t, epoch], values)
+            for tally, column in zip(self._tallies, values, strict=True):
+                tally.take(line, step, column)
+            own = [line, step, t, epoch]
+            self._last[:] = [column[-1] for column in own]
+            at = 0
+            while at < len(line):
+                if self.rows >= self._most * self.stride:
+                    self._halve()
+                end = min(len(line), at + self._most * self.stride - self.rows)
+                self._add(np.stack([c[at:end] for c in own]), np.stack([c[at:end] for c in values]))
+                at = end
 
-    def _take_piece(self, own: list[NDArray[Any]], values: list[NDArray[Any]]) -> None:
-        line, step, *_ = own
-        for tally, column in zip(self._tallies, values, strict=True):
-            tally.take(line, step, column)
-        self._last[:] = [column[-1] for column in own]
-        at = 0
-        while at < len(line):
-            if self.rows >= self._most * self.stride:
-                self._halve()
-            end = min(len(line), at + self._most * self.stride - self.rows)
-            self._add([c[at:end] for c in own], np.stack([c[at:end] for c in values]))
-            at = end
-
-    def _add(self, own: list[NDArray[np.float64]], values_MR: Floats) -> None:
+    def _add(self, own_4R: Floats, values_MR: Floats) -> None:
         count = values_MR.shape[1]
-        first = self.rows // self.stride
         into = self.rows % self.stride  # rows that the first of these buckets holds already
-        starts = np.concatenate([[0], np.arange(self.stride - into, count, self.stride)]) if into else None
-        starts = np.arange(0, count, self.stride) if starts is None else starts
+        starts = np.arange(-into, count, self.stride).clip(0)
+        first, new = self.rows // self.stride, 1 if into else 0
+        last = first + len(starts)
         finite = np.isfinite(values_MR)
         shown = np.where(finite, values_MR, np.nan)
-        with np.errstate(over="ignore"):
-            low = np.fmin.reduceat(shown, starts, axis=1)
-            high = np.fmax.reduceat(shown, starts, axis=1)
-            total = np.add.reduceat(np.where(finite, values_MR, 0.0), starts, axis=1)
-        filled = np.add.reduceat(finite, starts, axis=1, dtype=np.int64)
-        last = first + len(starts)
+        columns = (shown, shown, np.where(finite, values_MR, 0.0), finite.astype(np.float64))
         self._reserve(last)
-        if into:
-            self._low[:, first] = np.fmin(self._low[:, first], low[:, 0])
-            self._high[:, first] = np.fmax(self._high[:, first], high[:, 0])
-            self._total[:, first] += total[:, 0]
-            self._count[:, first] += filled[:, 0]
-        new = 1 if into else 0
-        for mine, theirs in zip(self._parts(), (low, high, total, filled), strict=True):
-            mine[:, first + new : last] = theirs[:, new:]
-        self._own[:, first + new : last] = np.stack([column[starts[new:]] for column in own])
+        for part_MB, column, join in zip(self.parts_4MB, columns, _JOINS, strict=True):
+            with np.errstate(over="ignore"):
+                added = join.reduceat(column, starts, axis=1)
+            if into:
+                part_MB[:, first] = join(part_MB[:, first], added[:, 0])
+            part_MB[:, first + new : last] = added[:, new:]
+        self.own_4B[:, first + new : last] = own_4R[:, starts[new:]]
         self.rows += count
 
     def _halve(self) -> None:
         """Each two buckets become one."""
         used = self._buckets
         even = used // 2 * 2
-        for part, join in zip(self._parts(), (np.fmin, np.fmax, np.add, np.add), strict=True):
-            joined = join(part[:, 0:even:2], part[:, 1:even:2])
-            part[:, : even // 2] = joined
+        for part_MB, join in zip(self.parts_4MB, _JOINS, strict=True):
+            part_MB[:, : even // 2] = join(part_MB[:, 0:even:2], part_MB[:, 1:even:2])
             if used > even:
-                part[:, even // 2] = part[:, even]
-        self._own[:, : -(-used // 2)] = self._own[:, 0:used:2].copy()
+                part_MB[:, even // 2] = part_MB[:, even]
+        self.own_4B[:, : -(-used // 2)] = self.own_4B[:, 0:used:2].copy()
         self.stride *= 2
 
-    def _parts(self) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
-        return self._low, self._high, self._total, self._count
-
     def _reserve(self, buckets: int) -> None:
-        room = self._own.shape[1]
-        if buckets <= room:
-            return
-        room = min(max(buckets, room * 2), self._most)
-        self._own = _wider(self._own, room)
-        self._low, self._high = _wider(self._low, room), _wider(self._high, room)
-        self._total, self._count = _wider(self._total, room), _wider(self._count, room)
+        room = self.own_4B.shape[1]
+        if buckets > room:
+            room = min(max(buckets, room * 2), self._most)
+            self.own_4B, self.parts_4MB = _wider(self.own_4B, room), _wider(self.parts_4MB, room)
 
 
-def _wider(old: NDArray[Any], room: int) -> NDArray[Any]:
-    new = np.empty((old.shape[0], room), dtype=old.dtype)
-    new[:, : old.shape[1]] = old
+def _wider(old: Floats, room: int) -> Floats:
+    new = np.empty((*old.shape[:-1], room))
+    new[..., : old.shape[-1]] = old
     return new
 
 

@@ -68,12 +68,12 @@ class History:
         """One metric as it stands; None when there is none of that name."""
         with self._lock:
             if name not in self._curves:
-                found = self._make(name)
-                if found is None:
+                curve = self._make(name)
+                if curve is None:
                     return None
                 if len(self._curves) >= _CURVES:
                     self._curves.clear()
-                self._curves[name] = found
+                self._curves[name] = curve
             return self._curves[name]
 
     def last(self, name: str) -> float | None:
@@ -93,16 +93,13 @@ class History:
 
     @property
     def last_step(self) -> int | None:
-        """The highest step seen."""
         return self._metrics.last_step
 
     @property
     def last_epoch(self) -> float | None:
-        """The highest epoch seen."""
         return self._metrics.last_epoch
 
     def close(self) -> None:
-        """Let go of the file."""
         self._metrics.close()
 
     def _open(self) -> Metrics:
@@ -127,21 +124,24 @@ class History:
         if self._drained:
             assert self._fold is not None
             self._fold.take(self._metrics.drain())
-        elif self._cells() > self._limits.exact_cells:
-            self._fold = self._fold or Fold(self._limits)
-            self._fold.follow(self._metrics.tables())
-            if self._cells() > self._limits.whole_cells:
-                self._drain()
+        elif self._fold_long() and self._cells() > self._limits.whole_cells:
+            self._drain()
         self._names = self._fold.names() if self._drained and self._fold else self._metrics.names()
 
     def _settle_cached(self) -> None:
         """Once everything is read: long runs go on in buckets. (What a cache held was never read block by block.)"""
-        if self._cells() > self._limits.exact_cells:
-            self._fold = self._fold or Fold(self._limits)
-            self._fold.follow(self._metrics.tables())
+        if self._fold_long():
             self._curves.clear()
             self._names = self._metrics.names()
             self._drain()
+
+    def _fold_long(self) -> bool:
+        """Bring a run that is too long to be held row by row into buckets; False where it is not."""
+        if self._cells() <= self._limits.exact_cells:
+            return False
+        self._fold = self._fold or Fold(self._limits)
+        self._fold.follow(self._metrics.tables())
+        return True
 
     def _drain(self) -> None:
         """From here on the rows are held in buckets only."""

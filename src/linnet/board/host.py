@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any
 
 import psutil
 
 from linnet.board.watched_run import WatchedRun
 from linnet.runs import Manifest, provenance
 from linnet.runs.events import to_event
-from linnet.runs.metric_names import rows
+from linnet.runs.metric_names import MUNIN_SYSTEM, rows
 from linnet.runs.system import SystemProbe
 
 _EVERY = 1.0  # seconds between two readings
 HISTORY = 120  # readings that are kept
-
-_MUNIN = {  # how munin names what ours calls otherwise, and how many of ours one of its is
-    "sys/cpu/user": ("sys/cpu_user", 1.0),
-    "sys/cpu/system": ("sys/cpu_system", 1.0),
-    "sys/memory/percent": ("sys/mem_used_pct", 1.0),
-    "sys/memory/used": ("sys/mem_used_gb", 1e9),
-    "sys/process/cpu": ("sys/proc_cpu_pct", 1.0),
-    "sys/process/rss": ("sys/proc_mem_mb", 1e6),
-    "sys/disk/read_bps": ("sys/disk_read_mbs", 1e6),
-    "sys/disk/write_bps": ("sys/disk_write_mbs", 1e6),
-    "sys/disk/busy": ("sys/disk_util_pct", 1.0),
-}
 
 
 class Host:
@@ -38,7 +25,7 @@ class Host:
         self._past: dict[str, deque[float]] = {}
         self._probe: SystemProbe | None = None
         self._pid: int | None = None  # the run's process, where it is known
-        self._told_pid: object = None
+        self._logged_pid: object = None
         self._read_at = -_EVERY
 
     def read(self, watched: WatchedRun) -> bool:
@@ -47,8 +34,8 @@ class Host:
         if not is_here(watched) or now - self._read_at < _EVERY:
             return False
         pid = watched.summary.manifest.provenance.get("pid")
-        if self._probe is None or pid != self._told_pid:
-            self._past, self._told_pid = {}, pid
+        if self._probe is None or pid != self._logged_pid:
+            self._past, self._logged_pid = {}, pid
             self._pid = pid if isinstance(pid, int) and 0 < pid < 2**31 and psutil.pid_exists(pid) else None
             self._probe = SystemProbe(watched.run.path, self._pid)
             psutil.cpu_percent(percpu=True)
@@ -76,19 +63,19 @@ def is_here(watched: WatchedRun) -> bool:
     """Does this run train on this machine, now? By boot id; by the host's name where there is none."""
     if watched.status != "live":
         return False
-    told: dict[str, Any] = watched.summary.manifest.provenance
-    if told.get("boot_id") and provenance.boot_id():
-        return bool(told["boot_id"] == provenance.boot_id())
-    return bool(told.get("host")) and told.get("host") == provenance.host()["name"]
+    machine = watched.summary.manifest.provenance
+    if machine.get("boot_id") and provenance.boot_id():
+        return bool(machine["boot_id"] == provenance.boot_id())
+    return bool(machine.get("host")) and machine.get("host") == provenance.host()["name"]
 
 
 def logged(watched: WatchedRun, name: str) -> list[float]:
     """The last readings of a figure that the run itself has logged."""
-    foreign, scale = _MUNIN.get(name, ("", 1.0))
-    curve, scale = (
-        (c, 1.0) if (c := watched.history.curve(name)) is not None else (watched.history.curve(foreign), scale)
-    )
-    return [] if curve is None else [float(v) * scale for v in curve.mean[-HISTORY:] if v == v]
+    curve, scale = watched.history.curve(name), 1.0
+    if curve is None:
+        munin_name, scale = MUNIN_SYSTEM.get(name, ("", 1.0))
+        curve = watched.history.curve(munin_name)
+    return [] if curve is None else [float(value) * scale for value in curve.mean[-HISTORY:] if value == value]
 
 
 def describe(manifest: Manifest) -> str:

@@ -25,12 +25,14 @@ _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothi
 )
 _HEAD = 40  # bytes in which a line tells its kind
 _SAMPLES, _NOTES, _REMARKS, _CHECKPOINTS = 200, 500, 1000, 2000
-_TOLD = frozenset(("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal"))
+_NOT_LOGGED = frozenset(
+    ("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal")
+)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A text that the model wrote at a step."""
+    """A text that the model generated at a step."""
 
     step: int | None
     t: float
@@ -84,12 +86,10 @@ class Journal:
         self._checkpoints: dict[str, dict[str, Any]] = {}
 
     def samples(self) -> list[Sample]:
-        """Texts that the model wrote, in order."""
         with self._lock:
             return list(self._samples)
 
     def notes(self) -> list[Note]:
-        """Notes, in order."""
         with self._lock:
             return list(self._notes)
 
@@ -161,7 +161,6 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -206,8 +205,8 @@ class Journal:
                 self._remark(t, step, "info", f"checkpoint {path}")
         elif event.kind == "run_end":
             self._take_end(event)
-        elif event.kind not in _TOLD and event.kind:
-            self._remark(t, step, *_told(event))
+        elif event.kind not in _NOT_LOGGED and event.kind:
+            self._remark(t, step, *_described(event))
 
     def _take_note(self, event: Event) -> None:
         data, text = event.data, _text(event.data.get("text"))
@@ -246,8 +245,8 @@ def _only_numbers(block: bytes, lines: int) -> bool:
     return missing == 0
 
 
-def _told(event: Event) -> tuple[str, str]:
-    """How much an event of another kind weighs, and what it says."""
+def _described(event: Event) -> tuple[str, str]:
+    """Weight and text of an event of another kind."""
     data = event.data
     if event.kind == "run_start":
         return "info", f"run started {_text(data.get('started_at'))}"
@@ -258,9 +257,8 @@ def _told(event: Event) -> tuple[str, str]:
     weight = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
     text = data.get("text") or data.get("message")
     if not isinstance(text, str):
-        own = ("kind", "type", "t", "step", "phase")
-        pairs = ((name, value) for name, value in data.items() if name not in own)
-        text = "  ".join(f"{name} {_short(value)}" for name, value in pairs)
+        shown = data.keys() - {"kind", "type", "t", "step", "phase"}
+        text = "  ".join(f"{name} {_short(value)}" for name, value in data.items() if name in shown)
     return weight, f"{event.kind}: {text}" if text else event.kind
 
 

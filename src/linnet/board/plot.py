@@ -20,6 +20,7 @@ Line = list[Span]
 Range = tuple[float, float]
 
 BEST_MARK = "◆"
+BLOCKS = "▁▂▃▄▅▆▇█"
 _BLANK = ord(" ")
 _BRAILLE = 0x2800
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint16)  # [row, column] of a cell
@@ -35,9 +36,7 @@ class Plot:
         self._dots = np.zeros((height, width), dtype=np.uint16)
         self._styles = np.zeros((height, width), dtype=np.int16)
         self._names = [""]
-        self._ends: list[
-            tuple[float, int, str, str]
-        ] = []  # row, column, letter and style of each line that has a letter
+        self._ends: list[tuple[float, int, str, str]] = []  # row, column, letter and style of lines that have a letter
 
     def draw(self, curve: Curve, style: str, *, over: bool = False, letter: str = "") -> None:
         """Draw one line.
@@ -54,15 +53,14 @@ class Plot:
         self._dots = np.where(used, codes if over else codes | self._dots, self._dots)
         self._styles[used] = self._style(style)
         if points == 1:
-            row, column = (int(found[0]) for found in np.nonzero(used))
+            row, column = np.argwhere(used)[0].tolist()
             self.write(row, column, "•", style)
         if letter:
             self._ends.append((*_end(columns[3], self.height, self.y_range), letter, style))
 
     def mark(self, x: float, y: float, style: str) -> None:
         """A diamond at a point, where that is in range."""
-        inside = self.x_range[0] <= x <= self.x_range[1] and self.y_range[0] <= y <= self.y_range[1]
-        if inside:
+        if self.x_range[0] <= x <= self.x_range[1] and self.y_range[0] <= y <= self.y_range[1]:
             row = self.height - 1 - int(cell_of(np.array([y]), self.y_range, self.height * 4)[0]) // 4
             self.write(row, self.column(x), BEST_MARK, style)
 
@@ -152,13 +150,13 @@ def chart(curve: Curve, width: int, height: int, mark: tuple[float, float] | Non
 
 def sparkline(values: Sequence[float] | NDArray[np.float64], width: int) -> str:
     """A curve in one line of block characters."""
-    held = np.asarray(values, dtype=np.float64)
-    held = held[np.isfinite(held)]
-    if not len(held):
+    shown = np.asarray(values, dtype=np.float64)
+    shown = shown[np.isfinite(shown)]
+    if not len(shown):
         return ""
-    if len(held) > width:
-        held = np.array([part.mean() for part in np.array_split(held, width)])
-    return "".join("▁▂▃▄▅▆▇█"[level] for level in cell_of(held, span(held), 8))
+    if len(shown) > width:
+        shown = np.array([part.mean() for part in np.array_split(shown, width)])
+    return "".join(BLOCKS[level] for level in cell_of(shown, span(shown), len(BLOCKS)))
 
 
 def range_of(curves: Sequence[Curve], window: Range | None = None, clip: bool = False) -> tuple[Range, Range] | None:
@@ -166,7 +164,7 @@ def range_of(curves: Sequence[Curve], window: Range | None = None, clip: bool = 
 
     `window`: only between these x. `clip`: leave out the one in a hundred that is farthest off at either end.
     """
-    shown = [(c.x[inside], c.low[inside], c.high[inside]) for c in curves if (inside := _inside(c, window)).any()]
+    shown = [(c.x[inside], c.low[inside], c.high[inside]) for c in curves if (inside := rows_inside(c, window)).any()]
     if not shown:
         return None
     low, high = np.concatenate([s[1] for s in shown]), np.concatenate([s[2] for s in shown])
@@ -180,7 +178,8 @@ def range_of(curves: Sequence[Curve], window: Range | None = None, clip: bool = 
     return across, span(np.concatenate([low, high]))
 
 
-def _inside(curve: Curve, window: Range | None) -> NDArray[np.bool_]:
+def rows_inside(curve: Curve, window: Range | None) -> NDArray[np.bool_]:
+    """Which rows have a value, and their x in the window."""
     inside = np.isfinite(curve.mean) & np.isfinite(curve.x)
     if window is not None:
         inside &= (curve.x >= window[0]) & (curve.x <= window[1])
@@ -217,9 +216,9 @@ def y_labels(up: Range, rows: int, log_scale: bool = False, count: int = 0) -> d
             labels.setdefault(row, _y_text(value, log_scale))
         if len(labels) >= 2:
             return labels
-    places = sorted({0, rows - 1} | ({rows // 2} if rows >= 9 else set()))
-    share = {place: 1 - place / (rows - 1) for place in places}
-    return {place: _y_text(low * (1 - share[place]) + high * share[place], log_scale) for place in places}
+    labelled = sorted({0, rows - 1} | ({rows // 2} if rows >= 9 else set()))
+    share = {row: 1 - row / (rows - 1) for row in labelled}
+    return {row: _y_text(low * (1 - share[row]) + high * share[row], log_scale) for row in labelled}
 
 
 def _y_text(value: float, log_scale: bool) -> str:
@@ -266,7 +265,7 @@ def _reduce(curve: Curve, columns: int, x_range: Range) -> tuple[Floats, NDArray
     ends = np.append(starts[1:], len(column)) - 1
     at_columns = column[starts]
     mean = curve.mean[at]
-    gap = np.concatenate([[True], np.diff(at[...]) > 1]) if not finite.all() else np.zeros(len(at), dtype=bool)
+    gap = np.concatenate([[True], np.diff(at) > 1]) if not finite.all() else np.zeros(len(at), dtype=bool)
     breaks = gap[starts]
     extents_4C = np.full((4, columns), np.nan)
     broken = np.zeros(columns, dtype=bool)

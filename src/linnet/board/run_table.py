@@ -1,4 +1,4 @@
-"""`RunTable`: all runs of a folder for the table, looked at again only where something changed.
+"""`RunTable`: all runs of a folder, looked at again only where something changed; and which of them a list shows.
 
 How a run stands is read from the ends of its files, for all runs. Its best value and its curve need the whole stream:
 those are read only of the runs that somebody looks at.
@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from linnet.board.first_look import FirstLook, Stamp, stamp_of
-from linnet.runs import Metrics, RunStore, RunSummary, Series
+from linnet.runs import STATUSES, Metrics, RunStore, RunSummary, Series
 from linnet.runs.folder import EVENTS
 from linnet.runs.summary import summarize
 
@@ -37,7 +38,6 @@ class RunRow:
 
     @property
     def path(self) -> str:
-        """The run's folder."""
         return self.summary.path
 
 
@@ -90,11 +90,9 @@ class RunTable:
         return bool(self._waiting())
 
     def newest(self) -> RunRow | None:
-        """The run that was made last."""
         return max(self.rows, key=lambda row: (row.summary.manifest.created_at, row.summary.run_id), default=None)
 
     def close(self) -> None:
-        """Let go of the files."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -156,3 +154,67 @@ def _spark(series: Series) -> list[float]:
     with np.errstate(over="ignore"):
         sums = np.add.reduceat(value, starts)
     return [float(v) for v in sums / np.diff(np.append(starts, len(value)))]
+
+
+@dataclass
+class RunList:
+    """What of the table is shown: order, filter, the row that is chosen, and those that are marked.
+
+    `filter`: words that must all occur in a run's own; `status:live`, `tag:wide` are looked for in one field only.
+    """
+
+    sort: str = "age"
+    reverse: bool = False
+    filter: str = ""
+    cursor: str = ""  # path of the run
+    marks: list[str] = field(default_factory=list)
+    offset: int = 0
+
+    def select(self, rows: list[RunRow]) -> list[RunRow]:
+        """The rows that match the filter, sorted; what a run does not have comes last, whichever way."""
+        key = _SORT_KEYS[self.sort]
+        keyed = [(key(row), row) for row in rows if not self.filter or self._matches(row)]
+        known = [pair for pair in keyed if pair[0] is not None]
+        known.sort(key=lambda pair: pair[1].summary.run_id)
+        known.sort(key=lambda pair: pair[0], reverse=self.reverse)
+        return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+    def window(self, rows: list[RunRow], height: int) -> tuple[int, int]:
+        """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
+        at = next((i for i, row in enumerate(rows) if row.summary.path == self.cursor), 0)
+        return at, min(max(self.offset, at - height + 1), at, max(0, len(rows) - height))
+
+    def _matches(self, row: RunRow) -> bool:
+        summary, manifest = row.summary, row.summary.manifest
+        texts = {
+            "run": [summary.run_id, manifest.name or ""],
+            "status": [summary.status],
+            "recipe": [manifest.recipe or ""],
+            "experiment": [manifest.experiment or ""],
+            "tag": manifest.tags,
+        }
+        everything = [text for values in texts.values() for text in values]
+        for word in self.filter.lower().split():
+            name, _, wanted = word.partition(":")
+            searched, wanted = (texts[name], wanted) if ":" in word and name in texts else (everything, word)
+            if not any(wanted in text.lower() for text in searched):
+                return False
+        return True
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+_SORT_KEYS: dict[str, Callable[[RunRow], Any]] = {
+    "age": lambda row: -row.summary.last_event,
+    "run": lambda row: row.summary.run_id,
+    "status": lambda row: STATUSES.index(row.summary.status),
+    "recipe": lambda row: row.summary.manifest.recipe,
+    "experiment": lambda row: row.summary.manifest.experiment,
+    "tags": lambda row: " ".join(row.summary.manifest.tags) or None,
+    "step": lambda row: row.summary.step,
+    "last": lambda row: _finite(row.summary.value),
+    "best": lambda row: None if row.best is None else _finite(row.best[1]),
+}
+SORTS = tuple(_SORT_KEYS)

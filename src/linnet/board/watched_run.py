@@ -20,6 +20,11 @@ from linnet.runs.summary import summarize
 _ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
 _MOST_ROWS = 1 << 16
 _PACE_ROWS = 256  # rows by which the present speed is judged
+_STATUS_REMARKS = {
+    "gone": ("error", "the run's folder is gone; what was read of it is still shown"),
+    "crashed": ("error", "the writer died without a run_end; every event it logged is here"),
+    "stalled": ("warning", "nothing was written for a while, though the run has not ended"),
+}
 
 
 class WatchedRun:
@@ -32,7 +37,7 @@ class WatchedRun:
     def __init__(self, run: Run, limits: FoldLimits | None = None, look_seconds: float = 1.0) -> None:
         self.run = run
         self.look_seconds = look_seconds
-        self.summary: RunSummary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
+        self.summary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
         self.history = History(run, limits, self.journal)
         self.gone = False
@@ -45,8 +50,12 @@ class WatchedRun:
 
     @property
     def id(self) -> str:
-        """The run's id."""
         return self.run.id
+
+    @property
+    def title(self) -> str:
+        """The run's name, else its id."""
+        return self.summary.manifest.name or self.id
 
     @property
     def status(self) -> str:
@@ -61,7 +70,7 @@ class WatchedRun:
         changed |= self.history.read(seconds)
         if self.history.caught_up:
             changed |= self.journal.catch_up(seconds)
-            changed |= self._tell_trouble()
+            changed |= self._log_trouble()
             changed |= self._read_close_up()
         return changed
 
@@ -125,7 +134,6 @@ class WatchedRun:
         return tokens / wall * 1e6 if tokens and wall and np.isfinite(tokens / wall) else None
 
     def close(self) -> None:
-        """Let go of the files."""
         self.history.close()
         self.journal.close()
         self.want_every_row(False)
@@ -134,53 +142,45 @@ class WatchedRun:
         if time.monotonic() - self._looked < self.look_seconds:
             return False
         self._looked = time.monotonic()
-        found = summarize(self.run.path)
-        gone, self.gone = self.gone, found is None
-        if found is not None:
-            changed = found != self.summary
-            self.summary, self.run.manifest = found, found.manifest
-        else:
-            changed = not gone
-        self._tell_turn(self.status)
-        return changed or gone
+        summary = summarize(self.run.path)
+        changed = self.gone or summary != self.summary
+        self.gone = summary is None
+        if summary is not None:
+            self.summary, self.run.manifest = summary, summary.manifest
+        self._log_status(self.status)
+        return changed
 
-    def _tell_turn(self, status: str) -> None:
+    def _log_status(self, status: str) -> None:
         """Put a change of status into the log, where the stream itself does not tell it."""
         before, self._status = self._status, status
-        if before == status or not (before or status in ("crashed", "stalled")):
+        if before == status:
             return
-        moment = time.strftime("%H:%M:%S")
-        words = {
-            "gone": ("error", f"{moment}: the run's folder is gone; what was read of it is still shown"),
-            "crashed": ("error", f"{moment}: the writer died without a run_end; every event it logged is here"),
-            "stalled": ("warning", f"{moment}: nothing was written for a while, though the run has not ended"),
-        }
-        if status in words:
-            weight, text = words[status]
-            self.journal.say(text, weight, self.summary.t)
+        if status in _STATUS_REMARKS and (before or status != "gone"):
+            self._log(*_STATUS_REMARKS[status])
         elif before == "gone":
-            self.journal.say(f"{moment}: the run's folder is back", "info", self.summary.t)
+            self._log("info", "the run's folder is back")
 
-    def _tell_trouble(self) -> bool:
+    def _log_trouble(self) -> bool:
         """Put into the log that the stream cannot be read any more, and that it can again."""
         before, self._trouble = self._trouble, self.history.trouble
         if before == self._trouble:
             return False
-        moment = time.strftime("%H:%M:%S")
         if self._trouble:
-            text = f"{moment}: events.jsonl cannot be read ({self._trouble}); what was read of it is still shown"
-            self.journal.say(text, "error", self.summary.t)
+            self._log("error", f"events.jsonl cannot be read ({self._trouble}); what was read of it is still shown")
         else:
-            self.journal.say(f"{moment}: events.jsonl can be read again", "info", self.summary.t)
+            self._log("info", "events.jsonl can be read again")
         return True
+
+    def _log(self, weight: str, text: str) -> None:
+        self.journal.say(f"{time.strftime('%H:%M:%S')}: {text}", weight, self.summary.t)
 
     def _read_close_up(self) -> bool:
         if not self._want_close_up or not self.history.folded:
             return False
         if self.close_up is None:
-            found = self.run.metrics()
+            metrics = self.run.metrics()
             with self._close_lock:
-                self.close_up = found if self._want_close_up else None
+                self.close_up = metrics if self._want_close_up else None
             return True
         with self._close_lock:
             return self.close_up is not None and self.close_up.refresh()

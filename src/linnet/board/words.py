@@ -1,11 +1,16 @@
-"""The one place that writes numbers, times and sizes for people."""
+"""The one place that writes numbers, times, sizes, foreign text and command lines for people."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import shlex
 import time
 import unicodedata
+from pathlib import Path
+
+from linnet.runs.folder import runs_folder
 
 _LONGEST = 10_000  # letters
 _FIELD = re.compile("`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
@@ -47,10 +52,18 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def moment(seconds: float) -> str:
+def compact(value: float) -> str:
+    """A large count in few characters: `1.25M`, `870k`."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size * 10 or (abs(value) >= size and size > 1e3):
+            return f"{number(value / size, 3)}{unit}"
+    return number(round(value)) if math.isfinite(value) else "–"
+
+
+def moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S") -> str:
     """A Unix time as date and time of day, local; a dash for one beyond every calendar."""
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+        return time.strftime(layout, time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
         return "–"
 
@@ -102,3 +115,39 @@ def _mark(character: str) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut to `width` characters, with a mark where something is left out."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def command(verb: str, run: Path, rest: str = "", *, checkpoint: int | None = None) -> str:
+    """`linnet VERB RUN REST`, to copy from the screen: it works as printed, in the folder where it is printed.
+
+    With `--runs` where the run's folder is not in the folder that is searched by default.
+    """
+    run = _absolute(run)
+    name = run.name if checkpoint is None else f"{run.name}@{checkpoint}"
+    words = ["linnet", verb, shlex.quote(name), rest, runs_flag(run.parent)]
+    return plain(" ".join(word for word in words if word))
+
+
+def listing(root: Path | None) -> str:
+    """The command that lists the runs of a folder; None: of the one that is searched by default."""
+    return f"linnet runs {runs_flag(root)}".rstrip()
+
+
+def runs_flag(root: Path | None) -> str:
+    """`--runs DIR`; empty where that is the folder that is searched by default."""
+    if root is None or os.path.realpath(_absolute(root)) == os.path.realpath(_absolute(runs_folder())):
+        return ""
+    return plain(f"--runs {shlex.quote(shown_path(root))}")
+
+
+def shown_path(path: Path) -> str:
+    """A path seen from the current folder if it is in it, else in full."""
+    path, here = _absolute(path), _absolute(Path())
+    return str(path.relative_to(here) if path != here and path.is_relative_to(here) else path)
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.absolute()
+    except FileNotFoundError:  # the current folder was deleted
+        return path

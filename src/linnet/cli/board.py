@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board.first_look import FirstLook
-from linnet.board.terminal.tabs import View
+from linnet.board.terminal.keys import View
 from linnet.cli.options import RunsFolder, require_metrics
 from linnet.errors import UsageError
 from linnet.files import is_folder
@@ -71,7 +71,7 @@ def board(
     if key is not None:
         state.open_metric(key)
     if once:
-        from linnet.board.terminal.once import print_frame
+        from linnet.board.terminal.views.screen import print_frame
 
         print_frame(state, *wanted, theme or _theme_of_terminal())
         return 0

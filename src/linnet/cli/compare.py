@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from linnet.board import words
-from linnet.board.commands import listing
 from linnet.board.settings import ABSENT
 from linnet.board.settings import differing as differing_of
 from linnet.board.settings import settings as settings_of
+from linnet.board.words import listing
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.show import series_summary
 from linnet.cli.terminal import paint, print_json, table

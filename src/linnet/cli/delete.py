@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.board.commands import listing
+from linnet.board.words import listing
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import Run, RunError, RunStore

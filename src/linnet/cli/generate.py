@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.board.commands import runs_flag
+from linnet.board.words import runs_flag
 from linnet.cli.model_name import ModelName, find_model
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.terminal import paint, print_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from linnet.board import words
-from linnet.board.commands import runs_flag
+from linnet.board.words import runs_flag
 from linnet.cli.options import RunName, RunsFolder
 from linnet.errors import UsageError
 from linnet.runs import RunStore, add_note

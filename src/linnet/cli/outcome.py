@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.board import words
-from linnet.board.commands import command, shown_path
+from linnet.board.words import command, shown_path
 from linnet.cli.terminal import paint, paint_status, width
 from linnet.train.state import steps_with_state
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet.board import words
-from linnet.board.commands import shown_path
 from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
+from linnet.board.words import shown_path
 from linnet.cli.output import LastingStream
 from linnet.cli.terminal import paint
 from linnet.train.callback import Callback

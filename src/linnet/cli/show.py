@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from linnet.board import words
-from linnet.board.commands import command
 from linnet.board.settings import commit
+from linnet.board.words import command
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.terminal import paint, paint_status, print_json, table, width
 from linnet.runs import Metrics, Run, RunStore, RunSummary, Series

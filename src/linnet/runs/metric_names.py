@@ -10,6 +10,17 @@ from typing import Any, Literal
 from linnet.runs.events import Event, as_number
 
 _ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
+MUNIN_SYSTEM = {  # the machine's metrics that munin names otherwise, and how many of ours one of its is
+    "sys/cpu/user": ("sys/cpu_user", 1.0),
+    "sys/cpu/system": ("sys/cpu_system", 1.0),
+    "sys/memory/percent": ("sys/mem_used_pct", 1.0),
+    "sys/memory/used": ("sys/mem_used_gb", 1e9),
+    "sys/process/cpu": ("sys/proc_cpu_pct", 1.0),
+    "sys/process/rss": ("sys/proc_mem_mb", 1e6),
+    "sys/disk/read_bps": ("sys/disk_read_mbs", 1e6),
+    "sys/disk/write_bps": ("sys/disk_write_mbs", 1e6),
+    "sys/disk/busy": ("sys/disk_util_pct", 1.0),
+}
 LOSSES = ("loss", "train/loss", "train_loss")  # the metric to show when there is room for one
 Goal = Literal["min", "max"]
 

@@ -1,15 +1,18 @@
-"""What a key does to the board: every action by its name."""
+"""What a key or the mouse does to the board: every action by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
-from linnet.board.run_order import SORTS
+from linnet.board.run_table import SORTS
+from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import VIEWS
+from linnet.board.terminal.views import runs
 
 Action = Callable[[Board], object]
+Gesture = Literal["click", "double", "up", "down", "drag"]  # up, down: the wheel
 
 
 def act(board: Board, action: str) -> None:
@@ -70,3 +73,44 @@ ACTIONS: dict[str, Action] = {
     "unmark": lambda board: board.table.marks.clear(),
     "filter": Board.ask_for_filter,
 }
+
+
+def point(board: Board, gesture: Gesture, x: int, y: int, moved: int, width: int, height: int) -> None:
+    """What the mouse does at x, y of the body, which has this width and height. `moved`: columns it was dragged by."""
+    wheel = gesture in ("up", "down")
+    match board.area:
+        case "page" | "runs" if wheel:
+            for _ in range(3):
+                act(board, gesture)
+        case "runs" if y == 1:
+            column = runs.column_at(board, width, height, x)
+            if column in SORTS:
+                act(board, f"sort:{column}")
+        case "runs" if (row := runs.row_at(board, y)) is not None:
+            board.table.cursor = row.path
+            if gesture == "double":
+                act(board, "open")
+            elif gesture == "click" and x < 3:
+                act(board, "space")
+        case "grid" if wheel:
+            act(board, "page_back" if gesture == "up" else "page_on")
+        case "grid":
+            _point_at_chart(board, gesture, x, y - (1 if len(board.watched_runs) > 1 else 0))  # below the legend
+        case "detail":
+            here = board.zoom.x_at(x)
+            if wheel:
+                board.zoom.scale(0.8 if gesture == "up" else 1.25, around=here)
+            elif gesture == "drag":
+                board.zoom.move(-moved / board.zoom.columns[1])
+            else:
+                board.zoom.cursor = here
+            board.ask_for_rows()
+
+
+def _point_at_chart(board: Board, gesture: Gesture, x: int, y: int) -> None:
+    for cell in board.layout().page_of(board.chosen()):
+        if cell.x <= x < cell.x + cell.width and cell.y <= y < cell.y + cell.height:
+            if gesture == "double" or (gesture == "click" and cell.name == board.selected):
+                board.open_metric(cell.name)
+            elif gesture == "click":
+                board.selected = cell.name

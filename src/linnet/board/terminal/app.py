@@ -1,4 +1,4 @@
-"""The board as a Textual application: keys and the mouse in, lines out."""
+"""The board as a Textual application: keys and the mouse in, the lines that changed out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import events, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.theme import Theme
+from textual.widget import Widget
 from textual.widgets import Input
 
-from linnet.board.terminal import palette, pointer
-from linnet.board.terminal.actions import act
-from linnet.board.terminal.canvas import Canvas
+from linnet.board.terminal import palette
+from linnet.board.terminal.actions import Gesture, act, point
 from linnet.board.terminal.keys import PRIORITY, SECTIONS, bindings
+from linnet.board.terminal.palette import look
 from linnet.board.terminal.reader import Reader
+from linnet.board.terminal.spans import Line
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import header, screen
 
@@ -33,8 +38,67 @@ _CLOCK = 1.0  # seconds after which the time in the header is drawn again
 _ASKED = {"filter": "filter the runs: words, status:live, tag:…", "note": "a note on this run"}
 
 
+class Canvas(Widget):
+    """Shows lines as they are; only those that changed are sent."""
+
+    DEFAULT_CSS = "Canvas { width: 100%; }"
+
+    class Pointed(Message):
+        """The mouse did something."""
+
+        def __init__(self, canvas: Canvas, gesture: Gesture, x: int, y: int, moved: int = 0) -> None:
+            super().__init__()
+            self.canvas, self.gesture, self.x, self.y, self.moved = canvas, gesture, x, y, moved
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._lines: list[Line] = []
+        self._theme = ""
+        self._pressed = self._dragged = False
+
+    def show(self, lines: list[Line], theme: str) -> None:
+        before, self._lines = self._lines, lines
+        if theme != self._theme or len(before) != len(lines):
+            self._theme = theme
+            self.refresh()
+            return
+        changed = [y for y, (old, new) in enumerate(zip(before, lines, strict=True)) if old != new]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self._lines) or not self._theme:
+            return Strip.blank(width, look("", self._theme) if self._theme else None)
+        segments = [Segment(text, look(style, self._theme)) for text, style in self._lines[y] if text]
+        return Strip(segments).adjust_cell_length(width, look("", self._theme))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self._pressed, self._dragged = True, False
+        self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed and event.delta_x:
+            self._dragged = True
+            self.post_message(self.Pointed(self, "drag", event.x, event.y, event.delta_x))
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        self._pressed = False
+        self.release_mouse()
+
+    def on_click(self, event: events.Click) -> None:
+        if not self._dragged:
+            self.post_message(self.Pointed(self, "double" if event.chain >= 2 else "click", event.x, event.y))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.post_message(self.Pointed(self, "up", event.x, event.y))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.post_message(self.Pointed(self, "down", event.x, event.y))
+
+
 class BoardApp(App[None]):
-    """Draws a `Board` and hands it the keys. `theme_name`: dark or light; with `NO_COLOR` set, neither."""
+    """Draws a `Board` and hands it the keys. `theme`: dark or light; with `NO_COLOR` set, neither."""
 
     CSS = """
     Screen { layout: vertical; overflow: hidden; }
@@ -60,7 +124,7 @@ class BoardApp(App[None]):
         self.board = board
         self.look = palette.PLAIN if plain else theme
         self.frames = 0  # drawn so far
-        self._reader = Reader(board, self._tell)
+        self._reader = Reader(board, on_change=lambda: self.post_message(self.Fresh()))  # called from its thread
         self._drawn = 0.0
         self._waiting, self._due = False, 0.0
 
@@ -72,7 +136,6 @@ class BoardApp(App[None]):
         yield Input(id="asked", compact=True)
 
     def on_mount(self) -> None:
-        """Begin to read."""
         for name in (palette.DARK, palette.LIGHT):
             self.register_theme(_theme(name))
         if self.look != palette.PLAIN:
@@ -83,7 +146,6 @@ class BoardApp(App[None]):
         self.set_interval(_CLOCK, self.draw)
 
     def on_unmount(self) -> None:
-        """Stop reading."""
         self._reader.stop()
 
     def _leave_on_signals(self) -> None:
@@ -94,10 +156,6 @@ class BoardApp(App[None]):
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 if number is not None:
                     asyncio.get_running_loop().add_signal_handler(number, partial(self.exit, return_code=128 + number))
-
-    def _tell(self) -> None:
-        """Called by the reader, from its thread."""
-        self.post_message(self.Fresh())
 
     @on(Fresh)
     def _fresh(self) -> None:
@@ -111,7 +169,6 @@ class BoardApp(App[None]):
             self.set_timer(due - now, self.draw)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size, another frame."""
         self.draw(event.size.width, event.size.height)
 
     def draw(self, width: int = 0, height: int = 0) -> None:
@@ -126,24 +183,21 @@ class BoardApp(App[None]):
         base.query_one("#header", Canvas).show(header.draw(self.board, width), self.look)
         base.query_one("#footer", Canvas).show([header.footer(self.board, width)], self.look)
         has_content = self.board.run_table.looked or self.board.watched_runs
-        self._drawn = (
-            time.monotonic() if has_content else 0.0
-        )  # the first frame with something in it waits for no other
+        self._drawn = time.monotonic() if has_content else 0.0  # the first frame with content waits for no other
         self.frames += 1
 
     def action_act(self, action: str) -> None:
         """A key: the board changes, and is drawn at once."""
-        board = self.board
-        if board.asking:
+        if self.board.asking:
             if action == "back":
                 self._stop_asking()
         elif action == "theme":
             self.action_theme()
         else:
-            act(board, action)
-            self._after_key()
+            self._act(action)
 
-    def _after_key(self) -> None:
+    def _act(self, action: str) -> None:
+        act(self.board, action)
         if self.board.leaving:
             self.exit()
             return
@@ -161,7 +215,7 @@ class BoardApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette: every key that does something, by what it does."""
-        for title, keys in SECTIONS:
+        for title, keys in SECTIONS.items():
             for key in keys:
                 command = key.command or key.action
                 if command and command not in ("chart", "up", "left"):
@@ -201,15 +255,14 @@ class BoardApp(App[None]):
         room = max(1, height - screen.HEAD - screen.FOOT)
         if self.board.asking == "note":  # what is half written is not lost by a click
             return
-        if self.board.asking and event.what in ("click", "double"):
+        if self.board.asking and event.gesture in ("click", "double"):
             self.board.answer(self.query_one("#asked", Input).value)
             self._stop_asking()
         if event.canvas.id == "header":
-            view = header.tab_at(self.board, width, event.x) if event.y == 2 and event.what == "click" else None
-            if view is not None:
+            if event.y == 2 and event.gesture == "click" and (view := header.tab_at(self.board, width, event.x)):
                 self.action_act(f"view:{view}")
         elif event.canvas.id == "body":
-            pointer.point(self.board, event.what, event.x, event.y, event.moved, width, room)
+            point(self.board, event.gesture, event.x, event.y, event.moved, width, room)
             self._reader.wake()
             self.draw()
 

@@ -1,10 +1,22 @@
-"""Every key, what it does, and where: the bindings, the help, the command palette and the footer follow from it."""
+"""Tabs and keys: bindings, help, command palette, footer, line of tabs and `--view` follow from these tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from linnet.board.terminal.tabs import TABS
+View = Literal["metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log"]
+VIEWS: tuple[View, ...] = get_args(View)
+TABS: dict[View, tuple[str, str]] = {  # the key, which is a letter of the name, and what the help says
+    "metrics": ("m", "metrics"),
+    "system": ("y", "the machine"),
+    "runs": ("r", "all runs"),
+    "samples": ("a", "samples"),
+    "checkpoints": ("k", "checkpoints"),
+    "config": ("c", "settings and where the run comes from"),
+    "notes": ("n", "notes; there, write one"),
+    "log": ("g", "the log: turns, warnings, damaged lines"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,63 +46,48 @@ class Hint:
     several: bool = False
 
 
-SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
-    (
-        "everywhere",
-        (
-            Key("up", "up", "↑ ↓ ← →", "select a chart, move in a list, scroll"),
-            Key("enter", "open", "Enter", "open what is selected"),
-            Key("space", "space", "Space", "the same; in the runs tab: mark"),
-            Key("escape,q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
-            Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
-            *(
-                Key(key, "notes" if view == "notes" else f"view:{view}", key, text)
-                for view, (key, text) in TABS.items()
-            ),
-            Key("w", "next_run", "w", "of several runs, the next in the header and the tabs"),
-            Key("d", "differences", "d", "what was set differently in the runs shown or marked"),
-            Key("N", "newest", "N", "open the newest run"),
-            Key("t", "theme", "t", "light or dark"),
-            Key("question_mark", "help", "?", "these keys"),
-            Key("ctrl+p", "", "Ctrl+P", "every command, by name"),
-        ),
+SECTIONS: dict[str, tuple[Key, ...]] = {
+    "everywhere": (
+        Key("up", "up", "↑ ↓ ← →", "select a chart, move in a list, scroll"),
+        Key("enter", "open", "Enter", "open what is selected"),
+        Key("space", "space", "Space", "the same; in the runs tab: mark"),
+        Key("escape,q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
+        Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
+        *(Key(key, "notes" if view == "notes" else f"view:{view}", key, text) for view, (key, text) in TABS.items()),
+        Key("w", "next_run", "w", "of several runs, the next in the header and the tabs"),
+        Key("d", "differences", "d", "what was set differently in the runs shown or marked"),
+        Key("N", "newest", "N", "open the newest run"),
+        Key("t", "theme", "t", "light or dark"),
+        Key("question_mark", "help", "?", "these keys"),
+        Key("ctrl+p", "", "Ctrl+P", "every command, by name"),
     ),
-    (
-        "metrics",
-        (
-            Key("1,2,3,4,5,6,7,8,9", "chart", "1 … 9", "open the n-th chart"),
-            Key("left_square_bracket,less_than_sign,pageup", "page_back", "[  <  PgUp", "the page before"),
-            Key("right_square_bracket,greater_than_sign,pagedown", "page_on", "]  >  PgDn", "the next page"),
-            Key("s,S", "smoothing", "S", "smoothing off, light, medium, heavy"),
-            Key("x", "axis", "x", "x axis by step, tokens, epoch, wall time, relative time"),
-            Key("l", "log_scale", "l", "log scale"),
-            Key("e", "side", "e", "the machine beside the charts"),
-        ),
+    "metrics": (
+        Key("1,2,3,4,5,6,7,8,9", "chart", "1 … 9", "open the n-th chart"),
+        Key("left_square_bracket,less_than_sign,pageup", "page_back", "[  <  PgUp", "the page before"),
+        Key("right_square_bracket,greater_than_sign,pagedown", "page_on", "]  >  PgDn", "the next page"),
+        Key("s,S", "smoothing", "S", "smoothing off, light, medium, heavy"),
+        Key("x", "axis", "x", "x axis by step, tokens, epoch, wall time, relative time"),
+        Key("l", "log_scale", "l", "log scale"),
+        Key("e", "side", "e", "the machine beside the charts"),
     ),
-    (
-        "one metric",
-        (
-            Key("left", "left", "← →", "the cursor, with exact values; Home and End: to the ends"),
-            Key("plus,equals_sign", "zoom_in", "+  ↑  wheel", "closer"),
-            Key("minus", "zoom_out", "-  ↓  wheel", "farther"),
-            Key("comma,shift+left", "pan_left", ",  Shift+←", "earlier; or drag with the mouse"),
-            Key("full_stop,shift+right", "pan_right", ".  Shift+→", "later"),
-            Key("0", "zoom_all", "0", "all of it"),
-            Key("o", "clip_or_sort", "o", "clip outliers", command="clip"),
-            Key("", "", "[ ]  < >", "the metric before, the next metric"),
-        ),
+    "one metric": (
+        Key("left", "left", "← →", "the cursor, with exact values; Home and End: to the ends"),
+        Key("plus,equals_sign", "zoom_in", "+  ↑  wheel", "closer"),
+        Key("minus", "zoom_out", "-  ↓  wheel", "farther"),
+        Key("comma,shift+left", "pan_left", ",  Shift+←", "earlier; or drag with the mouse"),
+        Key("full_stop,shift+right", "pan_right", ".  Shift+→", "later"),
+        Key("0", "zoom_all", "0", "all of it"),
+        Key("o", "clip_or_sort", "o", "clip outliers", command="clip"),
+        Key("", "", "[ ]  < >", "the metric before, the next metric"),
     ),
-    (
-        "runs",
-        (
-            Key("", "", "Space", "mark; Enter then overlays the marked runs"),
-            Key("slash", "filter", "/", "filter: words, or status:live tag:wide recipe:lora experiment:ablation"),
-            Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
-            Key("O", "reverse", "O", "the other way round"),
-            Key("u", "unmark", "u", "no marks"),
-        ),
+    "runs": (
+        Key("", "", "Space", "mark; Enter then overlays the marked runs"),
+        Key("slash", "filter", "/", "filter: words, or status:live tag:wide recipe:lora experiment:ablation"),
+        Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
+        Key("O", "reverse", "O", "the other way round"),
+        Key("u", "unmark", "u", "no marks"),
     ),
-)
+}
 MORE = {  # keys that a section names beside another
     "down": "down",
     "right": "right",
@@ -101,6 +98,7 @@ MORE = {  # keys that a section names beside another
 }
 
 PRIORITY = ("tab", "shift+tab")  # keys that Textual would otherwise keep for itself
+_OTHER = "other tabs"
 FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on the screen
     "overlay": (Hint("up", "scroll", "↑↓"), Hint("back", "close", "Esc")),
     "one metric": (
@@ -137,28 +135,20 @@ FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on
         Hint("back", "back", "q"),
     ),
     "notes": (Hint("notes", "write a note"), Hint("up", "scroll", "↑↓"), Hint("back", "back", "q")),
-    "other tabs": (
-        Hint("next_run", "next run", several=True),
-        Hint("up", "scroll", "↑↓"),
-        Hint("back", "back", "q"),
-    ),
+    _OTHER: (Hint("next_run", "next run", several=True), Hint("up", "scroll", "↑↓"), Hint("back", "back", "q")),
 }
 HELP = Hint("help", "help")
 
 
 def bindings() -> dict[str, str]:
     """Key to action, for every key."""
-    found: dict[str, str] = {}
-    for _, keys in SECTIONS:
-        for key in keys:
-            for name in filter(None, key.keys.split(",")):
-                if key.action:
-                    found[name] = f"{key.action}:{name}" if key.action == "chart" else key.action
-    return found | MORE
+    keys = [key for section in SECTIONS.values() for key in section if key.action]
+    named = {name: key.action for key in keys for name in key.keys.split(",")}
+    return {name: f"chart:{name}" if action == "chart" else action for name, action in named.items()} | MORE
 
 
 def footer(where: str, several: bool) -> list[tuple[str, str]]:
-    """Keys and what they do, in short. `where`: one of `FOOTERS`; `several`: several runs are shown."""
-    shown = {key.action: key.shown for _, keys in SECTIONS for key in keys}
-    hints = [hint for hint in (*FOOTERS[where], HELP) if several or not hint.several]
+    """Keys and what they do, in short. `where`: a tab or another of `FOOTERS`; `several`: several runs are shown."""
+    shown = {key.action: key.shown for section in SECTIONS.values() for key in section}
+    hints = [hint for hint in (*FOOTERS.get(where, FOOTERS[_OTHER]), HELP) if several or not hint.several]
     return [(hint.shown or shown[hint.action], hint.text) for hint in hints]

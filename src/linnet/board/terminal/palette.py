@@ -12,115 +12,68 @@ _RUNS = {
     DARK: ("#4fc3d9", "#e0a458", "#8ccf7e", "#c792ea", "#e67e80", "#7aa2f7", "#d9c668", "#a9b4c2"),
     LIGHT: ("#0b7285", "#b35900", "#2f7d32", "#8250df", "#c92a2a", "#1c4fd6", "#8a6d00", "#57606a"),
 }
-_COLOURS = {
-    DARK: {
-        "ground": "#10141a",
-        "text": "#c8d0d9",
-        "strong": "#eef2f6",
-        "dim": "#7f8b99",
-        "faint": "#39424e",
-        "raised": "#1c232d",
-        "key": "#8ab4f8",
-        "good": "#7fc97a",
-        "done": "#7aa2f7",
-        "care": "#d9b44a",
-        "bad": "#e67e80",
-    },
-    LIGHT: {
-        "ground": "#fcfcfa",
-        "text": "#2a3037",
-        "strong": "#101418",
-        "dim": "#6b7580",
-        "faint": "#d3d8de",
-        "raised": "#eceff2",
-        "key": "#0a58ca",
-        "good": "#1f7a34",
-        "done": "#1c4fd6",
-        "care": "#8a6100",
-        "bad": "#b3261e",
-    },
+_COLOURS = {  # dark, light
+    "ground": ("#10141a", "#fcfcfa"),
+    "text": ("#c8d0d9", "#2a3037"),
+    "strong": ("#eef2f6", "#101418"),
+    "dim": ("#7f8b99", "#6b7580"),
+    "faint": ("#39424e", "#d3d8de"),
+    "raised": ("#1c232d", "#eceff2"),
+    "key": ("#8ab4f8", "#0a58ca"),
+    "good": ("#7fc97a", "#1f7a34"),
+    "done": ("#7aa2f7", "#1c4fd6"),
+    "care": ("#d9b44a", "#8a6100"),
+    "bad": ("#e67e80", "#b3261e"),
 }
-_LOOKS: dict[str, tuple[str, str]] = {  # style: colour, and what is done besides
-    "": ("text", ""),
-    "dim": ("dim", "dim"),
-    "faint": ("faint", "dim"),
-    "axis": ("dim", "dim"),
-    "border": ("faint", "dim"),
-    "focus": ("strong", "bold"),
-    "title": ("strong", "bold"),
-    "brand": ("strong", "bold"),
-    "group": ("dim", "bold"),
-    "key": ("key", "bold"),
-    "code": ("key", ""),
-    "prompt": ("dim", "dim"),
-    "head": ("dim", "underline"),
-    "head.on": ("strong", "bold underline"),
-    "notice": ("care", "bold"),
-    "warning": ("care", ""),
-    "error": ("bad", "bold"),
-    "mark": ("care", "bold"),
-    "graph": ("done", ""),
-    "progress": ("good", ""),
-    "cursor.line": ("care", ""),
-    "bar.ok": ("good", ""),
-    "bar.warn": ("care", ""),
-    "bar.high": ("bad", "bold"),
-    "bar.system": ("done", ""),
-    "bar.empty": ("faint", "dim"),
-    "tab": ("dim", ""),
-    "tab.key": ("key", "underline"),
-    "tab.on": ("strong", "bold reverse"),
-    "tab.on.key": ("strong", "bold underline reverse"),
-    "status.live": ("good", "bold"),
-    "status.completed": ("done", ""),
-    "status.interrupted": ("care", ""),
-    "status.aborted": ("bad", "bold"),
-    "status.errored": ("bad", "bold"),
-    "status.crashed": ("bad", "bold"),
-    "status.stalled": ("care", "bold"),
-    "status.gone": ("bad", "bold"),
+_STYLES = {  # colour and, of its attributes, those that do its work where there is no colour; the styles that look so
+    ("dim", "dim"): "dim axis prompt",
+    ("dim", ""): "tab",
+    ("dim", "bold"): "group",
+    ("dim", "underline"): "head",
+    ("faint", "dim"): "faint border bar.empty",
+    ("strong", "bold"): "focus title brand row.on",
+    ("strong", "bold underline"): "head.on",
+    ("strong", "bold reverse"): "tab.on",
+    ("strong", "bold underline reverse"): "tab.on.key",
+    ("key", ""): "code",
+    ("key", "bold"): "key",
+    ("key", "underline"): "tab.key",
+    ("good", ""): "progress bar.ok",
+    ("good", "bold"): "status.live",
+    ("done", ""): "graph bar.system status.completed",
+    ("care", ""): "warning cursor.line bar.warn status.interrupted",
+    ("care", "bold"): "notice mark status.stalled",
+    ("bad", "bold"): "error bar.high status.aborted status.errored status.crashed status.gone",
 }
+_LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.split()}
 
 
 @cache
 def look(style: str, theme: str) -> Style:
-    """A style as the terminal gets it."""
+    """A style as the terminal gets it. `.on`: of the row or tab that is chosen."""
+    run, _, variant = style.partition(".")
+    raised = ".on" in style and not style.startswith("head")
+    colour, attributes = _LOOKS.get(style) or _LOOKS.get(style.removesuffix(".on"), ("text", ""))
     if theme == PLAIN:
-        return _plain(style)
-    colours = _COLOURS[theme]
-    ground = colours["ground"]
-    if style.startswith("run"):
-        name, _, how = style.partition(".")
-        colour = _RUNS[theme][int(name[3:])]
-        if how == "block":
-            return Style(color=ground, bgcolor=colour, bold=True)
-        return Style(color=_mixed(colour, ground, 0.36) if how == "raw" else colour, bgcolor=ground)
-    if style == "row.on":
-        return Style(color=colours["strong"], bgcolor=colours["raised"], bold=True)
-    if style.startswith("tab.on"):
-        return Style(color=colours["strong"], bgcolor=colours["raised"], bold=True, underline=style.endswith("key"))
-    here = style.endswith(".on") and not style.startswith("head")
-    colour, extra = _LOOKS.get(style.removesuffix(".on") if here else style, _LOOKS[""])
-    behind = colours["raised"] if here else ground
-    wanted = set(extra.split()) - {"dim"}
-    return Style(color=colours[colour], bgcolor=behind, bold="bold" in wanted, underline="underline" in wanted)
+        if run.startswith("run"):
+            return Style(dim=variant == "raw" or None, reverse=variant == "block" or None)
+        return Style(reverse=True) if raised and run != "tab" else Style.parse(attributes)
+    of_theme = colours(theme)
+    ground = of_theme["ground"]
+    if run.startswith("run"):
+        own = _RUNS[theme][int(run[3:])]
+        if variant == "block":
+            return Style(color=ground, bgcolor=own, bold=True)
+        return Style(color=_mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
+    behind = of_theme["raised"] if raised else ground
+    bold, underline = "bold" in attributes, "underline" in attributes
+    return Style(color=of_theme[colour], bgcolor=behind, bold=bold, underline=underline)
 
 
-def _plain(style: str) -> Style:
-    """Without colour: bold, dim, underlined and reversed text do its work."""
-    if style.startswith("run"):
-        how = style.partition(".")[2]
-        return Style(dim=how == "raw" or None, reverse=how == "block" or None)
-    if style == "row.on" or (style.endswith(".on") and not style.startswith(("head", "tab"))):
-        return Style(reverse=True)
-    extra = set(_LOOKS.get(style, ("", ""))[1].split())
-    bold, dim, underline, reverse = (name in extra or None for name in ("bold", "dim", "underline", "reverse"))
-    return Style(bold=bold, dim=dim, underline=underline, reverse=reverse)
-
-
+@cache
 def colours(theme: str) -> dict[str, str]:
     """The colours of a theme by name."""
-    return _COLOURS[theme]
+    return {name: pair[(DARK, LIGHT).index(theme)] for name, pair in _COLOURS.items()}
 
 
 def _mixed(colour: str, ground: str, share: float) -> str:

@@ -17,12 +17,12 @@ _IDLE_LIST = 3.0  # seconds between two looks for new runs while their table is 
 
 
 class Reader(threading.Thread):
-    """Reads for a board until stopped; `tell` is called, from this thread, when there is something new to draw."""
+    """Reads for a board until stopped; `on_change` is called, from this thread, when there is something to draw."""
 
-    def __init__(self, board: Board, tell: Callable[[], None]) -> None:
+    def __init__(self, board: Board, on_change: Callable[[], object]) -> None:
         super().__init__(name="linnet-board-reader", daemon=True)
         self._board = board
-        self._tell = tell
+        self._on_change = on_change
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._listed = 0.0
@@ -30,22 +30,22 @@ class Reader(threading.Thread):
     def run(self) -> None:
         """Read, tell, wait."""
         try:
-            self._run()
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                self._read_safely()
+                self._wake.wait(max(0.005, EVERY - (time.monotonic() - began)) if self.idle() else 0.005)
+                self._wake.clear()
         finally:
             self._board.close()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            try:
-                if self.read_once():
-                    self._tell()
-            except Exception as error:  # one run that cannot be read must not stop the board for all
-                self._board.message = f"reading failed: {type(error).__name__}: {error}"
-                self._tell()
-                self._stopping.wait(1.0)
-            self._wake.wait(max(0.005, EVERY - (time.monotonic() - began)) if self.idle() else 0.005)
-            self._wake.clear()
+    def _read_safely(self) -> None:
+        try:
+            if self.read_once():
+                self._on_change()
+        except Exception as error:  # one run that cannot be read must not stop the board for all
+            self._board.message = f"reading failed: {type(error).__name__}: {error}"
+            self._on_change()
+            self._stopping.wait(1.0)
 
     def read_once(self) -> bool:
         """One round over everything that is watched; True when something is new."""

@@ -27,17 +27,17 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…"
 
 
-def put(text: str, width: int, right: bool = False) -> str:
+def pad(text: str, width: int, right: bool = False) -> str:
     """A text in exactly `width` columns."""
     text = cut(text, width)
     room = " " * max(0, width - cells(text))
     return room + text if right else text + room
 
 
-def foreign(text: object, width: int | None = None) -> str:
-    """Text from a run: harmless, on one line, and not longer than wanted."""
-    safe = plain(str(text)[:_LONGEST])
-    return safe if width is None else cut(safe, width)
+def safe(text: object, width: int | None = None) -> str:
+    """Text from a run for one line: no control characters, and at most `width` columns."""
+    shown = plain(str(text)[:_LONGEST])
+    return shown if width is None else cut(shown, width)
 
 
 def length(line: Line) -> int:
@@ -64,7 +64,19 @@ def fit(line: Line, width: int, style: str = "") -> Line:
     return fitted
 
 
-def ends(left: Line, right: Line, width: int) -> Line:
+def fill(lines: Sequence[Line], width: int, height: int) -> list[Line]:
+    """Exactly `height` lines of exactly `width` columns."""
+    shown = [fit(line, width) for line in lines[:height]]
+    return shown + [fit([], width) for _ in range(height - len(shown))]
+
+
+def centered(text: str, width: int, height: int) -> list[Line]:
+    """A message in the middle of an empty screen of that size."""
+    lines: list[Line] = [[] for _ in range(height // 2)]
+    return fill([*lines, [(text.center(width), "dim")]], width, height)
+
+
+def justify(left: Line, right: Line, width: int) -> Line:
     """Something at the left end of a line and something at its right; the left gives way."""
     room = width - length(right)
     if room <= 0:

@@ -11,17 +11,17 @@ from linnet.board.curve import AXES, SMOOTHING
 from linnet.board.first_look import FirstLook
 from linnet.board.fold import FoldLimits
 from linnet.board.host import Host
-from linnet.board.run_order import SORTS
-from linnet.board.run_table import RunRow, RunTable
+from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
+from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange, in_groups
-from linnet.board.terminal.listing import HEAD, RunList, listed, window
-from linnet.board.terminal.tabs import VIEWS, View
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
 
+Area = Literal["page", "runs", "grid", "detail"]
 Overlay = Literal["", "help", "differences"]
+TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
 _FAR = 10**9  # rows or lines: to the end
 
@@ -77,6 +77,15 @@ class Board:
     # -- what is there ------------------------------------------------------------------------------------------
 
     @property
+    def area(self) -> Area:
+        """What arrows and the mouse act on: a page that scrolls, the table, the grid of charts, or one metric."""
+        if self.overlay or self.view not in ("metrics", "runs"):
+            return "page"
+        if self.view == "runs":
+            return "runs"
+        return "grid" if self.detail is None else "detail"
+
+    @property
     def watched(self) -> WatchedRun | None:
         """The run that the header and the other tabs are about."""
         return self.watched_runs[self.primary % len(self.watched_runs)] if self.watched_runs else None
@@ -100,22 +109,22 @@ class Board:
 
     def names(self) -> list[str]:
         """The metrics of all runs shown, grouped, without the machine's."""
-        found = dict.fromkeys(name for watched in self.watched_runs for name in watched.history.names())
-        return in_groups([name for name in found if not name.startswith("sys/")])
+        names = dict.fromkeys(name for watched in self.watched_runs for name in watched.history.names())
+        return in_groups([name for name in names if not name.startswith("sys/")])
+
+    def chosen(self) -> str | None:
+        """The metric whose chart is selected; the first where none is."""
+        names = self.names()
+        return self.selected if self.selected in names else next(iter(names), None)
 
     def layout(self) -> Layout:
         """Where each chart stands, for the present size."""
-        width, height = self.grid_size()
+        width, height = self.size[0] - self.side_width(), self.size[1] - (1 if len(self.watched_runs) > 1 else 0)
         names = self.names()
         key = (tuple(names), width, height)
         if self._layout is None or self._layout[0] != key:
             self._layout = key, arrange(names, width, height)
         return self._layout[1]
-
-    def grid_size(self) -> tuple[int, int]:
-        """What is left of the body for charts."""
-        width, height = self.size
-        return width - self.side_width(), height - (1 if len(self.watched_runs) > 1 else 0)
 
     def side_width(self) -> int:
         """The width of the panel beside the charts; 0 where there is no room for it."""
@@ -123,14 +132,14 @@ class Board:
 
     def rows(self) -> list[RunRow]:
         """The runs of the table, filtered and sorted."""
-        return listed(self.run_table.rows, self.table)
+        return self.table.select(self.run_table.rows)
 
     def _rows_on_screen(self, rows: list[RunRow]) -> list[RunRow]:
         """The runs whose best values and curves are needed: those that are shown, or all when sorted by them."""
         if self.table.sort == "best":
             return rows
-        in_order, height = listed(rows, self.table), max(1, self.size[1] - HEAD)
-        _, offset = window(in_order, self.table, height)
+        in_order, height = self.table.select(rows), max(1, self.size[1] - TABLE_HEAD)
+        _, offset = self.table.window(in_order, height)
         return in_order[offset : offset + height]
 
     def marked(self) -> list[RunRow]:
@@ -148,7 +157,7 @@ class Board:
             watched.want_every_row(self.needs_every_row())
 
     def close(self) -> None:
-        """Let go of all files; for the thread that reads, when it ends."""
+        """Close all files; for the thread that reads, when it ends."""
         for watched in self.watched_runs:
             watched.close()
         self.run_table.close()
@@ -167,10 +176,6 @@ class Board:
             except LinnetError as error:
                 self.message = str(error)
 
-    def select(self, name: str) -> None:
-        """Choose a chart."""
-        self.selected = name
-
     def open_metric(self, name: str) -> None:
         """Show one metric on the whole screen."""
         self.view, self.detail, self.selected = "metrics", name, name
@@ -185,17 +190,15 @@ class Board:
 
     def _to_draw(self, paths: list[Path]) -> list[Path] | None:
         """Each run once, and no more than there are colours and letters for."""
-        found = list(dict.fromkeys(paths))
-        if len(found) > MOST_OVERLAID:
-            self.message = f"the first {MOST_OVERLAID} of {len(found)} runs are drawn"
-        return found[:MOST_OVERLAID]
+        distinct = list(dict.fromkeys(paths))
+        if len(distinct) > MOST_OVERLAID:
+            self.message = f"the first {MOST_OVERLAID} of {len(distinct)} runs are drawn"
+        return distinct[:MOST_OVERLAID]
 
     def show(self, view: View) -> None:
-        """Go to a tab."""
         self.view, self.detail, self.overlay = view, None, ""
 
     def show_next(self, by: int) -> None:
-        """Go so many tabs on."""
         self.show(VIEWS[(VIEWS.index(self.view) + by) % len(VIEWS)])
 
     def lay_over(self, overlay: Overlay) -> None:
@@ -222,10 +225,9 @@ class Board:
         """Open the chart or the runs that are chosen."""
         if self.overlay:
             self.overlay = ""
-        elif self.view == "metrics" and self.detail is None:
-            if (name := self._chosen()) is not None:
-                self.open_metric(name)
-        elif self.view == "runs":
+        elif self.area == "grid" and (name := self.chosen()) is not None:
+            self.open_metric(name)
+        elif self.area == "runs":
             rows = self.marked() or ([row] if (row := self._row()) is not None else [])
             if rows:
                 self.open_runs([row.path for row in rows])
@@ -234,7 +236,7 @@ class Board:
 
     def mark_or_open(self) -> None:
         """Mark the run that is chosen; elsewhere, open what is."""
-        if self.view != "runs" or self.overlay:
+        if self.area != "runs":
             self.open_selected()
         elif (row := self._row()) is not None:
             marks = self.table.marks
@@ -243,14 +245,12 @@ class Board:
 
     def open_chart(self, number: int) -> None:
         """Open the n-th chart of the page."""
-        if self.view != "metrics" or self.overlay:
-            return
-        cells = self.layout().page_of(self._chosen())
-        if number <= len(cells):
-            self.open_metric(cells[number - 1].name)
+        if self.area in ("grid", "detail"):
+            cells = self.layout().page_of(self.chosen())
+            if number <= len(cells):
+                self.open_metric(cells[number - 1].name)
 
     def open_newest(self) -> None:
-        """Open the run that was made last."""
         if (row := self.run_table.newest()) is not None:
             self.open_runs([row.path])
 
@@ -260,12 +260,10 @@ class Board:
             self.primary = (self.primary + 1) % len(self.watched_runs)
 
     def ask_for_filter(self) -> None:
-        """Have a filter of the runs typed."""
         self.show("runs")
         self.asking = "filter"
 
     def ask_for_note(self) -> None:
-        """Have a note typed."""
         if self.watched is not None:
             self.show("notes")
             self.asking = "note"
@@ -273,11 +271,9 @@ class Board:
     # -- how it is drawn ----------------------------------------------------------------------------------------
 
     def toggle(self, mode: Literal["log_scale", "clip", "side"]) -> None:
-        """Switch one of the modes on or off."""
         setattr(self, mode, not getattr(self, mode))
 
     def next_smoothing(self) -> None:
-        """The next level of smoothing."""
         self.smoothing = (self.smoothing + 1) % len(SMOOTHING)
 
     def next_axis(self) -> None:
@@ -289,7 +285,7 @@ class Board:
     def zoom_by(self, factor: float) -> None:
         """Show so many times as much of one metric."""
         if self.detail is not None:
-            self.zoom.by(factor)
+            self.zoom.scale(factor)
 
     def sort_by(self, column: str = "") -> None:
         """Order the runs by a column, the other way round if they are; by the next one shown without."""
@@ -304,16 +300,9 @@ class Board:
         table.offset = 0
 
     def reverse_order(self) -> None:
-        """Order the runs the other way round."""
         self.table.reverse = not self.table.reverse
 
     # -- moving about -------------------------------------------------------------------------------------------
-
-    def _chosen(self) -> str | None:
-        names = self.names()
-        if self.selected in names:
-            return self.selected
-        return names[0] if names else None
 
     def _row(self) -> RunRow | None:
         rows = self.rows()
@@ -326,46 +315,46 @@ class Board:
             at = next((i for i, row in enumerate(rows) if row is now), 0)
             self.table.cursor = rows[min(max(at + by, 0), len(rows) - 1)].path
 
+    def _scroll_by(self, lines: int) -> None:
+        page = self.overlay or self.view
+        at = self.scroll.get(page, self.top_line.get(page, 0))
+        self.scroll[page] = max(0, at + lines)
+
     def move(self, right: int, down: int) -> None:
-        """An arrow: select, scroll, zoom or move the cursor, as the tab has it."""
-        if self.overlay or self.view not in ("metrics", "runs"):
-            self._scroll_by(right + down)
-        elif self.view == "runs":
-            self._move_row(right * 10 + down)
-        elif self.detail is None:
-            self.selected = self.layout().beside(self._chosen(), right, down)
-        elif right:
-            self.zoom.move_cursor(right)
-        else:
-            self.zoom.by(0.5 if down < 0 else 2.0)
+        """An arrow: select, scroll, zoom or move the cursor."""
+        match self.area:
+            case "page":
+                self._scroll_by(right + down)
+            case "runs":
+                self._move_row(right * 10 + down)
+            case "grid":
+                self.selected = self.layout().beside(self.chosen(), right, down)
+            case "detail" if right:
+                self.zoom.move_cursor(right)
+            case "detail":
+                self.zoom.scale(0.5 if down < 0 else 2.0)
 
     def turn_page(self, by: int) -> None:
         """The page before or the next; of one metric, the metric."""
-        if self.overlay or self.view not in ("metrics", "runs"):
-            self._scroll_by(by * max(1, self.size[1] - 2))
-        elif self.view == "runs":
-            self._move_row(by * max(1, self.size[1] - 3))
-        elif self.detail is None:
-            self.selected = self.layout().turn(self._chosen(), by)
-        else:
-            names = self.names()
-            if self.detail in names:
+        match self.area:
+            case "page":
+                self._scroll_by(by * max(1, self.size[1] - 2))
+            case "runs":
+                self._move_row(by * max(1, self.size[1] - 3))
+            case "grid":
+                self.selected = self.layout().turn(self.chosen(), by)
+            case "detail" if self.detail in (names := self.names()):
                 self.open_metric(names[(names.index(self.detail) + by) % len(names)])
 
     def go_to_end(self, end: Literal[0, 1]) -> None:
         """To the first or the last of what there is."""
         by = _FAR if end else -_FAR
-        if self.overlay or self.view not in ("metrics", "runs"):
-            self._scroll_by(by)
-        elif self.view == "runs":
-            self._move_row(by)
-        elif self.detail is not None:
-            shown = self.zoom.shown() or self.zoom.whole
-            self.zoom.cursor = self.zoom.cursor if shown is None else shown[end]
-        elif names := self.names():
-            self.selected = names[-end]
-
-    def _scroll_by(self, lines: int) -> None:
-        place = self.overlay or self.view
-        at = self.scroll.get(place, self.top_line.get(place, 0))
-        self.scroll[place] = max(0, at + lines)
+        match self.area:
+            case "page":
+                self._scroll_by(by)
+            case "runs":
+                self._move_row(by)
+            case "grid" if names := self.names():
+                self.selected = names[-end]
+            case "detail" if shown := self.zoom.shown() or self.zoom.whole:
+                self.zoom.cursor = shown[end]

@@ -21,7 +21,7 @@ class Zoom:
     columns: tuple[int, int] = (0, 1)  # where on the screen the plot begins, and how wide it is; set with `whole`
     curves: list[Curve] = field(default_factory=list)  # the lines the cursor moves along; set with `whole`
 
-    def at(self, column: int) -> float | None:
+    def x_at(self, column: int) -> float | None:
         """The x of a column of the screen."""
         shown = self.shown() or self.whole
         if shown is None:
@@ -37,7 +37,7 @@ class Zoom:
             self.window = (self.whole[1] - width, self.whole[1])
         return self.window
 
-    def by(self, factor: float, around: float | None = None) -> None:
+    def scale(self, factor: float, around: float | None = None) -> None:
         """Show `factor` times as much, keeping the place of `around` (the cursor, or the right end)."""
         if self.whole is None:
             return

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from linnet.board.curve import Curve, smooth
-from linnet.board.plot import Plot, Range, range_of, y_labels
-from linnet.board.terminal.spans import Line, cells, cut, fit
+from linnet.board.plot import Plot, Range, cell_of, range_of, rows_inside, y_labels
+from linnet.board.terminal.spans import Line, cells, cut, fill, fit, length
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
-from linnet.board.words import duration, number
+from linnet.board.words import compact, duration, moment, number
 
 _CROWDED = 4  # rows in a column of dots from which on it shows their mean, and faintly how far they go
 _DENSE = 32  # rows in a column of dots from which on their exponential mean and their mean look the same
@@ -42,7 +41,7 @@ def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
 
     `close`: with every row of the stretch that is zoomed to, where there are not too many.
     """
-    found: list[RunCurve] = []
+    curves: list[RunCurve] = []
     for index, watched in enumerate(board.watched_runs):
         curve = watched.history.curve(name)
         if curve is None or not len(curve):
@@ -52,8 +51,8 @@ def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
         if close and not curve.exact and (window := board.zoom.shown()) is not None:
             rows = rows_between(board, watched, curve, *window)
             curve = curve if rows is None else rows
-        found.append((index, curve))
-    return found
+        curves.append((index, curve))
+    return curves
 
 
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
@@ -72,37 +71,31 @@ def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, hi
 
 
 def draw(
-    found: Sequence[RunCurve],
+    board: Board,
+    curves: Sequence[RunCurve],
     width: int,
     height: int,
     *,
     window: Range | None = None,
-    log_scale: bool = False,
-    clip: bool = False,
-    alpha: float = 1.0,
     labels: int = 0,
-    letters: bool = False,
     best: bool = False,
 ) -> Drawing | None:
     """Curves in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
 
     - `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
-    - `letters`: each line ends in its run's letter.
     - `best`: the best point of each curve is marked.
     """
-    left_out = 0
-    if log_scale:
-        left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in found)
-    shown = [(index, _logarithms(curve) if log_scale else curve) for index, curve in found]
-    ranges = range_of([curve for _, curve in shown], window, clip)
+    log_scale = board.log_scale
+    left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in curves) if log_scale else 0
+    shown = [(index, _logarithms(curve) if log_scale else curve) for index, curve in curves]
+    ranges = range_of([curve for _, curve in shown], window, board.clip)
     if ranges is None or width < 8 or height < 1:
         return None
-    across, up = ranges
-    texts = y_labels(up, height, log_scale, labels)
+    texts = y_labels(ranges[1], height, log_scale, labels)
     margin = max((cells(text) for text in texts.values()), default=0)
-    plot = Plot(max(2, width - margin - 1), height, across, up)
-    _draw_curves(plot, shown, alpha, letters)
-    for index, curve in found if best else ():
+    plot = Plot(max(2, width - margin - 1), height, *ranges)
+    _draw_curves(plot, shown, board.alpha, letters=len(board.watched_runs) > 1)
+    for index, curve in curves if best else ():
         if (point := curve.best()) is not None and not (log_scale and point[1] <= 0):
             plot.mark(point[0], math.log10(point[1]) if log_scale else point[1], style_of(index))
     lines: list[Line] = [[(f"{texts.get(row, ''):>{margin}} ", "axis"), *line] for row, line in enumerate(plot.lines())]
@@ -110,21 +103,20 @@ def draw(
 
 
 def _draw_curves(plot: Plot, shown: list[RunCurve], alpha: float, letters: bool) -> None:
-    """The rows of all, faint where a smoothed line stands for them, and then those lines; the first run is on top."""
+    """The rows of all, faint where a smoothed line stands for them, and then those lines; the first run is on top.
+
+    `letters`: each line ends in its run's letter.
+    """
     smoothed = []
     for index, curve in reversed(shown):
         style, letter = style_of(index), LETTERS[index % len(LETTERS)] if letters else ""
-        if alpha < 1.0 or _rows_inside(curve, plot.x_range) > _CROWDED * plot.width * 2:
+        if alpha < 1.0 or np.count_nonzero(rows_inside(curve, plot.x_range)) > _CROWDED * plot.width * 2:
             plot.draw(curve, f"{style}.raw")
             smoothed.append((_smoothed(curve, alpha, plot), style, letter))
         else:
             plot.draw(curve, style, letter=letter)
     for curve, style, letter in smoothed:
         plot.draw(curve, style, over=True, letter=letter)
-
-
-def _rows_inside(curve: Curve, window: Range) -> int:
-    return int(np.count_nonzero(np.isfinite(curve.mean) & (curve.x >= window[0]) & (curve.x <= window[1])))
 
 
 def _logarithms(curve: Curve) -> Curve:
@@ -134,17 +126,16 @@ def _logarithms(curve: Curve) -> Curve:
 
 
 def _smoothed(curve: Curve, alpha: float, plot: Plot) -> Curve:
-    """The exponential mean over all rows (they themselves, where alpha is 1), and its mean in each column of dots."""
+    """The exponential moving average (the rows themselves, where alpha is 1), and its mean in each column of dots."""
     columns = plot.width * 2
     low, high = plot.x_range
-    inside = np.isfinite(curve.mean) & (curve.x >= low) & (curve.x <= high)
+    inside = rows_inside(curve, plot.x_range)
     dense = np.count_nonzero(inside) > _DENSE * columns
     y = curve.mean if dense or alpha >= 1.0 or not curve.exact else smooth(curve.mean, alpha)
     x = curve.x[inside]
     y = y[inside]
     if len(x) > columns:
-        share = (x / 2 - low / 2) / (high / 2 - low / 2)
-        column = np.clip((share * (columns - 1)).round(), 0, columns - 1).astype(np.int64)
+        column = cell_of(x, plot.x_range, columns)
         counts = np.bincount(column, minlength=columns)
         used = counts > 0
         with np.errstate(over="ignore"):
@@ -154,27 +145,14 @@ def _smoothed(curve: Curve, alpha: float, plot: Plot) -> Curve:
 
 
 def x_text(value: float, axis: str, across: float) -> str:
-    """A place on the x axis, as one says it."""
+    """A value of the x axis, as one says it. `across`: how much of the axis is shown."""
     if axis == "relative time":
         return duration(value)
     if axis == "wall time":
-        try:
-            return time.strftime("%m-%d %H:%M" if across > 86_400 else "%H:%M:%S", time.localtime(value))
-        except (OverflowError, ValueError, OSError):
-            return "–"
-    if axis == "tokens":
-        return compact(value)
+        return moment(value, "%m-%d %H:%M" if across > 86_400 else "%H:%M:%S")
     if axis == "epoch":
         return number(float(value), 3)
-    return compact(value) if abs(value) >= 1e7 else number(round(value)) if math.isfinite(value) else "–"
-
-
-def compact(value: float) -> str:
-    """A large count in few characters: `1.25M`, `870k`."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= size * 10 or (abs(value) >= size and size > 1e3):
-            return f"{number(value / size, 3)}{unit}"
-    return number(round(value)) if math.isfinite(value) else "–"
+    return compact(value) if axis == "tokens" or not abs(value) < 1e7 else number(round(value))
 
 
 def box(
@@ -184,36 +162,29 @@ def box(
     look = "focus" if selected else "border"
     corner, flat, upright = ("┏┓┗┛", "━", "┃") if selected else ("╭╮╰╯", "─", "│")
     left, right = top
-    room = width - 4
-    right = right if sum(cells(t) for t, _ in right) + 6 < room else []
-    taken = sum(cells(t) for t, _ in right)
-    left = _shortened(left, max(4, room - taken - (2 if right else 0)))
-    used = sum(cells(t) for t, _ in left)
-    dashes = width - 2 - used - 2 - (taken + 2 if right else 0)
-    upper: Line = [(corner[0], look), (" ", look), *left, (" ", look), (flat * max(0, dashes), look)]
+    right = right if length(right) + 6 < width - 4 else []
+    taken = length(right) + 2 if right else 0
+    left = _shortened(left, max(4, width - 4 - taken))
+    upper: Line = [(corner[0], look), (" ", look), *left, (" ", look)]
+    upper += [(flat * max(0, width - 4 - length(left) - taken), look)]
     upper += [(" ", look), *right, (" ", look)] if right else []
-    upper += [(corner[1], look)]
-    first, last = (cut(text, (width - 6) // 2) for text in bottom)
-    dashes = width - 2 - (cells(first) + 2 if first else 0) - (cells(last) + 2 if last else 0)
-    lower: Line = [(corner[2], look)]
-    lower += [(f" {first} ", "axis")] if first else []
-    lower += [(flat * max(0, dashes), look)]
-    lower += [(f" {last} ", "axis")] if last else []
-    lower += [(corner[3], look)]
-    body = [*inner[: height - 2], *([[]] * (height - 2 - len(inner)))]
+    first, last = (f" {cut(text, (width - 6) // 2)} " if text else "" for text in bottom)
+    lower: Line = [(corner[2], look), (first, "axis")] if first else [(corner[2], look)]
+    lower += [(flat * max(0, width - 2 - cells(first) - cells(last)), look)]
+    lower += [(last, "axis")] if last else []
     return [
-        fit(upper, width),
-        *([(upright, look), *fit(line, width - 2), (upright, look)] for line in body),
-        fit(lower, width),
+        fit([*upper, (corner[1], look)], width),
+        *([(upright, look), *line, (upright, look)] for line in fill(inner, width - 2, height - 2)),
+        fit([*lower, (corner[3], look)], width),
     ]
 
 
 def _shortened(line: Line, width: int) -> Line:
     """A line cut to at most so many columns, not filled up."""
-    out: Line = []
+    shortened: Line = []
     for text, look in line:
         text = cut(text, width)
         if text:
-            out.append((text, look))
+            shortened.append((text, look))
         width -= cells(text)
-    return out
+    return shortened

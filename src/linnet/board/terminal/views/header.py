@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from linnet.board.curve import SMOOTHING
-from linnet.board.terminal.keys import FOOTERS
-from linnet.board.terminal.keys import footer as footer_keys
-from linnet.board.terminal.spans import Line, Span, cells, cut, ends, fit, foreign, length
+from linnet.board.terminal import keys
+from linnet.board.terminal.keys import TABS, VIEWS
+from linnet.board.terminal.spans import Line, Span, cells, cut, fit, justify, length, safe
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.tabs import TABS, VIEWS
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
@@ -33,40 +32,36 @@ def draw(board: Board, width: int) -> list[Line]:
     """Two lines about the run, and the tabs."""
     watched = board.watched
     if watched is None:
-        place = foreign(board.store.root)
-        first: Line = [(" linnet ", "brand"), (" ", ""), (place, "dim")]
-        return [ends(first, _notice(board, width), width), fit([], width), tabs(board, width)]
-    return [_who(board, watched, width), _how_far(watched, width), tabs(board, width)]
+        first: Line = [(" linnet ", "brand"), (" ", ""), (safe(board.store.root), "dim")]
+        return [justify(first, _notice(board, width), width), fit([], width), tabs(board, width)]
+    return [_about(board, watched, width), _progress(watched, width), tabs(board, width)]
 
 
-def _who(board: Board, watched: WatchedRun, width: int) -> Line:
+def _about(board: Board, watched: WatchedRun, width: int) -> Line:
     manifest = watched.summary.manifest
-    name = foreign(watched.id)
-    line: Line = [(" ", ""), (cut(name, max(12, width - 16)), "title"), ("  ", ""), status_span(watched.status)]
-    about = [manifest.name, manifest.recipe, manifest.experiment]
-    for word in about:
-        if word:
-            line += [("  ", ""), (foreign(word, 40), "")]
+    line: Line = [(" ", ""), (cut(safe(watched.id), max(12, width - 16)), "title")]
+    line += [("  ", ""), status_span(watched.status)]
+    for word in filter(None, (manifest.name, manifest.recipe, manifest.experiment)):
+        line += [("  ", ""), (safe(word, 40), "")]
     for tag in manifest.tags[:12]:
-        line += [("  ", ""), (foreign(f"#{tag}", 24), "dim")]
-    others = len(board.watched_runs) - 1
+        line += [("  ", ""), (safe(f"#{tag}", 24), "dim")]
     right: Line = []
     if watched.history.trouble:
         right += [(" events.jsonl cannot be read", "warning")]
     elif watched.history.damaged:
         right += [(f" {watched.history.damaged:,} damaged", "warning")]
-    if others:
+    if others := len(board.watched_runs) - 1:
         right += [(f" +{others} more ", "dim")]
     if board.message:
         right = _notice(board, width)
     elif (newer := _newer(board)) and width >= 80:
-        right += [("  ", ""), (f" new: {foreign(newer, 40)} ", "notice"), (" N opens it ", "dim")]
-    return ends(line, right, width)
+        right += [("  ", ""), (f" new: {safe(newer, 40)} ", "notice"), (" N opens it ", "dim")]
+    return justify(line, right, width)
 
 
 def _notice(board: Board, width: int) -> Line:
     """What the board has to say; of a long text both ends, because errors name a path first and the reason last."""
-    text, room = foreign(board.message), max(width // 2, width - 24)
+    text, room = safe(board.message), max(width // 2, width - 24)
     if cells(text) > room:
         end = text[-(room // 2) :]
         text = cut(text, room - cells(end)) + end
@@ -83,16 +78,12 @@ def _newer(board: Board) -> str:
     return row.summary.run_id if fresh else ""
 
 
-def _how_far(watched: WatchedRun, width: int) -> Line:
-    manifest = watched.summary.manifest
-    step, total = watched.step(), manifest.total_steps
-    facts: list[Line] = []
-    said = number(step) + (f"/{number(total)}" if total else "")
-    facts.append([("step ", "dim"), (said, "")])
-    epoch = watched.history.last_epoch
-    if epoch is not None or manifest.total_epochs:
-        whole = f"/{number(manifest.total_epochs)}" if manifest.total_epochs else ""
-        facts.append([("epoch ", "dim"), (f"{number(epoch, 3)}{whole}", "")])
+def _progress(watched: WatchedRun, width: int) -> Line:
+    manifest, step, epoch = watched.summary.manifest, watched.step(), watched.history.last_epoch
+    total, epochs = manifest.total_steps, manifest.total_epochs
+    facts: list[Line] = [[("step ", "dim"), (number(step) + (f"/{number(total)}" if total else ""), "")]]
+    if epoch is not None or epochs:
+        facts.append([("epoch ", "dim"), (number(epoch, 3) + (f"/{number(epochs)}" if epochs else ""), "")])
     facts.append([("elapsed ", "dim"), (duration(watched.elapsed()), "")])
     if (left := watched.remaining()) is not None:
         facts.append([("ETA ", "dim"), (duration(left), "")])
@@ -106,17 +97,16 @@ def _how_far(watched: WatchedRun, width: int) -> Line:
             break
         line += [*([("   ", "")] if index else []), *fact]
     room = width - length(line) - 12
-    share = min(1.0, step / total) if step is not None and total else None
-    if share is not None and room >= 10:
-        line += [("   ", ""), *bar(share, min(room, 40), "progress"), (f" {100 * share:.0f} %", "dim")]
+    if step is not None and total and room >= 10:
+        share = min(1.0, step / total)
+        line += [("   ", ""), *_bar(share, min(room, 40)), (f" {100 * share:.0f} %", "dim")]
     return fit(line, width)
 
 
-def bar(share: float, width: int, style: str, rest: str = "bar.empty") -> Line:
+def _bar(share: float, width: int) -> Line:
     """A bar that is filled by halves of a character."""
-    halves = round(max(0.0, min(1.0, share)) * width * 2)
-    full, half = divmod(halves, 2)
-    return [("━" * full + ("╸" if half else ""), style), ("─" * (width - full - half), rest)]
+    full, half = divmod(round(max(0.0, share) * width * 2), 2)
+    return [("━" * full + ("╸" if half else ""), "progress"), ("─" * (width - full - half), "bar.empty")]
 
 
 def tabs(board: Board, width: int) -> Line:
@@ -129,7 +119,7 @@ def tabs(board: Board, width: int) -> Line:
         text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
         line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
     modes = _modes(board) if board.view == "metrics" and board.detail is None else []
-    return ends(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")
+    return justify(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")
 
 
 def _modes(board: Board) -> Line:
@@ -141,8 +131,8 @@ def _modes(board: Board) -> Line:
         "log scale" if board.log_scale else "",
         "clipped" if board.clip else "",
     ]
-    said = " · ".join(word for word in words if word)
-    return [(f"{said} ", "dim")] if said else []
+    text = " · ".join(filter(None, words))
+    return [(f"{text} ", "dim")] if text else []
 
 
 def tab_at(board: Board, width: int, x: int) -> str | None:
@@ -159,16 +149,10 @@ def tab_at(board: Board, width: int, x: int) -> str | None:
 
 def footer(board: Board, width: int) -> Line:
     """The keys that do something here."""
-    if board.overlay:
-        where = "overlay"
-    elif board.view == "metrics" and board.detail is not None:
-        where = "one metric"
-    else:
-        where = board.view if board.view in FOOTERS else "other tabs"
+    where = "overlay" if board.overlay else "one metric" if board.area == "detail" else board.view
     line: Line = []
-    for key, text in footer_keys(where, len(board.watched_runs) > 1):
+    for key, text in keys.footer(where, several=len(board.watched_runs) > 1):
         part: Line = [(f" {key}", "key"), (f" {text} ", "dim")]
-        if length(line) + length(part) > width - (9 if key != "?" else 0):
-            continue
-        line += part
+        if length(line) + length(part) <= width - (9 if key != "?" else 0):
+            line += part
     return fit(line, width, "footer")

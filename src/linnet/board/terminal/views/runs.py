@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from linnet.board.plot import sparkline
 from linnet.board.run_table import RunRow
-from linnet.board.terminal.listing import HEAD, window
-from linnet.board.terminal.spans import Line, Span, cells, cut, fit, foreign, put
-from linnet.board.terminal.state import Board
+from linnet.board.terminal.spans import Line, Span, cells, fill, fit, pad, safe
+from linnet.board.terminal.state import TABLE_HEAD, Board
 from linnet.board.terminal.views.header import status_span
 from linnet.board.words import duration, number
 
@@ -25,34 +24,33 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the runs tab."""
     rows = board.rows()
     table = board.table
-    lines = [_summary(board, rows, width)]
+    lines = [_summary(board, rows)]
     if not rows:
-        why = "no run fits the filter" if table.filter else f"no runs in {foreign(board.store.root)} yet"
+        why = "no run fits the filter" if table.filter else f"no runs in {safe(board.store.root)} yet"
         why = why if board.run_table.looked else "looking …"
-        lines += [fit([], width), fit([(f"   {why}", "dim")], width)]
-        return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
-    room = max(1, height - HEAD)
-    at, table.offset = window(rows, table, room)
+        return fill([*lines, [], [(f"   {why}", "dim")]], width, height)
+    room = max(1, height - TABLE_HEAD)
+    at, table.offset = table.window(rows, room)
     shown = rows[table.offset : table.offset + room]
     texts = [_texts(row, board.now()) for row in shown]
     columns = _columns(texts, width)
     board.columns = tuple(columns)
-    lines.append(_head(board, columns, width))
+    lines.append(_head(board, columns))
     for index, (row, text) in enumerate(zip(shown, texts, strict=True), table.offset):
         lines.append(_line(row, text, columns, index == at, row.path in table.marks, width))
-    return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
+    return fill(lines, width, height)
 
 
 def row_at(board: Board, y: int) -> RunRow | None:
     """The run in a line of the body."""
     rows = board.rows()
-    index = board.table.offset + y - HEAD
-    return rows[index] if y >= HEAD and index < len(rows) else None
+    index = board.table.offset + y - TABLE_HEAD
+    return rows[index] if y >= TABLE_HEAD and index < len(rows) else None
 
 
 def column_at(board: Board, width: int, height: int, x: int) -> str | None:
     """The column under x, for sorting by it."""
-    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - HEAD)]
+    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - TABLE_HEAD)]
     at = 3
     for name, wide in _columns([_texts(row, board.now()) for row in rows], width).items():
         if at <= x < at + wide + 2:
@@ -61,37 +59,36 @@ def column_at(board: Board, width: int, height: int, x: int) -> str | None:
     return None
 
 
-def _summary(board: Board, rows: list[RunRow], width: int) -> Line:
-    live = sum(1 for row in board.run_table.rows if row.summary.status == "live")
-    runs = "run" if len(rows) == 1 and not board.table.filter else "runs"
-    count = f"{len(rows)} of {len(board.run_table.rows)}" if board.table.filter else f"{len(rows)}"
+def _summary(board: Board, rows: list[RunRow]) -> Line:
+    table, all_runs = board.table, board.run_table.rows
+    live = sum(1 for row in all_runs if row.summary.status == "live")
+    runs = "run" if len(rows) == 1 and not table.filter else "runs"
+    count = f"{len(rows)} of {len(all_runs)}" if table.filter else f"{len(rows)}"
     line: Line = [(f" {count} {runs} ", "")]
     if live:
         line += [("  ", ""), (f"{live} live", "status.live")]
-    if board.table.marks:
+    if table.marks:
         line += [("  ", ""), (f"{len(board.marked())} marked: ⏎ overlays them, d compares their settings", "notice")]
-    if board.table.filter:
-        line += [("  filter ", "dim"), (foreign(board.table.filter, 40), "key"), ("  Esc clears it", "dim")]
+    if table.filter:
+        line += [("  filter ", "dim"), (safe(table.filter, 40), "key"), ("  Esc clears it", "dim")]
     if board.run_table.busy:
         line += [("  reading …", "dim")]
-    return fit(line, width)
+    return line
 
 
 def _texts(row: RunRow, now: float) -> dict[str, str]:
     summary, manifest = row.summary, row.summary.manifest
     total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
-    best = row.best[1] if row.best is not None else None
+    name = f"{safe(manifest.name, 40)}  " if manifest.name else ""
     return {
-        "run": foreign(manifest.name, 40) + "  " + foreign(summary.run_id)
-        if manifest.name
-        else foreign(summary.run_id),
+        "run": name + safe(summary.run_id),
         "status": status_span(summary.status)[0],
-        "recipe": foreign(manifest.recipe or "", 24),
-        "experiment": foreign(manifest.experiment or "", 24),
-        "tags": foreign(" ".join(f"#{tag}" for tag in manifest.tags[:8]), 32),
+        "recipe": safe(manifest.recipe or "", 24),
+        "experiment": safe(manifest.experiment or "", 24),
+        "tags": safe(" ".join(f"#{tag}" for tag in manifest.tags[:8]), 32),
         "step": f"{number(summary.step)}{total}",
         "last": number(summary.value),
-        "best": number(best),
+        "best": number(row.best[1] if row.best is not None else None),
         "age": _age(now - summary.last_event),
         "curve": "",  # is as wide as there is room
     }
@@ -111,17 +108,13 @@ def _age(seconds: float) -> str:
 def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
     """The widths of the columns that fit, in order; those that are empty everywhere are left out."""
     wide = {
-        name: max([len(name) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts if name != "curve")])
+        name: max([len(name) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts)])
         for name in _ORDER
         if name in _LEAST or any(text[name] for text in texts)
     }
     room = width - 4
-
-    def needed() -> int:
-        return sum(wide.values()) + 2 * len(wide) - max(0, wide["run"] - _SHORT_NAME)
-
     for name in _DROPPED:
-        if needed() <= room:
+        if sum(wide.values()) + 2 * len(wide) - max(0, wide["run"] - _SHORT_NAME) <= room:
             break
         wide.pop(name, None)
     spare = room - sum(wide.values()) - 2 * len(wide)
@@ -131,24 +124,22 @@ def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
     return wide
 
 
-def _head(board: Board, columns: dict[str, int], width: int) -> Line:
+def _head(board: Board, columns: dict[str, int]) -> Line:
     line: Line = [("   ", "")]
     for name, wide in columns.items():
         arrow = ("▲" if board.table.reverse else "▼") if name == board.table.sort else ""
-        text = name + arrow
-        line += [(put(text, wide, right=name in _RIGHT), "head.on" if arrow else "head"), ("  ", "")]
-    return fit(line, width)
+        line += [(pad(name + arrow, wide, right=name in _RIGHT), "head.on" if arrow else "head"), ("  ", "")]
+    return line
 
 
 def _line(row: RunRow, text: dict[str, str], columns: dict[str, int], here: bool, marked: bool, width: int) -> Line:
-    look = "row.on" if here else ""
-    on = ".on" if here else ""
+    look, on = ("row.on", ".on") if here else ("", "")
     line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]
     for name, wide in columns.items():
-        span: Span = (put(cut(text[name], wide), wide, right=name in _RIGHT), look)
+        span: Span = (pad(text[name], wide, right=name in _RIGHT), look)
         if name == "status":
             span = (span[0], f"status.{row.summary.status}{on}")
         elif name == "curve":
-            span = (put(_curve(tuple(row.spark), wide), wide), f"graph{on}")
+            span = (pad(_curve(tuple(row.spark), wide), wide), f"graph{on}")
         line += [span, ("  ", look)]
     return fit(line, width, look)

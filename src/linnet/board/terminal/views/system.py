@@ -3,74 +3,73 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from linnet.board.host import HISTORY, describe, is_here, logged
-from linnet.board.plot import sparkline
-from linnet.board.terminal.spans import Line, cells, fit, foreign, put
+from linnet.board.plot import BLOCKS, sparkline
+from linnet.board.terminal.spans import Line, cells, centered, fill, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import number, size
 
 Past = Callable[[str], list[float]]  # the last readings of a figure
 _GPU = re.compile(r"sys/gpu([0-9]{1,3})/")
+_CORE = 20  # columns of a core's bar
 
 
+@dataclass(frozen=True)
 class Gauge:
-    """A figure: its `past`, as a share of something where there is such a thing, and how it is said."""
+    """A figure: its readings, the latest as text, and of what it is a share, where it is one.
 
-    def __init__(
-        self, title: str, past: list[float], text: str, most: float | None = None, part: list[float] | None = None
-    ) -> None:
-        self.title = title
-        self.past = past
-        self.text = text
-        self.most = most
-        self.part = part  # of the same measure, drawn inside the bar: the system's share of the CPU
+    `part`: of the same measure, drawn inside the bar: the system's share of the CPU.
+    """
+
+    title: str
+    past: list[float]
+    text: str
+    most: float | None = None
+    part: list[float] | None = None
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
     """The body of the system tab."""
     watched = board.watched
     if watched is None:
-        return _empty("no run is open", width, height)
-    lines = [fit([(" ", ""), *_where(board, watched)], width), fit([], width)]
-    title = 14
-    text = 24
+        return centered("no run is open", width, height)
+    lines: list[Line] = [[(" ", ""), *_machine(watched)], []]
+    title, text = 14, 24
     graph = max(6, min(60, (width - title - text - 6) // 2)) if width >= 70 else 0
     bar = max(8, min(48, width - title - text - graph - 6))
     for gauge in gauges(board, watched):
-        lines.append(_line(gauge, title, bar, text, graph, width))
+        lines.append([(" ", ""), (pad(gauge.title, title), "dim")])
+        lines[-1] += _bar(gauge, bar) if gauge.most else [(" " * bar, "")]
+        lines[-1] += [("  ", ""), (pad(gauge.text, text), "")]
+        if graph:
+            lines[-1] += [(" ", ""), (_graph(gauge, graph), "graph")]
     if board.host.cores and is_here(watched):
-        lines += [fit([], width), fit([(" cores", "group")], width), *_cores(board.host.cores, width)]
+        lines += [[], [(" cores", "group")], *_cores(board.host.cores, width)]
     if len(lines) == 2:
-        lines.append(fit([(" this run has logged no figures of its machine", "dim")], width))
-    offset = min(board.scroll.get("system", 0), max(0, len(lines) - height))
-    board.scroll["system"] = offset
-    lines = lines[offset : offset + height]
-    return lines + [fit([], width) for _ in range(height - len(lines))]
+        lines.append([(" this run has logged no figures of its machine", "dim")])
+    offset = board.scroll["system"] = min(board.scroll.get("system", 0), max(0, len(lines) - height))
+    return fill(lines[offset:], width, height)
 
 
 def panel(board: Board, width: int, height: int) -> list[Line]:
     """The same beside the charts, each figure in two lines."""
     watched = board.watched
     if watched is None:
-        return _empty("", width, height)
-    lines: list[Line] = [fit([("─" * width, "faint")], width)]
-    lines[0] = fit([(" machine ", "group"), ("─" * (width - 9), "faint")], width)
+        return fill([], width, height)
+    lines: list[Line] = [[(" machine ", "group"), ("─" * (width - 9), "faint")]]
     for gauge in gauges(board, watched):
         if len(lines) + 2 > height - 1:
             break
         room = width - cells(gauge.title) - 1
-        lines.append(fit([(gauge.title, "dim"), (" ", ""), (put(gauge.text, room, right=True), "")], width))
-        if gauge.most:
-            lines.append(fit(_bar(gauge, width), width))
-        else:
-            lines.append(fit([(_graph(gauge, width), "graph")], width))
+        lines.append([(gauge.title, "dim"), (" ", ""), (pad(gauge.text, room, right=True), "")])
+        lines.append(_bar(gauge, width) if gauge.most else [(_graph(gauge, width), "graph")])
     if len(lines) == 1:
-        lines.append(fit([("no figures logged", "dim")], width))
-    lines.append(fit(_where(board, watched), width))
-    return lines[:height] + [fit([], width) for _ in range(height - len(lines))]
+        lines.append([("no figures logged", "dim")])
+    return fill([*lines, _machine(watched)], width, height)
 
 
 def gauges(board: Board, watched: WatchedRun) -> list[Gauge]:
@@ -78,93 +77,70 @@ def gauges(board: Board, watched: WatchedRun) -> list[Gauge]:
     here = is_here(watched) and bool(board.host.past("sys/cpu/percent"))
 
     def past(name: str) -> list[float]:
-        return (logged(watched, name) + (board.host.past(name) if here else []))[-HISTORY:]
+        return (logged(watched, f"sys/{name}") + (board.host.past(f"sys/{name}") if here else []))[-HISTORY:]
 
-    found = [*_processor(past), *_memory(past), *_flows(past)]
-    names = watched.history.names()
-    cards = sorted({int(match[1]) for name in names if (match := _GPU.match(name))})
+    gpus = {int(match[1]) for name in watched.history.names() if (match := _GPU.match(name))}
     if here:
-        cards = sorted({*cards, *(index for index in range(16) if board.host.past(f"sys/gpu{index}/percent"))})
-    for index in cards:
-        found += _gpu(past, index)
-    return found
+        gpus |= {index for index in range(16) if board.host.past(f"sys/gpu{index}/percent")}
+    return [*_processor(past), *_memory(past), *_disk_and_net(past), *(g for i in sorted(gpus) for g in _gpu(past, i))]
 
 
-def _processor(past: Past) -> list[Gauge]:
-    found = []
-    user, system, whole = past("sys/cpu/user"), past("sys/cpu/system"), past("sys/cpu/percent")
+def _figure(
+    past: Past, name: str, title: str, text: Callable[[float], str], most: float | None = None
+) -> Iterator[Gauge]:
+    if readings := past(name):
+        yield Gauge(title, readings, text(readings[-1]), most)
+
+
+def _used(past: Past, name: str, title: str) -> Iterator[Gauge]:
+    """Bytes in use of those there are."""
+    used, total = past(f"{name}used"), past(f"{name}total")
+    if used and total and total[-1] > 0:
+        yield Gauge(title, used, f"{size(used[-1])} of {size(total[-1])}", total[-1])
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0f} %"
+
+
+def _processor(past: Past) -> Iterator[Gauge]:
+    user, system, whole = past("cpu/user"), past("cpu/system"), past("cpu/percent")
     if not whole and user:
         whole = [u + s for u, s in zip(user, system, strict=False)] or user
     if whole:
-        parts = f"user {user[-1]:.0f} + system {system[-1]:.0f} %" if user and system else ""
-        found.append(Gauge("CPU", whole, parts or f"{whole[-1]:.0f} %", 100.0, system))
-    if process := past("sys/process/cpu"):
-        found.append(Gauge("process CPU", process, f"{process[-1]:.0f} %"))
-    return found
+        parts = f"user {user[-1]:.0f} + system {system[-1]:.0f} %" if user and system else _percent(whole[-1])
+        yield Gauge("CPU", whole, parts, 100.0, system)
+    yield from _figure(past, "process/cpu", "process CPU", _percent)
 
 
-def _memory(past: Past) -> list[Gauge]:
-    found = []
-    for title, room in (("memory", "memory"), ("swap", "swap")):
-        used, total, share = (past(f"sys/{room}/{name}") for name in ("used", "total", "percent"))
-        if used and total and total[-1] > 0:
-            found.append(Gauge(title, used, f"{size(used[-1])} of {size(total[-1])}", total[-1]))
-        elif share:
-            found.append(Gauge(title, share, f"{share[-1]:.0f} %", 100.0))
-    if rss := past("sys/process/rss"):
-        total = past("sys/memory/total")
-        found.append(Gauge("process RSS", rss, size(rss[-1]), total[-1] if total else None))
-    return found
+def _memory(past: Past) -> Iterator[Gauge]:
+    for name in ("memory", "swap"):
+        in_bytes = [*_used(past, f"{name}/", name)]
+        yield from in_bytes or _figure(past, f"{name}/percent", name, _percent, 100.0)
+    total = past("memory/total")
+    yield from _figure(past, "process/rss", "process RSS", size, total[-1] if total else None)
 
 
-def _flows(past: Past) -> list[Gauge]:
-    found = []
-    if share := past("sys/disk/percent"):
-        free = past("sys/disk/free")
-        text = f"{size(free[-1])} free" if free else f"{share[-1]:.0f} %"
-        found.append(Gauge("disk", share, text, 100.0))
-    if busy := past("sys/disk/busy"):
-        found.append(Gauge("disk busy", busy, f"{busy[-1]:.0f} %", 100.0))
-    for title, name in (
-        ("disk read", "disk/read_bps"),
-        ("disk write", "disk/write_bps"),
-        ("net in", "net/recv_bps"),
-        ("net out", "net/sent_bps"),
-    ):
-        if rate := past(f"sys/{name}"):
-            found.append(Gauge(title, rate, f"{size(rate[-1])}/s"))
-    return found
+def _disk_and_net(past: Past) -> Iterator[Gauge]:
+    free = past("disk/free")
+    yield from _figure(past, "disk/percent", "disk", lambda v: f"{size(free[-1])} free" if free else _percent(v), 100.0)
+    yield from _figure(past, "disk/busy", "disk busy", _percent, 100.0)
+    rates = {"disk/read_bps": "disk read", "disk/write_bps": "disk write"}
+    for name, title in (rates | {"net/recv_bps": "net in", "net/sent_bps": "net out"}).items():
+        yield from _figure(past, name, title, lambda rate: f"{size(rate)}/s")
 
 
-def _gpu(past: Past, index: int) -> list[Gauge]:
-    found = []
-    room = f"sys/gpu{index}"
-    if use := past(f"{room}/percent"):
-        found.append(Gauge(f"GPU {index}", use, f"{use[-1]:.0f} %", 100.0))
-    used, total = past(f"{room}/memory_used"), past(f"{room}/memory_total")
-    if used and total and total[-1] > 0:
-        found.append(Gauge(f"GPU {index} memory", used, f"{size(used[-1])} of {size(total[-1])}", total[-1]))
-    if power := past(f"{room}/power"):
-        found.append(Gauge(f"GPU {index} power", power, f"{number(power[-1], 3)} W"))
-    if heat := past(f"{room}/temperature"):
-        found.append(Gauge(f"GPU {index} heat", heat, f"{heat[-1]:.0f} °C", 100.0))
-    return found
+def _gpu(past: Past, index: int) -> Iterator[Gauge]:
+    name, title = f"gpu{index}", f"GPU {index}"
+    yield from _figure(past, f"{name}/percent", title, _percent, 100.0)
+    yield from _used(past, f"{name}/memory_", f"{title} memory")
+    yield from _figure(past, f"{name}/power", f"{title} power", lambda watts: f"{number(watts, 3)} W")
+    yield from _figure(past, f"{name}/temperature", f"{title} heat", lambda degrees: f"{degrees:.0f} °C", 100.0)
 
 
-def _where(board: Board, watched: WatchedRun) -> Line:
-    machine = foreign(describe(watched.summary.manifest) or "an unknown machine", 40)
-    if is_here(watched):
-        return [(machine, ""), (" · this machine, live", "dim")]
-    return [(machine, ""), (" · as the run logged it", "dim")]
-
-
-def _line(gauge: Gauge, title: int, bar: int, text: int, graph: int, width: int) -> Line:
-    line: Line = [(" ", ""), (put(gauge.title, title), "dim")]
-    line += _bar(gauge, bar) if gauge.most else [(" " * bar, "")]
-    line += [("  ", ""), (put(gauge.text, text), "")]
-    if graph:
-        line += [(" ", ""), (_graph(gauge, graph), "graph")]
-    return fit(line, width)
+def _machine(watched: WatchedRun) -> Line:
+    machine = safe(describe(watched.summary.manifest) or "an unknown machine", 40)
+    return [(machine, ""), (" · this machine, live" if is_here(watched) else " · as the run logged it", "dim")]
 
 
 def _bar(gauge: Gauge, width: int) -> Line:
@@ -181,27 +157,18 @@ def _graph(gauge: Gauge, width: int) -> str:
     """The past of a figure, the present at the right end; of a share, on the scale of the whole."""
     past = gauge.past[-width:]
     if gauge.most:
-        drawn = "".join("▁▂▃▄▅▆▇█"[min(7, max(0, int(v / gauge.most * 8)))] for v in past)
+        drawn = "".join(BLOCKS[min(7, max(0, int(value / gauge.most * 8)))] for value in past)
     else:
-        drawn = sparkline(past, width) if max(past, default=0.0) > 0 else "▁" * len(past)
+        drawn = sparkline(past, width) if max(past, default=0.0) > 0 else BLOCKS[0] * len(past)
     return f"{drawn:>{width}}"
 
 
-def _cores(cores: list[float], width: int) -> list[Line]:
+def _cores(shares: list[float], width: int) -> list[Line]:
     """A short bar for each core."""
     lines: list[Line] = []
-    each = 20
-    across = max(1, (width - 1) // each)
-    for begin in range(0, len(cores), across):
-        line: Line = [(" ", "")]
-        for index, share in enumerate(cores[begin : begin + across], begin):
-            line += [(f"{index:>4} ", "dim"), *_bar(Gauge("", [share], "", 100.0), each - 7), ("  ", "")]
-        lines.append(fit(line, width))
-    return lines
-
-
-def _empty(text: str, width: int, height: int) -> list[Line]:
-    lines: list[Line] = [fit([], width) for _ in range(height)]
-    if height:
-        lines[height // 2] = fit([(text.center(width), "dim")], width)
+    across = max(1, (width - 1) // _CORE)
+    for begin in range(0, len(shares), across):
+        lines.append([(" ", "")])
+        for index, share in enumerate(shares[begin : begin + across], begin):
+            lines[-1] += [(f"{index:>4} ", "dim"), *_bar(Gauge("", [share], "", 100.0), _CORE - 7), ("  ", "")]
     return lines
