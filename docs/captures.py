@@ -1,6 +1,9 @@
 """Takes the pictures of the board that the documents show, from real runs.
 
-    python docs/captures.py --runs DIR RUN…        # writes docs/captures/*.svg
+    python docs/captures.py                    # trains four small runs; the last is still live
+    python docs/captures.py --runs DIR RUN…    # of these runs instead
+
+They are written to docs/captures/*.svg.
 
 Textual exports the screen as SVG. Braille is then drawn as dots, since many machines have no font for it.
 """
@@ -9,11 +12,18 @@ import argparse
 import asyncio
 import html
 import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
 from pathlib import Path
 
 from linnet.board.terminal.app import BoardApp
 from linnet.board.terminal.state import Board
 from linnet.runs import RunStore
+from linnet.runs.summary import summarize
 
 HOME = Path(__file__).parent / "captures"
 SHOTS = {  # name: theme, size, keys
@@ -23,12 +33,51 @@ SHOTS = {  # name: theme, size, keys
     "runs-light": ("light", (132, 16), ["r", "space", "space"]),
     "system-dark": ("dark", (110, 24), ["y"]),
 }
+TRAINED = {"gentle": "1e-3", "usual": "4e-3", "bold": "2e-2", "longer": "4e-3"}  # the name of a run: its learning rate
+OVERLAID = ["longer", "gentle", "bold"]
+_LIVE_STEPS = 1000  # that the last run has logged when the pictures are taken
 _WIDTH, _HEIGHT, _BASE = 12.2, 24.4, 18.5  # of a character, and of its top above the line it stands on
 _DOT = 3.7
 _BITS = ((0, 0, 0x01), (0, 1, 0x02), (0, 2, 0x04), (1, 0, 0x08), (1, 1, 0x10), (1, 2, 0x20), (0, 3, 0x40), (1, 3, 0x80))
 _FONTS = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 _PARTS = re.compile(r"[\u2801-\u28ff]+|[^\s\u2800-\u28ff]+")
 _TEXT = re.compile(r'<text class="([^"]*)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
+
+
+def train(folder: Path) -> subprocess.Popen[bytes]:
+    """Three runs of 600 steps and one of 6,000 on some Python; the last one trains on."""
+    corpus = folder / "corpus"
+    for package in ("json", "email", "logging"):
+        shutil.copytree(Path(sysconfig.get_path("stdlib")) / package, corpus / package)
+    flags = ["--corpus", str(corpus), "--runs", str(folder / "runs"), "--preset", "tiny", "--vocab", "384"]
+    flags += ["--batch", "4", "--eval-every", "50", "--eval-tokens", "2048", "--experiment", "learning rate"]
+    for name, rate in TRAINED.items():
+        last = name == [*TRAINED][-1]
+        about = [
+            "--name",
+            name,
+            "--lr",
+            rate,
+            "--steps",
+            "6000" if last else "600",
+            "--tag",
+            "tiny",
+            "--tag",
+            f"lr{rate}",
+        ]
+        trainer = subprocess.Popen(
+            [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *about], stdout=subprocess.DEVNULL
+        )
+        if not last:
+            trainer.wait()
+    while trainer.poll() is None and _steps(folder / "runs", name) < _LIVE_STEPS:
+        time.sleep(1.0)
+    return trainer
+
+
+def _steps(root: Path, name: str) -> int:
+    summaries = [summary for folder in RunStore(root).folders() if (summary := summarize(folder)) is not None]
+    return max((summary.step or 0 for summary in summaries if summary.manifest.name == name), default=0)
 
 
 async def capture(board: Board, theme: str, size: tuple[int, int], keys: list[str]) -> str:
@@ -50,18 +99,18 @@ def with_dots(svg: str) -> str:
     return _TEXT.sub(_drawn, svg)
 
 
-def _drawn(found: re.Match[str]) -> str:
-    look, x, y, _, rest, text = found.groups()
+def _drawn(element: re.Match[str]) -> str:
+    look, x, y, _, rest, text = element.groups()
     characters = html.unescape(text)
     left, top = float(x), float(y) - _BASE
     path, words = "", ""
     for part in _PARTS.finditer(characters):
-        place = left + part.start() * _WIDTH
+        begin = left + part.start() * _WIDTH
         if 0x2800 < ord(part[0][0]) <= 0x28FF:
             for at, code in enumerate(ord(c) - 0x2800 for c in part[0]):
-                path += "".join(_square(place + at * _WIDTH, top, c, r) for c, r, bit in _BITS if code & bit)
+                path += "".join(_square(begin + at * _WIDTH, top, c, r) for c, r, bit in _BITS if code & bit)
         else:
-            wide = f'x="{place:.1f}" y="{y}" textLength="{len(part[0]) * _WIDTH:.1f}"'
+            wide = f'x="{begin:.1f}" y="{y}" textLength="{len(part[0]) * _WIDTH:.1f}"'
             words += f'<text class="{look}" {wide}{rest}>{html.escape(part[0])}</text>'
     return (f'<path class="{look}" d="{path}"/>' if path else "") + words
 
@@ -72,20 +121,33 @@ def _square(left: float, top: float, column: int, row: int) -> str:
     return f"M{x:.1f} {y:.1f}h{_DOT}v{_DOT}h-{_DOT}z"
 
 
-def main() -> None:
+def take(store: RunStore, runs: list[str]) -> None:
     """Take every picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path)
-    parser.add_argument("run", nargs="+")
-    chosen = parser.parse_args()
-    store = RunStore(chosen.runs)
     HOME.mkdir(exist_ok=True)
     for name, (theme, size, keys) in SHOTS.items():
-        wanted = chosen.run if name.startswith(("metrics", "runs")) else chosen.run[:1]
-        board = Board(store, [store.find(run).path for run in wanted])
+        shown = runs if name.startswith(("metrics", "runs")) else runs[:1]
+        board = Board(store, [store.find(run).path for run in shown])
         svg = asyncio.run(capture(board, theme, size, keys))
         (HOME / f"{name}.svg").write_text(with_dots(svg))
         print(f"docs/captures/{name}.svg")
+
+
+def main() -> None:
+    """Train where no runs are named, and take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("run", nargs="*")
+    chosen = parser.parse_args()
+    if chosen.run:
+        take(RunStore(chosen.runs), chosen.run)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = train(Path(folder))
+        try:
+            take(RunStore(Path(folder) / "runs"), OVERLAID)
+        finally:
+            trainer.terminate()
+            trainer.wait()
 
 
 if __name__ == "__main__":

@@ -64,12 +64,11 @@ class Plot:
             row = self.height - 1 - int(cell_of(np.array([y]), self.y_range, self.height * 4)[0]) // 4
             self.write(row, self.column(x), BEST_MARK, style)
 
-    def write(self, row: int, column: int, text: str, style: str) -> None:
-        """Put characters over the dots."""
-        for at, character in enumerate(text, column):
-            if 0 <= row < self.height and 0 <= at < self.width:
-                self._characters[row, at] = ord(character)
-                self._styles[row, at] = self._style(style)
+    def write(self, row: int, column: int, character: str, style: str) -> None:
+        """Put a character over the dots."""
+        if 0 <= row < self.height and 0 <= column < self.width:
+            self._characters[row, column] = ord(character)
+            self._styles[row, column] = self._style(style)
 
     def rule(self, column: int, character: str, style: str) -> None:
         """A vertical line behind everything."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,9 +20,12 @@ _SAMPLE_LINES = 24  # of one sample
 _VALUE_LINES = 6  # of one setting
 
 
-def page(board: Board, name: str, lines: list[Line], width: int, height: int, end: bool = False) -> list[Line]:
-    """The part of a long page that is scrolled to. `end`: it stays at its end, until somebody scrolls away from it."""
+def draw(board: Board, width: int, height: int) -> list[Line]:
+    """The part of a long page that is scrolled to. Notes and log stay at their end, until somebody scrolls away."""
+    name = board.overlay or board.view
+    lines = _PAGES[name](board, width)
     most = max(0, len(lines) - height)
+    end = name in ("notes", "log")
     at = board.top_line[name] = min(board.scroll.get(name, most if end else 0), most)
     if end and at == most:
         board.scroll.pop(name, None)
@@ -38,7 +42,7 @@ def _message(text: str) -> list[Line]:
     return [[], [(f"   {text}", "dim")]]
 
 
-def samples(board: Board, width: int, height: int) -> list[Line]:
+def _samples(board: Board, width: int) -> list[Line]:
     """What the model wrote, the latest first."""
     lines: list[Line] = []
     for sample in reversed(board.watched.journal.samples() if board.watched is not None else []):
@@ -48,7 +52,7 @@ def samples(board: Board, width: int, height: int) -> list[Line]:
         for at, line in enumerate(wrap(sample.prompt + sample.text, max(8, width - 4), _SAMPLE_LINES)):
             lines.append([("  ", ""), *_prompt_first(line, prompt, at)])
         lines.append([])
-    return page(board, "samples", lines or _message("the run has written no samples (yet)"), width, height)
+    return lines or _message("the run has written no samples (yet)")
 
 
 def _prompt_first(line: str, prompt: list[str], at: int) -> Line:
@@ -59,12 +63,12 @@ def _prompt_first(line: str, prompt: list[str], at: int) -> Line:
     return [(line, "")]
 
 
-def checkpoints(board: Board, width: int, height: int) -> list[Line]:
+def _checkpoints(board: Board, width: int) -> list[Line]:
     """The checkpoints there are, with the commands that run the latest."""
     watched = board.watched
     files = watched.run.checkpoints() if watched is not None and not watched.gone else []
     if watched is None or not files:
-        return page(board, "checkpoints", _message("no checkpoints (yet)"), width, height)
+        return _message("no checkpoints (yet)")
     links = {link_target(watched.run.path / WEIGHTS / name): name for name in ("latest", "best")}
     columns = {"step": 8, "size": 9, "loss": 9, "validation": 10}
     lines: list[Line] = [[(pad(name, wide, right=True) + "  ", "head") for name, wide in columns.items()]]
@@ -83,7 +87,7 @@ def checkpoints(board: Board, width: int, height: int) -> list[Line]:
             lines[-1] += [("  ", ""), (name, "notice")]
     lines += [[], [(" to run one", "group")]]
     lines += [[("   ", ""), span] for span in _ways_to_run(watched.run.path, files[-1])]
-    return page(board, "checkpoints", lines, width, height)
+    return lines
 
 
 def _ways_to_run(run: Path, newest: Path) -> Line:
@@ -139,15 +143,15 @@ def _loss(watched: WatchedRun, metric: str, step: int, written: object) -> str:
     return number(float(written)) if isinstance(written, int | float) else "–"
 
 
-def config(board: Board, width: int, height: int) -> list[Line]:
+def _config(board: Board, width: int) -> list[Line]:
     """What was set, and where the run comes from."""
     if board.watched is None:
-        return page(board, "config", _message("no run is open"), width, height)
+        return _message("no run is open")
     lines: list[Line] = []
     for title, fields in _sections(board.watched).items():
         if fields:
             lines += [[(f" {title}", "group")], *_pairs(fields, width), []]
-    return page(board, "config", lines or _message("the run tells nothing of its settings"), width, height)
+    return lines or _message("the run tells nothing of its settings")
 
 
 def _sections(watched: WatchedRun) -> dict[str, dict[str, object]]:
@@ -194,7 +198,7 @@ def _pairs(fields: dict[str, object], width: int) -> list[Line]:
     return lines
 
 
-def notes(board: Board, width: int, height: int) -> list[Line]:
+def _notes(board: Board, width: int) -> list[Line]:
     """What people remarked."""
     lines: list[Line] = []
     for note in board.watched.journal.notes() if board.watched is not None else []:
@@ -203,14 +207,14 @@ def notes(board: Board, width: int, height: int) -> list[Line]:
         lines.append([(" ", ""), (safe(when, 40), "dim"), (step, "dim")])
         lines += [[("   ", ""), (line, "")] for line in wrap(note.text, max(8, width - 5), 50)]
         lines.append([])
-    return page(board, "notes", lines or _message("no notes; press n to write one"), width, height, end=True)
+    return lines or _message("no notes; press n to write one")
 
 
-def log(board: Board, width: int, height: int) -> list[Line]:
+def _log(board: Board, width: int) -> list[Line]:
     """Turns, warnings and damaged lines."""
     watched = board.watched
     if watched is None:
-        return page(board, "log", _message("no run is open"), width, height)
+        return _message("no run is open")
     lines: list[Line] = []
     for remark in watched.journal.remarks():
         look = "" if remark.weight == "info" else remark.weight
@@ -225,17 +229,17 @@ def log(board: Board, width: int, height: int) -> list[Line]:
     if watched.history.damaged > watched.journal.damaged and watched.history.caught_up:
         text = f"{watched.history.damaged:,} damaged lines in all; {command('check', watched.run.path)} names them"
         lines.append([(" ! ", "warning"), (text, "warning")])
-    return page(board, "log", lines or _message("nothing was said"), width, height, end=True)
+    return lines or _message("nothing was said")
 
 
-def differences(board: Board, width: int, height: int) -> list[Line]:
+def _differences(board: Board, width: int) -> list[Line]:
     """What was set differently in the marked runs, or in those that are shown."""
     rows = board.marked() if board.view == "runs" else []
     summaries = [row.summary for row in rows] or [watched.summary for watched in board.watched_runs]
     lines: list[Line] = [[(" what was set differently", "group")], []]
     if len(summaries) < 2:
         text = "mark two runs or more with space in the runs tab, or open several"
-        return page(board, "differences", [*lines, [(f"   {text}", "dim")]], width, height)
+        return [*lines, [(f"   {text}", "dim")]]
     by_run = [settings(summary.manifest) for summary in summaries]
     names = differing(by_run)
     if not names:
@@ -250,14 +254,25 @@ def differences(board: Board, width: int, height: int) -> list[Line]:
         lines.append([("   ", ""), (pad(safe(name), wide), "dim")])
         for values in by_run:
             lines[-1] += [("  ", ""), (pad(safe(values.get(name, ABSENT)), room), "")]
-    return page(board, "differences", lines, width, height)
+    return lines
 
 
-def help(board: Board, width: int, height: int) -> list[Line]:
+def _help(board: Board, width: int) -> list[Line]:
     """Every key."""
     lines: list[Line] = []
     for title, keys in SECTIONS.items():
         lines.append([(f" {title}", "group")])
         lines += [[("   ", ""), (pad(key.shown, 16), "key"), (key.text, "")] for key in keys]
         lines.append([])
-    return page(board, "help", lines, width, height)
+    return lines
+
+
+_PAGES: dict[str, Callable[[Board, int], list[Line]]] = {
+    "samples": _samples,
+    "checkpoints": _checkpoints,
+    "config": _config,
+    "notes": _notes,
+    "log": _log,
+    "differences": _differences,
+    "help": _help,
+}

@@ -15,24 +15,13 @@ from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import detail, grid, header, pages, runs, system
 
 HEAD, FOOT = 3, 1  # lines above and below the body
-_BODIES = {
-    "metrics": grid.draw,
-    "system": system.draw,
-    "runs": runs.draw,
-    "samples": pages.samples,
-    "checkpoints": pages.checkpoints,
-    "config": pages.config,
-    "notes": pages.notes,
-    "log": pages.log,
-    "help": pages.help,
-    "differences": pages.differences,
-}
+_BODIES = {"metrics": grid.draw, "system": system.draw, "runs": runs.draw}  # the other tabs are pages
 
 
 def body(board: Board, width: int, height: int) -> list[Line]:
     """What is between header and keys."""
     board.size = (width, height)
-    draw = detail.draw if board.area == "detail" else _BODIES[board.overlay or board.view]
+    draw = detail.draw if board.area == "detail" else _BODIES.get(board.overlay or board.view, pages.draw)
     return draw(board, width, height)
 
 
