@@ -123,7 +123,7 @@ def test_a_donors_tokenizer_makes_the_vocabulary(said: Said, run: Path, small: l
     [
         (["--ctx", "33"], 2, "--ctx 33 does not fit"),
         (["--tokens", "0"], 2, "--tokens must be 1 or more, found 0"),
-        (["--held-out", "--all"], 2, "give one of them"),
+        (["--held-out", "--all"], 2, "--held-out and --all exclude each other: give one of them"),
         (["--corpus", "nowhere.txt"], 1, "corpus nowhere.txt: there is no such file or folder"),
         (["--prompt", "a", "--top-k", "0"], 2, "--top-k 0 does not fit"),
         (["--prompt", ""], 2, "the prompt is empty"),
@@ -140,7 +140,7 @@ def test_a_file_of_no_run_needs_a_corpus_or_a_prompt(said: Said, tmp_path: Path)
     config = LlamaConfig(vocab=300, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=1, ctx=16)
     write(config, build(config).params(), "bare.gguf", "bare", 1)
     code, _, err = said("eval", "bare.gguf")
-    assert (code, "say what to score, --corpus or --prompt" in err) == (2, True)
+    assert (code, "belongs to no run with a corpus of its own: give --corpus or --prompt" in err) == (2, True)
     Path("ids.i32").write_bytes(np.arange(290, dtype=np.int32).tobytes())
     found = told(said, "bare.gguf", "--corpus", "ids.i32")
     assert (found["tokens"], found["bits_per_byte"]) == (289, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from linnet.cli import main
-from linnet.cli.model_name import find_model
+from linnet.cli.options import find_model
 from linnet.errors import LinnetError
 from linnet.gguf import point_link, write
 from linnet.models import LlamaConfig, build

@@ -221,7 +221,7 @@ time.sleep(60)
             "linnet: these runs have no metric 'los'; did you mean loss?",
         ),
         (["metrics", "first", "--key", "los"], 2, "linnet: run first has no metric 'los'; did you mean loss?"),
-        (["tail", "first", "--lines", "-3"], 2, "linnet: --lines -3"),
+        (["tail", "first", "--lines", "-3"], 2, "linnet: --lines must be 0 or more, found -3"),
         (["runs", "--runs", "nowhere"], 1, "linnet: there is no folder nowhere"),
     ],
 )

@@ -215,7 +215,6 @@ class Terminal:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.setattr("linnet.cli.progress._REDRAW", 0.0)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     made = Terminal(80)
@@ -225,7 +224,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def train_on(terminal: Terminal, steps: int = 60, **changes: Any) -> list[str]:
     """A loop of some steps, with an evaluation, on the terminal; its rows at the end."""
-    watch = LiveLine(terminal.stream)
+    watch = LiveLine(terminal.stream, redraw=0)
     for step in range(1, steps + 1):
         watch.on_step(report(19_000 + step, loss=5 - step / 100, **changes))
         if step == 2:
@@ -266,7 +265,7 @@ def test_the_live_line_is_cut_where_nothing_fits(terminal: Terminal) -> None:
 
 
 def test_the_live_line_follows_the_size_of_the_terminal(terminal: Terminal) -> None:
-    watch = LiveLine(terminal.stream)
+    watch = LiveLine(terminal.stream, redraw=0)
     for width in (140, 50, 90, 40):
         terminal.resize(width)
         watch.on_step(report(1))
@@ -279,7 +278,7 @@ def test_the_live_line_follows_the_size_of_the_terminal(terminal: Terminal) -> N
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_a_sample_stands_above_the_line_in_two_rows_at_most(terminal: Terminal, width: int) -> None:
     terminal.resize(width)
-    watch = LiveLine(terminal.stream)
+    watch = LiveLine(terminal.stream, redraw=0)
     watch.on_step(report(1))
     watch.on_sample(1, "def ", "世界\n\x1b[2J" + "name(self) " * 40)
     watch.on_step(report(2))
@@ -290,7 +289,7 @@ def test_a_sample_stands_above_the_line_in_two_rows_at_most(terminal: Terminal, 
 
 
 def test_a_loss_that_is_no_number_is_drawn_too(terminal: Terminal) -> None:
-    watch = LiveLine(terminal.stream)
+    watch = LiveLine(terminal.stream, redraw=0)
     for loss in (float("nan"), float("inf")):
         watch.on_step(report(1, loss=loss, per_s=float("inf"), seconds_left=float("nan"), mfu=None))
     (row,) = terminal.rows()

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from linnet.cli import main
-from linnet.cli.memory import out_of_memory
+from linnet.cli.errors import out_of_memory
 from linnet.gguf import GGUFError, GGUFFile, GGUFWriter, MetadataBlock
 from linnet.gguf.check import check
 from linnet.models import load

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linnet.cli.app import _app
+from linnet.cli.app import build_app
 from tests.golden.__main__ import TREE, report
 from tests.golden.cases import CASES, command
 from tests.golden.record import record
@@ -39,4 +39,4 @@ def test_cases_that_fail_in_both_trees_are_not_the_same(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_a_command(name: str) -> None:
-    _app().parse_args(command(name), print_error=False, exit_on_error=False)
+    build_app().parse_args(command(name), print_error=False, exit_on_error=False)

@@ -1,5 +1,20 @@
-"""The command line: one file a command; nothing but parsing and printing."""
+"""The command line: a command parses, calls a room, and prints."""
 
-from linnet.cli.process import main
+from __future__ import annotations
 
 __all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code, which is 130 after Ctrl-C, also while the commands are still being loaded."""
+    try:
+        from linnet.cli import app
+
+        return app.main(arguments)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if arguments is None:  # a Ctrl-C that comes while the interpreter shuts down ends the process at once
+            import signal
+
+            signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,157 +1,138 @@
-"""`linnet`: the list of commands, and how every one of them ends."""
+"""`linnet`: the list of commands, flags from a file, and how every command ends."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
+from cyclopts.config import Dict
 
 from linnet import __version__
-from linnet.board.words import flags, plain
-from linnet.cli.config_file import take_config
-from linnet.cli.memory import out_of_memory
-from linnet.cli.output import discard, prepare_streams, settle_streams
-from linnet.cli.usage import explain
-from linnet.errors import LinnetError
+from linnet.board.words import flags
+from linnet.cli.errors import explain, out_of_memory
+from linnet.cli.streams import complain, discard, prepare_streams, settle_streams
+from linnet.errors import LinnetError, UsageError
 from linnet.train.process import wait_asleep_where_shared
 
-# name: (what it does, examples). Kept here so that the list of commands can be shown without loading any of them.
-_COMMANDS = {
-    "train from-scratch": (
-        "Train a language model that knows nothing yet, on any text.",
-        [
-            "linnet train from-scratch",
-            "linnet train from-scratch --corpus books/ --preset nano --steps 5000",
-            "linnet train from-scratch --config run.toml --lr 3e-4",
-        ],
-    ),
-    "train warm-start": (
-        "Train a llama that begins with what a donor GGUF knows.",
-        [
-            "linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6",
-            "linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/",
-            "linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4",
-        ],
-    ),
-    "train vit-tiny": (
-        "Train a vision transformer to tell classes of images.",
-        [
-            "linnet train vit-tiny",
-            "linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000",
-            "linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000",
-        ],
-    ),
-    "resume": (
-        "Go on with a run from its newest checkpoint, to the bit on the CPU.",
-        ["linnet resume latest", "linnet resume llama-20260531-001 --steps 20000"],
-    ),
-    "runs": (
-        "List the runs of a folder, with status and last loss.",
-        ["linnet runs", "linnet runs --status completed --sort loss", "linnet runs --runs ablations --tag wide --json"],
-    ),
-    "board": (
-        "Watch runs in the terminal while they train: charts, machine, samples, checkpoints.",
-        [
-            "linnet board",
-            "linnet board wide narrow",
-            "linnet board --runs ablations",
-            "linnet board latest --key loss --once > loss.txt",
-        ],
-    ),
-    "show": (
-        "Show one run: status, settings, metrics and a chart.",
-        ["linnet show", "linnet show llama-20260531-001 --key validation/loss"],
-    ),
-    "tail": (
-        "Follow a run's events as they are written, until it ends.",
-        ["linnet tail", "linnet tail llama-2026 --lines 100 --no-follow", "linnet tail --json | jq .loss"],
-    ),
-    "compare": (
-        "Compare runs: what was set differently, and what came of it.",
-        ["linnet compare llama-20260531-001 llama-20260531-002", "linnet compare wide narrow --key loss"],
-    ),
-    "metrics": (
-        "Print a run's metrics, with all digits, for other programs.",
-        ["linnet metrics", "linnet metrics latest --key loss --format csv > loss.csv"],
-    ),
-    "generate": (
-        "Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.",
-        [
-            'linnet generate latest --prompt "def main("',
-            "linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200",
-            'linnet generate model.gguf --prompt "Once upon a time" --top-k 40 --seed 7 --json',
-        ],
-    ),
-    "eval": (
-        "How well a model predicts a text or tells images apart, and what it expects after a prompt.",
-        [
-            "linnet eval latest",
-            "linnet eval llama-20260531-001@best --corpus book.txt",
-            'linnet eval model.gguf --prompt "def main(" --top-k 5',
-            "linnet eval vit-20260531-001 --images photos/",
-        ],
-    ),
-    "classify": (
-        "What a trained vision transformer sees in images.",
-        ["linnet classify latest cat.jpg", "linnet classify vit-20260531-001@best scans/*.png --top 5 --json"],
-    ),
-    "note": ("Add a remark to a run.", ['linnet note latest "the good seed; keep"']),
-    "delete": (
-        "Delete runs, with their checkpoints.",
-        ["linnet delete llama-20260531-001", "linnet delete latest --yes"],
-    ),
-    "check": (
-        "Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.",
-        ["linnet check llama-20260531-001", "linnet check model.gguf"],
-    ),
-    "inspect": (
-        "What is in a GGUF file: architecture, sizes, types, tokenizer, where it comes from.",
-        [
-            "linnet inspect model.gguf",
-            "linnet inspect model.gguf --tensors",
-            "linnet inspect model.gguf --metadata --json",
-        ],
-    ),
-    "convert": (
-        "Write a GGUF file again in another type.",
-        [
-            "linnet convert model-q4.gguf model-f32.gguf --type f32",
-            "linnet convert model.gguf small.gguf --type q8_0",
-            "linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf",
-        ],
-    ),
-    "models": (
-        "Find the GGUF files of this machine.",
-        ["linnet models", "linnet models --json"],
-    ),
-    "lens": (
-        "Write the principal axes of a donor's embedding as a lens file.",
-        [
-            "linnet lens smollm2.gguf --d-model 256 --out lens.gguf",
-            "linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6",
-        ],
-    ),
-    "data prepare": (
-        "Turn a corpus into tokens to train on, and keep them for the next time.",
-        [
-            "linnet data prepare",
-            "linnet data prepare books/ --vocab 8192",
-            "linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf",
-        ],
-    ),
-}
+# Every command with its examples. Here, so that the list of commands can be shown without loading any of them.
+_COMMANDS = """
+train from-scratch: Train a language model that knows nothing yet, on any text.
+    linnet train from-scratch
+    linnet train from-scratch --corpus books/ --preset nano --steps 5000
+    linnet train from-scratch --config run.toml --lr 3e-4
 
-# Commands with a file of their own where others of their group share one.
-_ELSEWHERE = {
-    "train warm-start": "linnet.cli.warm_start:warm_start",
-    "train vit-tiny": "linnet.cli.vit_tiny:vit_tiny",
-}
+train warm-start: Train a llama that begins with what a donor GGUF knows.
+    linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6
+    linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/
+    linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4
+
+train vit-tiny: Train a vision transformer to tell classes of images.
+    linnet train vit-tiny
+    linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000
+    linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000
+
+resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
+    linnet resume latest
+    linnet resume llama-20260531-001 --steps 20000
+
+runs: List the runs of a folder, with status and last loss.
+    linnet runs
+    linnet runs --status completed --sort loss
+    linnet runs --runs ablations --tag wide --json
+
+board: Watch runs in the terminal while they train: charts, machine, samples, checkpoints.
+    linnet board
+    linnet board wide narrow
+    linnet board --runs ablations
+    linnet board latest --key loss --once > loss.txt
+
+show: Show one run: status, settings, metrics and a chart.
+    linnet show
+    linnet show llama-20260531-001 --key validation/loss
+
+tail: Follow a run's events as they are written, until it ends.
+    linnet tail
+    linnet tail llama-2026 --lines 100 --no-follow
+    linnet tail --json | jq .loss
+
+compare: Compare runs: what was set differently, and what came of it.
+    linnet compare llama-20260531-001 llama-20260531-002
+    linnet compare wide narrow --key loss
+
+metrics: Print a run's metrics, with all digits, for other programs.
+    linnet metrics
+    linnet metrics latest --key loss --format csv > loss.csv
+
+generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
+    linnet generate latest --prompt "def main("
+    linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200
+    linnet generate model.gguf --prompt "Once upon a time" --top-k 40 --seed 7 --json
+
+eval: How well a model predicts a text or tells images apart, and what it expects after a prompt.
+    linnet eval latest
+    linnet eval llama-20260531-001@best --corpus book.txt
+    linnet eval model.gguf --prompt "def main(" --top-k 5
+    linnet eval vit-20260531-001 --images photos/
+
+classify: What a trained vision transformer sees in images.
+    linnet classify latest cat.jpg
+    linnet classify vit-20260531-001@best scans/*.png --top 5 --json
+
+note: Add a remark to a run.
+    linnet note latest "the good seed; keep"
+
+delete: Delete runs, with their checkpoints.
+    linnet delete llama-20260531-001
+    linnet delete latest --yes
+
+check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
+    linnet check llama-20260531-001
+    linnet check model.gguf
+
+inspect: What is in a GGUF file: architecture, sizes, types, tokenizer, where it comes from.
+    linnet inspect model.gguf
+    linnet inspect model.gguf --tensors
+    linnet inspect model.gguf --metadata --json
+
+convert: Write a GGUF file again in another type.
+    linnet convert model-q4.gguf model-f32.gguf --type f32
+    linnet convert model.gguf small.gguf --type q8_0
+    linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf
+
+models: Find the GGUF files of this machine.
+    linnet models
+    linnet models --json
+
+lens: Write the principal axes of a donor's embedding as a lens file.
+    linnet lens smollm2.gguf --d-model 256 --out lens.gguf
+    linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6
+
+data prepare: Turn a corpus into tokens to train on, and keep them for the next time.
+    linnet data prepare
+    linnet data prepare books/ --vocab 8192
+    linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf
+"""
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
     "train": "Train a model.",
     "data": "Corpora: text, JSONL, Parquet or packs of token ids.",
+}
+
+# The files of commands that are in none of their own name, nor of their group's.
+_FILES = {
+    "train warm-start": "warm_start",
+    "train vit-tiny": "vit_tiny",
+    "compare": "metrics",
+    "note": "runs",
+    "delete": "runs",
+    "inspect": "gguf",
+    "convert": "gguf",
+    "models": "gguf",
+    "lens": "gguf",
 }
 
 # Packages that the base install does not have, and the extra that brings each of them.
@@ -171,7 +152,8 @@ else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest ch
 """
 
 
-def _app() -> App:
+def build_app() -> App:
+    """The commands, none of them loaded."""
     app = App(
         name="linnet",
         help="Train small transformers; every run is a folder you can read, watch and resume.",
@@ -183,14 +165,20 @@ def _app() -> App:
     groups = {
         name: App(name=name, help=text, help_epilogue="", help_format="plaintext") for name, text in _GROUPS.items()
     }
-    for each in groups.values():
-        app.command(each)
-    for name, (text, examples) in _COMMANDS.items():
-        shown = "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
-        group, _, verb = name.rpartition(" ")
-        target = _ELSEWHERE.get(name) or f"linnet.cli.{group or verb}:{verb.replace('-', '_')}"
-        place = groups[group] if group else app
-        place.command(target, name=verb, help=text, help_epilogue=shown, help_format="plaintext")
+    for group in groups.values():
+        app.command(group)
+    for paragraph in _COMMANDS.strip().split("\n\n"):
+        head, examples = paragraph.split("\n", 1)
+        command, _, text = head.partition(": ")
+        group_name, _, verb = command.rpartition(" ")
+        file = _FILES.get(command) or group_name or verb
+        groups.get(group_name, app).command(
+            f"linnet.cli.{file}:{verb.replace('-', '_')}",
+            name=verb,
+            help=text,
+            help_epilogue=f"Examples:\n\n{examples}",
+            help_format="plaintext",
+        )
     return app
 
 
@@ -205,9 +193,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
-    app = _app()
+    app = build_app()
     try:
-        words, config = take_config(arguments)
+        words, config = _take_config(arguments)
         app.config = () if config is None else (config,)
         wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -220,8 +208,7 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        command = next((name for name in _COMMANDS if arguments[: name.count(" ") + 1] == name.split()), "this")
-        needed = f"{command} needs the package {error.name}, which is not installed"
+        needed = f"{' '.join(app.parse_commands(words)[0])} needs the package {error.name}, which is not installed"
         return _fail(f"{needed}: pip install 'linnet[{_EXTRAS[error.name]}]'", 1)
     except RecursionError:
         return _fail("something in these files is nested too deeply to be shown", 1)
@@ -250,7 +237,54 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    """One line, in which nothing that was read from a run can steer the terminal."""
-    with suppress(OSError, ValueError):  # nobody is there to read it; the exit code still says it
-        print(f"linnet: {plain(message)}", file=sys.stderr)
+    complain(message)
     return code
+
+
+class _ConfigFile:
+    """The keys of a TOML file, which are flags without their dashes, as cyclopts asks for them."""
+
+    def __init__(self, path: str) -> None:
+        import tomllib  # most commands have no such file
+
+        self.path = path
+        try:
+            self._values: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise UsageError(f"--config {path}: expected a TOML file in UTF-8, found other bytes") from None
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"--config {path}: not TOML: {error}") from None
+        except FileNotFoundError:
+            raise UsageError(f"--config {path}: no such file") from None
+        except OSError as error:
+            raise UsageError(f"--config {path}: {error.strerror or error}") from None
+        for key, value in self._values.items():
+            if isinstance(value, dict):
+                raise UsageError(f"--config {path}: [{key}] is a table; write flags at the top, as in `steps = 500`")
+
+    def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        """Give the flags of a command their values from the file."""
+        nested = self._values  # at the top of a Dict, a key that is also a command (`runs`) would be passed over
+        for name in reversed(commands):
+            nested = {name: nested}
+        Dict(nested, source=self.path)(app, commands, arguments)
+
+
+def _take_config(arguments: list[str]) -> tuple[list[str], _ConfigFile | None]:
+    """The arguments without `--config FILE.toml`, and that file; the flags of the command line win over it."""
+    rest: list[str] = []
+    path: str | None = None
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name != "--config":
+            rest.append(word)
+        elif path is not None:
+            raise UsageError("--config is given more than once; put all flags in one file")
+        else:
+            path = value if equals else next(words, "")
+            if not path:
+                raise UsageError("--config needs the name of a TOML file")
+    return rest, _ConfigFile(path) if path is not None else None

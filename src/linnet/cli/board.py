@@ -15,10 +15,8 @@ from cyclopts import Parameter
 
 from linnet.board.first_look import FirstLook
 from linnet.board.terminal.keys import View
-from linnet.cli.options import RunsFolder, require_metrics
+from linnet.cli.options import RunsFolder, open_store, require_metrics
 from linnet.errors import UsageError
-from linnet.files import is_folder
-from linnet.runs import RunError, RunStore
 
 
 def board(
@@ -32,48 +30,40 @@ def board(
 ) -> int:
     """Watch runs in the terminal while they train.
 
-    Parameters
-    ----------
-    view
-        The tab to begin with.
-    key
-        The metric to begin with, on the whole screen.
-    theme
-        dark or light; by default what the terminal says of itself, else dark.
-    once
-        Print one frame and end: for pipes, logs and CI.
-    size
-        Columns and lines of that frame, as in 120x40; by default the terminal's.
+    Args:
+        view: The tab to begin with.
+        key: The metric to begin with, on the whole screen.
+        theme: dark or light; by default what the terminal says of itself, else dark.
+        once: Print one frame and end: for pipes, logs and CI.
+        size: Columns and lines of that frame, as in 120x40; by default the terminal's.
     """
-    store = RunStore(runs)
-    if runs is not None and not is_folder(store.root):
-        raise RunError(f"there is no folder {store.root}")
-    found = [store.find(reference) for reference in run]
+    store = open_store(runs)
+    watched = [store.find(reference) for reference in run]
     listing = view == "runs" or (view is None and key is None and runs is not None)
-    if not found and not listing:
+    if not watched and not listing:
         newest = store.latest()
-        found = [newest] if newest is not None else []
+        watched = [newest] if newest is not None else []
     if key is not None:
-        if not found:
+        if not watched:
             raise UsageError(f"--key {key!r} needs a run to draw it of; name one, or start one")
-        known = list(dict.fromkeys(name for each in found for name in each.metrics().names()))
-        require_metrics([key], known, "these runs have" if len(found) > 1 else f"run {found[0].id} has")
-    wanted = _size(size)
+        known = list(dict.fromkeys(name for one in watched for name in one.metrics().names()))
+        require_metrics([key], known, "these runs have" if len(watched) > 1 else f"run {watched[0].id} has")
+    frame = _size(size)
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the board needs a terminal; `linnet board --once` prints one frame into a pipe")
 
-    view = view or ("runs" if listing and not found else "metrics")
+    view = view or ("runs" if listing and not watched else "metrics")
     first_look = FirstLook(store) if view == "runs" and not once else None  # before anything large is imported
 
     with _loading():
         from linnet.board.terminal.state import Board
-    state = Board(store, [each.path for each in found], view, first_look=first_look)
+    state = Board(store, [one.path for one in watched], view, first_look=first_look)
     if key is not None:
         state.open_metric(key)
     if once:
         from linnet.board.terminal.views.screen import print_frame
 
-        print_frame(state, *wanted, theme or _theme_of_terminal())
+        print_frame(state, *frame, theme or _theme_of_terminal())
         return 0
 
     with _loading():

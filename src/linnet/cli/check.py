@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import paint, paint_status, print_json
+from linnet.cli.printing import paint, paint_status, print_json
 from linnet.files import is_file, is_folder
 from linnet.runs import RunStore, examine
 
@@ -31,39 +31,34 @@ def check(
 
 
 def _check_run(name: str, runs: RunsFolder, json: bool) -> int:
-    found = examine(RunStore(runs).find(name))
+    findings = examine(RunStore(runs).find(name))
     if json:
-        print_json({**{name: getattr(found, name) for name in found.__struct_fields__}, "sound": found.sound})
-        return int(not found.sound)
-    verdict = paint("sound", "green") if found.sound else paint("damaged", "red")
-    counts = f"{words.number(found.lines)} lines, {words.number(found.events)} events"
-    print(f"{words.bounded(found.run_id)}  {paint_status(found.status)}  {verdict}  ({counts})")
-    _print(found.faults, found.remarks)
-    return int(not found.sound)
+        fields = {field: getattr(findings, field) for field in findings.__struct_fields__}
+        print_json({**fields, "sound": findings.sound})
+    else:
+        verdict = paint("sound", "green") if findings.sound else paint("damaged", "red")
+        counts = f"{words.number(findings.lines)} lines, {words.number(findings.events)} events"
+        print(f"{words.bounded(findings.run_id)}  {paint_status(findings.status)}  {verdict}  ({counts})")
+        _print(findings.faults, findings.remarks)
+    return int(not findings.sound)
 
 
 def _check_file(path: Path, json: bool) -> int:
     from linnet.gguf.check import check as findings_of
 
-    findings = findings_of(path)
-    refused, aborts = (
-        [f"{finding.place}: {finding.problem}" for finding in findings if finding.level == level]
-        for level in ("refused", "aborts")
-    )
-    warnings = [f"{f.place}: {f.problem}" for f in findings if not (f.refused or f.aborts)]
-    runs = not (refused or aborts)
+    by_level: dict[str, list[str]] = {"refused": [], "aborts": [], "warnings": []}
+    for finding in findings_of(path):
+        level = finding.level if finding.level in by_level else "warnings"
+        by_level[level].append(f"{finding.place}: {finding.problem}")
+    faults = [*by_level["refused"], *by_level["aborts"]]
     if json:
-        print_json({"path": str(path), "runs": runs, "refused": refused, "aborts": aborts, "warnings": warnings})
-        return int(not runs)
-    if refused:
-        verdict = paint("llama.cpp would refuse it", "red")
-    elif aborts:
-        verdict = paint("llama.cpp's programs abort on it", "red")
+        print_json({"path": str(path), "runs": not faults, **by_level})
     else:
-        verdict = paint("llama.cpp runs it", "green")
-    print(f"{words.plain(path)}  {verdict}")
-    _print([*refused, *aborts], warnings)
-    return int(not runs)
+        refused = "llama.cpp would refuse it" if by_level["refused"] else "llama.cpp's programs abort on it"
+        verdict = paint(refused, "red") if faults else paint("llama.cpp runs it", "green")
+        print(f"{words.plain(path)}  {verdict}")
+        _print(faults, by_level["warnings"])
+    return int(bool(faults))
 
 
 def _print(faults: list[str], remarks: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +10,9 @@ import numpy as np
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.model_name import ModelName, find_model
-from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import paint, print_json
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
+from linnet.cli.printing import paint, print_json
+from linnet.cli.streams import complain
 from linnet.errors import LinnetError, UsageError
 
 _BAR = 12  # characters of certainty
@@ -32,15 +32,12 @@ def classify(
 
     A file that cannot be read as an image is told of, the others are classified all the same, and the exit code is 1.
 
-    Parameters
-    ----------
-    top
-        How many classes to name (3).
-    device
-        auto, cpu, cuda or mps (auto).
+    Args:
+        top: How many classes to name (3).
+        device: auto, cpu, cuda or mps (auto).
     """
     from linnet.data.image_files import read_image
-    from linnet.infer import classify as look
+    from linnet.infer import classify
     from linnet.models import load, pick_device
 
     if not files:
@@ -49,26 +46,23 @@ def classify(
         raise UsageError(f"--top must be 1 or more, found {top}")
     path = find_model(model, runs)
     loaded = load(path, pick_device(device), task="images")
-    failed = False
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for file in files:
         try:
             _refuse_what_is_no_file(file)
             picture = read_image(file, loaded.config.image_size, loaded.config.num_channels)
         except LinnetError as error:
-            failed = True
-            told.append({"file": str(file), "error": str(error)})
+            results.append({"file": str(file), "error": str(error)})
             if not json:
-                print(f"linnet: {words.plain(str(error))}", file=sys.stderr)
+                complain(words.flags(str(error)))
             continue
-        guesses = look(loaded, np.ascontiguousarray(picture[None]), top)[0]
-        found = [{"label": guess.label, "probability": guess.probability} for guess in guesses]
-        told.append({"file": str(file), "guesses": found})
+        guesses = [asdict(guess) for guess in classify(loaded, np.ascontiguousarray(picture[None]), top)[0]]
+        results.append({"file": str(file), "guesses": guesses})
         if not json:
-            _print(file, found)
+            _print(file, guesses)
     if json:
-        print_json({"model": str(path), "images": told})
-    return int(failed)
+        print_json({"model": str(path), "images": results})
+    return int(any("error" in result for result in results))
 
 
 def _refuse_what_is_no_file(path: Path) -> None:

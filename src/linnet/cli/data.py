@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.cli.options import AsJson
-from linnet.cli.terminal import paint, print_json
+from linnet.cli.printing import paint, print_facts, print_json
 
 if TYPE_CHECKING:
     from linnet.data import Prepared, TokenSet
@@ -33,32 +33,22 @@ def prepare(
 ) -> int:
     """Turn a corpus into tokens to train on, and keep them for the next time.
 
-    Parameters
-    ----------
-    corpus
-        A file, a folder, a pattern, or `python`: the standard library of this interpreter.
-    vocab
-        How many tokens the vocabulary trained on the corpus has; 4096 by default.
-    tokenizer
-        A GGUF whose tokenizer is taken instead.
-    pre
-        How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.
-    held_out
-        The share of documents kept from training, for evaluation.
-    field
-        Where the text is in a JSONL line or a Parquet row.
-    cache
-        Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
-    workers
-        Processes to encode with; by default as many as there are cores, fewer for little text.
-    seed
-        Chooses which documents are held out.
+    Args:
+        corpus: A file, a folder, a pattern, or `python`: the standard library of this interpreter.
+        vocab: How many tokens the vocabulary trained on the corpus has; 4096 by default.
+        tokenizer: A GGUF whose tokenizer is taken instead.
+        pre: How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.
+        held_out: The share of documents kept from training, for evaluation.
+        field: Where the text is in a JSONL line or a Parquet row.
+        cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+        workers: Processes to encode with; by default as many as there are cores, fewer for little text.
+        seed: Chooses which documents are held out.
     """
     from linnet.data import prepare
 
     started = time.monotonic()
-    told: list[str] = []
-    with _progress(told) as progress:
+    stages: list[str] = []
+    with _progress(stages) as progress:
         prepared = prepare(
             corpus,
             vocab=vocab,
@@ -72,27 +62,26 @@ def prepare(
             progress=progress,
         )
     if json:
-        print_json(_as_json(prepared, made=bool(told)))
+        print_json(_as_json(prepared, made=bool(stages)))
         return 0
-    _print(prepared, f"made in {words.duration(time.monotonic() - started)}" if told else "made before, unchanged")
+    _print(prepared, f"made in {words.duration(time.monotonic() - started)}" if stages else "made before, unchanged")
     return 0
 
 
 def _print(prepared: Prepared, when: str) -> None:
     print(f"{paint(words.plain(prepared.record.corpus), 'bold')}  {when}")
     per_token = prepared.bytes_per_token
-    facts = {
-        "train": _counts(prepared.train),
-        "held out": _counts(prepared.held_out),
-        "vocabulary": f"{prepared.vocab:,} tokens"
-        + (f", {per_token:.2f} bytes of text a token" if per_token is not None else ""),
-        "encoding": f"with tokenizers alone: {prepared.record.encoding}" if prepared.record.encoding else "",
-        "fingerprint": prepared.fingerprint,
-        "folder": f"{prepared.path} ({words.size(_size(prepared))})",
-    }
-    for name, value in facts.items():
-        if value:
-            print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
+    print_facts(
+        {
+            "train": _counts(prepared.train),
+            "held out": _counts(prepared.held_out),
+            "vocabulary": f"{prepared.vocab:,} tokens"
+            + (f", {per_token:.2f} bytes of text a token" if per_token is not None else ""),
+            "encoding": f"with tokenizers alone: {prepared.record.encoding}" if prepared.record.encoding else "",
+            "fingerprint": prepared.fingerprint,
+            "folder": f"{prepared.path} ({words.size(_size(prepared))})",
+        }
+    )
     for remark in prepared.remarks:
         print(f"  {words.plain(remark)}")
 
@@ -108,16 +97,16 @@ def _size(prepared: Prepared) -> int:
 
 
 def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
-    def counts(tokens: TokenSet) -> dict[str, object]:
-        return {"tokens": len(tokens), "documents": len(tokens.documents) - 1, "bytes": tokens.bytes}
-
+    parts = {"train": prepared.train, "held_out": prepared.held_out}
     return {
         "corpus": prepared.record.corpus,
         "path": str(prepared.path),
         "made": made,
         "size": _size(prepared),
-        "train": counts(prepared.train),
-        "held_out": counts(prepared.held_out),
+        **{
+            name: {"tokens": len(tokens), "documents": len(tokens.documents) - 1, "bytes": tokens.bytes}
+            for name, tokens in parts.items()
+        },
         "vocab": prepared.vocab,
         "bytes_per_token": prepared.bytes_per_token,
         "encoding": prepared.record.encoding or None,
@@ -128,10 +117,10 @@ def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
 
 
 @contextmanager
-def _progress(told: list[str]) -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on a terminal, nothing elsewhere; `told` collects the stages that had work to do."""
+def _progress(stages: list[str]) -> Iterator[Callable[[str, int, int], None]]:
+    """Bars on a terminal, nothing elsewhere; `stages` collects those that had work to do."""
     if not sys.stderr.isatty():
-        yield lambda stage, done, total: None if stage in told else told.append(stage)
+        yield lambda stage, done, total: None if stage in stages else stages.append(stage)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -140,10 +129,10 @@ def _progress(told: list[str]) -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def tell(stage: str, done: int, total: int) -> None:
+        def advance(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                told.append(stage)
+                stages.append(stage)
                 tasks[stage] = bars.add_task(stage, total=total)
             bars.update(tasks[stage], completed=done)
 
-        yield tell
+        yield advance

@@ -1,4 +1,4 @@
-"""`linnet eval`."""
+"""`linnet eval`: of a language model here, of a vision transformer in eval_images.py."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.cli.model_name import ModelName, find_model
-from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import paint, print_json, table
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
+from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.data.errors import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from linnet.models import LanguageModel
 
 _SHORT = 4096  # tokens: a longer window is not filled up where the text is shorter; a file may state a million
+_TOKENS = "tokenizer.ggml.tokens"
 
 
 def eval(
@@ -49,43 +49,27 @@ def eval(
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
-    """How well a model predicts a text: loss, perplexity and bits per byte; and what it expects after a prompt.
+    """Score a language model on a text, or a vision transformer on images; show what a model expects after a prompt.
 
-    Of a vision transformer: how many images it tells right, in all and of each class.
-
-    Parameters
-    ----------
-    corpus
-        A file, a folder, a pattern, or `python`; a RUN's own corpus when not given.
-    images
-        Of a vision transformer: a folder, an IDX or .npz file, or `digits`; a RUN's own images when not given.
-    held_out
-        Score only the documents kept from training; so it is for a RUN's own corpus anyway.
-    all
-        Score all documents; so it is for a `--corpus` anyway.
-    ctx
-        Tokens of a window; the model's context when not given.
-    tokens
-        Score at most so many tokens, from the beginning; all when not given.
-    prompt
-        Show what the model expects after each token of this text.
-    top_k
-        How many of the likeliest tokens to show (5).
-    tokenizer
-        Of a model without one, such as Toy's: the GGUF whose tokenizer it was trained with.
-    record
-        Leave the figures in the run the model belongs to, as an evaluation of this name: `--record test` → test/loss.
-    field
-        Where the text is in a JSONL line or a Parquet row; text, or as a RUN's own corpus was read.
-    cache
-        Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
-    device
-        auto, cpu, cuda or mps (auto).
+    Args:
+        corpus: A file, a folder, a pattern, or `python`; a RUN's own corpus when not given.
+        images: Of a vision transformer: a folder, an IDX or .npz file, or `digits`; a RUN's own images when not given.
+        held_out: Score only the documents kept from training; so it is for a RUN's own corpus anyway.
+        all: Score all documents; so it is for a `--corpus` anyway.
+        ctx: Tokens of a window; the model's context when not given.
+        tokens: Score at most so many tokens, from the beginning; all when not given.
+        prompt: Show what the model expects after each token of this text.
+        top_k: How many of the likeliest tokens to show (5).
+        tokenizer: Of a model without one, such as Toy's: the GGUF whose tokenizer it was trained with.
+        record: Leave the figures in the model's run, as an evaluation of this name: `--record test` → test/loss.
+        field: Where the text is in a JSONL line or a Parquet row; text, or as a RUN's own corpus was read.
+        cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+        device: auto, cpu, cuda or mps (auto).
     """
     from linnet.models import load, pick_device
 
     if held_out and all:
-        raise UsageError("--held-out and --all are two answers to one question: give one of them")
+        raise UsageError("--held-out and --all exclude each other: give one of them")
     if tokens is not None and tokens < 1:
         raise UsageError(f"--tokens must be 1 or more, found {tokens}")
     chosen = pick_device(device)
@@ -94,8 +78,8 @@ def eval(
     if record is not None:
         _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
     with GGUFFile.open(path) as file:
-        seeing = task_of(file.architecture) == "images"
-    if seeing:
+        task = task_of(file.architecture)
+    if task == "images":
         from linnet.cli.eval_images import eval_images
 
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
@@ -105,38 +89,43 @@ def eval(
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
     own = run.manifest.config if run is not None else {}
-    wanted = corpus or own.get("corpus")
-    if wanted is None and prompt is None:
-        raise UsageError(f"{path} belongs to no run that names its corpus: say what to score, --corpus or --prompt")
-    named = field or (own.get("field") if corpus is None else None) or "text"
-    scores_text = wanted is not None and (corpus is not None or prompt is None) and not _is_pack(str(wanted), named)
+    scored = corpus or (own.get("corpus") if prompt is None else None)
+    if scored is None and prompt is None:
+        raise UsageError(f"{path} belongs to no run with a corpus of its own: give --corpus or --prompt")
+    field = field or (own.get("field") if corpus is None else None) or "text"
+    reads_text = scored is not None and not _is_pack(str(scored), field)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen, task="text")
-    words_of = _tokenizer_file(path, tokenizer, loaded.config.vocab)
-    if words_of is None and (prompt is not None or scores_text):
+    tokenizer_file = _tokenizer_file(path, tokenizer, loaded.config.vocab)
+    if tokenizer_file is None and (reads_text or prompt is not None):
         raise UsageError(
             f"{path} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf, or score token ids,"
             " --corpus IDS.i32"
         )
     window = _window(ctx, loaded, path)
-    found: dict[str, Any] = {"model": str(path), "device": str(chosen)}
-    if words_of is not None and prompt is not None:
-        with GGUFFile.open(words_of) as file:
+    result: dict[str, Any] = {"model": str(path), "device": str(chosen)}
+    if tokenizer_file is not None and prompt is not None:
+        with GGUFFile.open(tokenizer_file) as file:
             rebuilt = rebuild_tokenizer(file.metadata)
-        found |= {"prompt": prompt, "predictions": _predictions(loaded, rebuilt, prompt, top_k)}
-    if corpus is not None or prompt is None:
-        part = "held_out" if held_out or (corpus is None and not all) else "all"
-        kept = cache or own.get("cache")
-        prepared = _prepared(words_of, loaded.config.vocab, str(wanted), own, part, corpus is None, named, kept)
-        found |= {"corpus": wanted, "split": part, "ctx": window, "left_out": list(prepared.left_out)}
-        found |= _scored(loaded, prepared, part, window, tokens)
+        result |= {"prompt": prompt, "predictions": _predictions(loaded, rebuilt, prompt, top_k)}
+    if scored is not None:
+        split = "held_out" if held_out or (corpus is None and not all) else "all"
+        options: dict[str, Any] = {
+            "held_out": float(own.get("held_out", 0.02)) if split == "held_out" else 0.0,
+            "field": field,
+            "cache": cache or own.get("cache"),
+        }
+        trained_with = own if corpus is None and split == "held_out" else None
+        prepared = _prepared(str(scored), tokenizer_file, loaded.config.vocab, trained_with, options)
+        result |= {"corpus": scored, "split": split, "ctx": window, "left_out": list(prepared.left_out)}
+        result |= _scored(loaded, prepared, split, window, tokens)
     if json:
-        print_json(found)
+        print_json(result)
     else:
-        _print(found)
+        _print(result)
     if record is not None and run is not None:
-        figures = {name: found[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
-        add_evaluation(run, record, step_of(path), {**figures, "samples": found["tokens"]})
+        figures = {name: result[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
+        add_evaluation(run, record, step_of(path), {**figures, "samples": result["tokens"]})
     return 0
 
 
@@ -176,15 +165,14 @@ def _is_pack(corpus: str, field: str) -> bool:
 
 def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
     """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
-    key = "tokenizer.ggml.tokens"
     with GGUFFile.open(path) as file:
-        has_own = key in file.metadata
+        has_own = _TOKENS in file.metadata
     if given is None:
         return path if has_own else None
     if has_own:
         raise UsageError(f"--tokenizer is for a model without one, and {path} has its own: leave it out")
     with GGUFFile.open(given) as file:
-        tokens = file.metadata.length(key) if key in file.metadata else 0
+        tokens = file.metadata.length(_TOKENS) if _TOKENS in file.metadata else 0
     if tokens != vocab:
         raise UsageError(
             f"--tokenizer {given} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
@@ -193,50 +181,34 @@ def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
 
 
 def _prepared(
-    tokenizer: Path | None,
-    vocab: int,
-    corpus: str,
-    own: dict[str, Any],
-    part: str,
-    of_run: bool,
-    field: str,
-    cache: Path | str | None,
+    corpus: str, tokenizer: Path | None, vocab: int, trained_with: dict[str, Any] | None, options: dict[str, Any]
 ) -> Prepared:
-    """The corpus in the model's own tokens. A run's own was prepared when it was trained: that is found again.
+    """The corpus in the model's own tokens.
 
-    `tokenizer` is None where the corpus is token ids already.
+    `tokenizer` is None where the corpus is token ids already. `trained_with`: the config of the run whose own corpus
+    this is; it was prepared when the run was trained, and is found again.
     """
     from linnet.cli.progress import preparing
     from linnet.data import prepare
+    from linnet.gguf.metadata import MetadataBlock
 
-    options: dict[str, Any] = {
-        "held_out": float(own.get("held_out", 0.02)) if part == "held_out" else 0.0,
-        "field": field,
-        "cache": cache,
-        "progress": preparing if sys.stdout.isatty() else None,
-    }
+    options["progress"] = preparing if sys.stdout.isatty() else None
     if tokenizer is None:
         return prepare(corpus, vocab=vocab, **options)
-    with GGUFFile.open(tokenizer) as file:
-        if of_run and part == "held_out":
-            prepared = prepare(corpus, vocab=vocab, tokenizer=own.get("tokenizer"), **options)
-            if _same_words(prepared, file, donor_keys(file.metadata)):
-                return prepared
+    if trained_with is not None:
+        prepared = prepare(corpus, vocab=vocab, tokenizer=trained_with.get("tokenizer"), **options)
+        with GGUFFile.open(tokenizer) as file:
+            keys = MetadataBlock().copy(file.metadata, donor_keys(file.metadata))
+        if prepared.tokenizer_keys is not None and prepared.tokenizer_keys.to_bytes() == keys.to_bytes():
+            return prepared
     # Other words than this corpus gives: it is not the one of the run, or has changed since.
     return prepare(corpus, tokenizer=tokenizer, **options)
 
 
-def _same_words(prepared: Prepared, file: GGUFFile, keys: list[str]) -> bool:
-    from linnet.gguf.metadata import MetadataBlock
-
-    held = prepared.tokenizer_keys
-    return held is not None and held.to_bytes() == MetadataBlock().copy(file.metadata, keys).to_bytes()
-
-
-def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, most: int | None) -> dict[str, object]:
+def _scored(model: LanguageModel, prepared: Prepared, split: str, window: int, most: int | None) -> dict[str, object]:
     from linnet.train.text import evaluate
 
-    scored = prepared.held_out if part == "held_out" else prepared.train
+    scored = prepared.held_out if split == "held_out" else prepared.train
     if len(scored) < 2:
         raise UsageError("no document of this corpus is held out: score all of it with --all")
     window = min(window, max(len(scored) - 1, _SHORT))
@@ -248,19 +220,13 @@ def _scored(model: LanguageModel, prepared: Prepared, part: str, window: int, mo
         device=model.device,
         most=most or len(scored),
         bytes_per_token=prepared.bytes_per_token,
-        on_progress=_tell if sys.stderr.isatty() else None,
+        on_progress=_show_progress if sys.stderr.isatty() else None,
     )
-    return {
-        "ctx": window,
-        "tokens": result.tokens,
-        "loss": result.loss,
-        "ppl": result.ppl,
-        "bits_per_byte": result.bits_per_byte,
-        "seconds": time.perf_counter() - began,
-    }
+    figures = {name: getattr(result, name) for name in ("tokens", "loss", "ppl", "bits_per_byte")}
+    return {"ctx": window, **figures, "seconds": time.perf_counter() - began}
 
 
-def _tell(done: int, total: int) -> None:
+def _show_progress(done: int, total: int) -> None:
     end = "\r\x1b[K" if done >= total else ""
     print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
 
@@ -272,54 +238,50 @@ def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int
     if not 1 <= k <= model.config.vocab:
         raise UsageError(f"--top-k {k} does not fit: give a number from 1 to the vocabulary, {model.config.vocab}")
 
-    def told(token: int, logprob: float) -> dict[str, Any]:
-        return {"token": token, "text": _text(tokenizer, token), "logprob": logprob}
+    def text(token: int) -> str:
+        return str(tokenizer.decode([token], skip_special_tokens=False))
 
-    places = zip(ids, top_tokens(model, ids, k), strict=True)
+    def scored(token: int, logprob: float) -> dict[str, Any]:
+        return {"token": token, "text": text(token), "logprob": logprob}
+
     return [
         {
             "token": token,
-            "text": _text(tokenizer, token),
-            "next": None if place.actual is None else told(place.actual.token, place.actual.logprob),
-            "top": [told(each.token, each.logprob) for each in place.top],
+            "text": text(token),
+            "next": None if ranked.actual is None else scored(ranked.actual.token, ranked.actual.logprob),
+            "top": [scored(likely.token, likely.logprob) for likely in ranked.top],
         }
-        for token, place in places
+        for token, ranked in zip(ids, top_tokens(model, ids, k), strict=True)
     ]
 
 
-def _text(tokenizer: Tokenizer, token: int) -> str:
-    return str(tokenizer.decode([token], skip_special_tokens=False))
+def _print(result: dict[str, Any]) -> None:
+    print(paint(words.plain(result["model"]), "bold"))
+    if "loss" in result:
+        part = "held-out documents" if result["split"] == "held_out" else "all documents"
+        count = f"{result['tokens']:,} tokens in windows of {result['ctx']}"
+        print_facts(
+            {
+                "corpus": f"{result['corpus']}, {part}: {count}",
+                "loss": f"{result['loss']:.6g} nats a token",
+                "perplexity": f"{result['ppl']:.6g}",
+                "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
+                "took": words.duration(result["seconds"]),
+                "left out": left_out_sentence(result["left_out"]),
+            }
+        )
+    if "predictions" in result:
+        rows = [
+            (
+                _quoted(after["text"]),
+                "" if after["next"] is None else f"{after['next']['logprob']:.3f}",
+                "  ".join(f"{_quoted(likely['text'])} {likely['logprob']:.3f}" for likely in after["top"]),
+            )
+            for after in result["predictions"]
+        ]
+        print_table(("after", "log p of next", "expected, with log p"), rows, right=(1,))
 
 
 def _quoted(text: str) -> str:
     """A token's text; a file may hold one of a megabyte."""
     return repr(words.shorten(text, 100))
-
-
-def _print(found: dict[str, Any]) -> None:
-    print(paint(words.plain(found["model"]), "bold"))
-    if "loss" in found:
-        part = "held-out documents" if found["split"] == "held_out" else "all documents"
-        count = f"{found['tokens']:,} tokens in windows of {found['ctx']}"
-        facts = {
-            "corpus": f"{found['corpus']}, {part}: {count}",
-            "loss": f"{found['loss']:.6g} nats a token",
-            "perplexity": f"{found['ppl']:.6g}",
-            "bits/byte": "" if found["bits_per_byte"] is None else f"{found['bits_per_byte']:.5g}",
-            "took": words.duration(found["seconds"]),
-            "left out": left_out_sentence(found["left_out"]),
-        }
-        for name, value in facts.items():
-            if value:
-                print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
-    if "predictions" in found:
-        rows = [
-            (
-                _quoted(place["text"]),
-                "" if place["next"] is None else f"{place['next']['logprob']:.3f}",
-                "  ".join(f"{_quoted(each['text'])} {each['logprob']:.3f}" for each in place["top"]),
-            )
-            for place in found["predictions"]
-        ]
-        head = ("after", "log p of next", "expected, with log p")
-        print("\n".join(table(head, rows, right=(1,))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.board import words
-from linnet.cli.terminal import paint, print_json, table
+from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.data.errors import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
@@ -44,7 +44,7 @@ def eval_images(
     own = run.manifest.config if run is not None else {}
     wanted = source or own.get("images")
     if wanted is None:
-        raise UsageError(f"{path} belongs to no run that names its images: say what to score, --images")
+        raise UsageError(f"{path} belongs to no run with images of its own: give --images")
     model = load(path, device, task="images")
     images = load_images(
         str(wanted),
@@ -55,27 +55,27 @@ def eval_images(
     )
     scored = _renumbered(_part(images, all), images.labels, model.config, str(wanted))
     began = time.perf_counter()
-    found = evaluate_images(model, scored)
+    evaluated = evaluate_images(model, scored)
     labels = model.config.labels or tuple(map(str, range(model.config.num_classes)))
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "model": str(path),
         "device": str(device),
         "images": wanted,
         "split": "all" if all else "held_out",
-        "samples": found.samples,
-        **found.figures,
+        "samples": evaluated.samples,
+        **evaluated.figures,
         "seconds": time.perf_counter() - began,
-        "per_class": found.per_class(labels),
+        "per_class": evaluated.per_class(labels),
         "labels": list(labels),
-        "confusion": found.confusion_KK.tolist(),
+        "confusion": evaluated.confusion_KK.tolist(),
         "skipped": list(images.skipped),
     }
     if json:
-        print_json(told)
+        print_json(result)
     else:
-        _print(told)
+        _print(result)
     if record is not None and run is not None:
-        figures = {"samples": found.samples, **found.figures, "images": wanted, "split": told["split"]}
+        figures = {"samples": evaluated.samples, **evaluated.figures, "images": wanted, "split": result["split"]}
         add_evaluation(run, record, step_of(path), figures)
     return 0
 
@@ -98,34 +98,33 @@ def _renumbered(part: ImageSet, names: tuple[str, ...], config: ViTConfig, sourc
     known = config.labels or tuple(map(str, range(config.num_classes)))
     for name in (names[number] for number in np.unique(part.labels_N)):
         if name not in known:
-            shown = ", ".join(words.shorten(each, 40) for each in known[:8]) + (" …" if len(known) > 8 else "")
+            shown = ", ".join(words.shorten(label, 40) for label in known[:8]) + (" …" if len(known) > 8 else "")
             raise UsageError(f"{source}: the model knows no class {words.shorten(name, 40)!r}; it tells apart {shown}")
     numbers = np.array([known.index(name) if name in known else -1 for name in names])
     return ImageSet(part.images_NCHW, numbers[part.labels_N])
 
 
-def _print(told: dict[str, Any]) -> None:
-    print(paint(words.plain(told["model"]), "bold"))
-    part = "all images" if told["split"] == "all" else "held-out images"
-    facts = {
-        "images": f"{told['images']}, {part}: {told['samples']:,}",
-        "accuracy": f"{told['accuracy']:.2%}",
-        "top 5": f"{told['top5']:.2%}" if "top5" in told else "",
-        "loss": f"{told['loss']:.5g} nats",
-        "took": words.duration(told["seconds"]),
-        "left out": left_out_sentence(told["skipped"]),
-    }
-    for name, value in facts.items():
-        if value:
-            print(f"  {paint(f'{name:<11}', 'dim')} {words.plain(value)}")
-    worst = sorted(told["per_class"].items(), key=lambda pair: pair[1])[:_SHOWN]
-    rows = [(words.shorten(name, 100), f"{value:.2%}", _taken_for(told, name)) for name, value in worst]
-    print("\n".join(table(("class", "right", "taken for"), rows, right=(1,))))
+def _print(result: dict[str, Any]) -> None:
+    print(paint(words.plain(result["model"]), "bold"))
+    part = "all images" if result["split"] == "all" else "held-out images"
+    print_facts(
+        {
+            "images": f"{result['images']}, {part}: {result['samples']:,}",
+            "accuracy": f"{result['accuracy']:.2%}",
+            "top 5": f"{result['top5']:.2%}" if "top5" in result else "",
+            "loss": f"{result['loss']:.5g} nats",
+            "took": words.duration(result["seconds"]),
+            "left out": left_out_sentence(result["skipped"]),
+        }
+    )
+    worst = sorted(result["per_class"].items(), key=lambda pair: pair[1])[:_SHOWN]
+    rows = [(words.shorten(name, 100), f"{value:.2%}", _taken_for(result, name)) for name, value in worst]
+    print_table(("class", "right", "taken for"), rows, right=(1,))
 
 
-def _taken_for(told: dict[str, Any], name: str) -> str:
+def _taken_for(result: dict[str, Any], name: str) -> str:
     """The three classes that a class is taken for most often."""
-    labels = told["labels"]
-    row = told["confusion"][labels.index(name)]
+    labels = result["labels"]
+    row = result["confusion"][labels.index(name)]
     wrong = [(count, labels[k]) for k, count in enumerate(row) if count and labels[k] != name]
     return ", ".join(f"{words.shorten(label, 100)} ({count})" for count, label in sorted(wrong, reverse=True)[:3])

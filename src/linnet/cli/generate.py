@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
 from linnet.board.words import runs_flag
-from linnet.cli.model_name import ModelName, find_model
-from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import paint, print_json
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
+from linnet.cli.printing import paint, print_json
+from linnet.cli.streams import complain
 from linnet.errors import UsageError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
@@ -42,30 +42,20 @@ def generate(
 ) -> int:
     """Go on from a prompt; the text is printed as it comes.
 
-    Parameters
-    ----------
-    prompt
-        The text to go on from; without one the model begins by itself.
-    max_tokens
-        At most so many tokens (128); the end of the model's context ends it too.
-    temperature
-        0: always the likeliest token; higher: bolder (0.8).
-    top_k
-        Choose from so many of the likeliest tokens; 0: from all (0).
-    top_p
-        Choose from the likeliest tokens that together have this probability (0.95).
-    min_p
-        Choose from tokens at least so likely, measured by the likeliest (0).
-    repetition_penalty
-        Above 1: what was there before becomes less likely (1).
-    seed
-        The same seed gives the same text (0).
-    device
-        auto, cpu, cuda or mps (auto).
+    Args:
+        prompt: The text to go on from; without one the model begins by itself.
+        max_tokens: At most so many tokens (128); the end of the model's context ends it too.
+        temperature: 0: always the likeliest token; higher: bolder (0.8).
+        top_k: Choose from so many of the likeliest tokens; 0: from all (0).
+        top_p: Choose from the likeliest tokens that together have this probability (0.95).
+        min_p: Choose from tokens at least so likely, measured by the likeliest (0).
+        repetition_penalty: Above 1: what was there before becomes less likely (1).
+        seed: The same seed gives the same text (0).
+        device: auto, cpu, cuda or mps (auto).
     """
     import torch
 
-    from linnet.infer.generation import generate as tokens_after
+    from linnet.infer.generation import generate
     from linnet.models import load, pick_device
 
     chosen = pick_device(device)
@@ -80,7 +70,7 @@ def generate(
     if chosen.type == "cuda":
         loaded.set_compute_dtype(torch.bfloat16)
     ends = {id_ for text in END_TEXTS if (id_ := tokenizer.token_to_id(text)) is not None}
-    settings = {
+    settings: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -93,39 +83,39 @@ def generate(
             sys.stdout.write(_shown(text))
             sys.stdout.flush()
 
-    came = tokens_after(loaded, ids, max_tokens, **settings, seed=seed, stop=ends)  # type: ignore[arg-type]
+    tokens = generate(loaded, ids, max_tokens, **settings, seed=seed, stop=ends)
     begun = time.perf_counter()
-    told = _Told(tokenizer, ids)
+    decoder = StreamDecoder(tokenizer, ids)
     if not json:
         sys.stdout.write(paint(_shown(prompt), "dim"))
-    for token in came:
-        say(told.add(token))
-    say(told.finish())
+    for token in tokens:
+        say(decoder.add(token))
+    say(decoder.finish())
     seconds = time.perf_counter() - begun
-    stopped = _why(told.tokens, ends, max_tokens)
+    stopped = _stop_reason(decoder.tokens, ends, max_tokens)
     if json:
         print_json(
             {
                 "model": str(path),
                 "prompt": prompt,
-                "text": told.text,
+                "text": decoder.text,
                 "prompt_tokens": ids,
-                "tokens": told.tokens,
+                "tokens": decoder.tokens,
                 "stopped": stopped,
                 "seed": seed,
                 **settings,
                 "device": str(chosen),
-                "tokens_per_second": len(told.tokens) / seconds if seconds > 0 else None,
+                "tokens_per_second": len(decoder.tokens) / seconds if seconds > 0 else None,
             }
         )
         return 0
     print()
     if stopped == "context":
-        print(f"linnet: stopped where the model's context of {loaded.config.ctx} tokens is full", file=sys.stderr)
+        complain(f"stopped where the model's context of {loaded.config.ctx} tokens is full")
     return 0
 
 
-class _Told:
+class StreamDecoder:
     """Tokens as text while they come: what is given out is the decoding of all of them, and is never taken back.
 
     A letter of several bytes may come in several tokens. SentencePiece's byte tokens are read together up to the next
@@ -195,7 +185,7 @@ def _prompt_ids(tokenizer: Tokenizer, file: GGUFFile, prompt: str) -> list[int]:
     return [first]
 
 
-def _why(tokens: list[int], ends: set[int], max_tokens: int) -> str:
+def _stop_reason(tokens: list[int], ends: set[int], max_tokens: int) -> str:
     """What ended the text: the model (`end`), `max_tokens`, or the `context`."""
     if tokens and tokens[-1] in ends:
         return "end"

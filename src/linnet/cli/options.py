@@ -1,4 +1,4 @@
-"""Arguments that several commands share, with the words that explain them."""
+"""Arguments that several commands share: what a RUN and a MODEL mean."""
 
 from __future__ import annotations
 
@@ -10,11 +10,29 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.errors import UsageError
+from linnet.files import is_folder, step_of, step_path
+from linnet.runs import Run, RunError, RunStore
 
 RunName = Annotated[str, Parameter(help="The run: an id or the unique beginning of one, a name, a path, or 'latest'.")]
 RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LINNET_RUNS, else ./runs.")]
+ModelName = Annotated[
+    str, Parameter(help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.")
+]
 ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in lr = 3e-4; the command line wins.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
+
+
+def unless_off(value: object) -> str | None:
+    """A default for `--help`; none where a flag is simply off, or where its text says what happens without it."""
+    return None if value is None or value is False or value == () else str(value)
+
+
+def open_store(runs: Path | None) -> RunStore:
+    """The folder of runs; one that was named must be there."""
+    store = RunStore(runs)
+    if runs is not None and not is_folder(store.root):
+        raise RunError(f"there is no folder {store.root}")
+    return store
 
 
 def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
@@ -27,6 +45,37 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
             raise UsageError(f"{whose} no metric {key!r}; {hint}")
 
 
-def unless_off(value: object) -> str | None:
-    """A default for `--help`; none where a flag is simply off, or where its text says what happens without it."""
-    return None if value is None or value is False or value == () else str(value)
+def find_model(name: str, runs: Path | None = None) -> Path:
+    """The GGUF file that a MODEL means."""
+    from linnet.gguf.file import resolve_link
+
+    path = Path(name)
+    if path.is_file():
+        return resolve_link(path)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{name} is not a regular file: give a GGUF file or a RUN")
+    if name.endswith(".gguf"):
+        missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
+        raise UsageError(f"{missing}: give a GGUF file or a RUN")
+    reference, at, which = name.rpartition("@")
+    if not at or not (which.isdigit() or which in ("latest", "best")):
+        reference, which = name, "latest"
+    return _checkpoint(RunStore(runs).find(reference), which)
+
+
+def _checkpoint(run: Run, which: str) -> Path:
+    """A run's checkpoint by step, or by the link `latest` or `best`."""
+    from linnet.gguf.file import resolve_link
+
+    weights, checkpoints = run.path / "weights", run.checkpoints()
+    path = step_path(weights, int(which)) if which.isdigit() else weights / which
+    if which.isdigit() and path.is_file():
+        return path
+    if not which.isdigit() and (path.is_symlink() or path.exists()):
+        return resolve_link(path)
+    if which == "latest" and checkpoints:
+        return checkpoints[-1]
+    if not checkpoints:
+        raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
+    steps = ", ".join(str(step_of(checkpoint)) for checkpoint in checkpoints[-8:])
+    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.board.words import command, shown_path
-from linnet.cli.terminal import paint, paint_status, width
+from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.train.state import steps_with_state
 
 if TYPE_CHECKING:
@@ -16,81 +16,46 @@ if TYPE_CHECKING:
     from linnet.train.loop import Outcome
 
 
-def tell(training: Training, outcome: Outcome) -> None:
-    """Print it."""
-    progress = outcome.progress
+def finish(training: Training, json: bool) -> int:
+    """Run a training to its end and say what it made; the exit code."""
+    outcome = training.run()
+    model = outcome.model if outcome.model is not None and outcome.model.is_file() else None  # there may be none yet
+    if json:
+        print_json(_as_json(training, outcome, model))
+    else:
+        _print(training, outcome, model)
+    return outcome.exit_code
+
+
+def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
+    progress, folder = outcome.progress, training.run_dir
     print(f"{paint(training.run_id, 'bold')} {paint_status(outcome.reason)} after {words.number(progress.step)} steps")
     if outcome.error:
         print(f"  {paint(words.plain(words.flags(outcome.error)), 'red')}")
     facts = [f"loss {words.number(progress.loss)}"]
     if progress.validation is not None:
         facts += _held_out(progress.validation.figures)
-    facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}{_now(outcome)}")
+    before = progress.seconds  # of a run that was resumed
+    now = f" (this session: {words.duration(outcome.seconds - before)})" if before else ""
+    facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}{now}")
     _print_wrapped("  ", " · ".join(facts))
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
-    _print_wrapped("  folder  ", shown_path(training.run_dir))
-    model = _model(outcome)
+    _print_wrapped("  folder  ", shown_path(folder))
+    of_text = training.unit == "tokens"
     if model is not None:
-        use = "a GGUF for llama.cpp, Ollama and LM Studio" if training.unit == "tokens" else "a GGUF with its classes"
+        use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
         _print_wrapped("  model   ", f"{shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
-    if training.unit == "images" and progress.validation is not None:
-        pictures = shown_path(training.run_dir / "artifacts")
-        _print_wrapped("  wrong   ", f"{pictures}: what was taken for what, as pictures")
-    print()
-    for line in _next_commands(training, outcome, model is not None):
-        print(f"  {line}")
-
-
-def _next_commands(training: Training, outcome: Outcome, has_model: bool) -> list[str]:
-    """What to type now; only what can work."""
-    lines = [command("show", training.run_dir)]
-    if has_model and training.unit == "tokens":
-        lines.append(command("generate", training.run_dir, '--prompt "…"'))
-    elif has_model:
-        lines.append(command("classify", training.run_dir, "IMAGE…"))
-    if outcome.reason != "completed" and steps_with_state(training.run_dir):
-        lines.append(command("resume", training.run_dir))
-    return lines
-
-
-def _print_wrapped(label: str, text: str) -> None:
-    """A line that begins with `label`; where the terminal is narrow, its rest below the text."""
-    below = " " * len(label)
-    print(
-        textwrap.fill(
-            words.plain(text),
-            max(40, width() - 1),
-            initial_indent=label,
-            subsequent_indent=below,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
-
-
-def as_json(training: Training, outcome: Outcome) -> dict[str, object]:
-    """The same for other programs."""
-    progress = outcome.progress
-    held = progress.validation.figures if progress.validation else {}
-    model = _model(outcome)
-    return {
-        "run_id": training.run_id,
-        "run_dir": str(training.run_dir.absolute()),
-        "reason": outcome.reason,
-        "error": words.flags(outcome.error) if outcome.error else None,
-        "steps": progress.step,
-        "final_loss": progress.loss,
-        "validation_loss": held.get("loss"),
-        "validation_ppl": held.get("ppl"),
-        "validation_accuracy": held.get("accuracy"),
-        "bits_per_byte": held.get("bits_per_byte"),
-        training.unit: progress.seen,
-        "seconds": outcome.seconds,
-        "model": str(model.absolute()) if model is not None else None,
-        "quality_gate": outcome.gate,
-    }
+    if not of_text and progress.validation is not None:
+        _print_wrapped("  wrong   ", f"{shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
+    next_commands = [command("show", folder)]
+    if model is not None:
+        use = command("generate", folder, '--prompt "…"') if of_text else command("classify", folder, "IMAGE…")
+        next_commands.append(use)
+    if outcome.reason != "completed" and steps_with_state(folder):
+        next_commands.append(command("resume", folder))
+    print("\n  " + "\n  ".join(next_commands))
 
 
 def _held_out(figures: dict[str, float]) -> list[str]:
@@ -103,12 +68,36 @@ def _held_out(figures: dict[str, float]) -> list[str]:
     return facts
 
 
-def _now(outcome: Outcome) -> str:
-    """Of a run that was resumed, the part of its time that was spent since."""
-    before = outcome.progress.seconds
-    return f" (this session: {words.duration(outcome.seconds - before)})" if before else ""
+def _print_wrapped(label: str, text: str) -> None:
+    """A line that begins with `label`; where the terminal is narrow, its rest below the text."""
+    print(
+        textwrap.fill(
+            words.plain(text),
+            max(40, width() - 1),
+            initial_indent=label,
+            subsequent_indent=" " * len(label),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
 
 
-def _model(outcome: Outcome) -> Path | None:
-    """The newest checkpoint; None where the run ended before its first, or lost it."""
-    return outcome.model if outcome.model is not None and outcome.model.is_file() else None
+def _as_json(training: Training, outcome: Outcome, model: Path | None) -> dict[str, object]:
+    progress = outcome.progress
+    held_out = progress.validation.figures if progress.validation else {}
+    return {
+        "run_id": training.run_id,
+        "run_dir": str(training.run_dir.absolute()),
+        "reason": outcome.reason,
+        "error": words.flags(outcome.error) if outcome.error else None,
+        "steps": progress.step,
+        "final_loss": progress.loss,
+        "validation_loss": held_out.get("loss"),
+        "validation_ppl": held_out.get("ppl"),
+        "validation_accuracy": held_out.get("accuracy"),
+        "bits_per_byte": held_out.get("bits_per_byte"),
+        training.unit: progress.seen,
+        "seconds": outcome.seconds,
+        "model": str(model.absolute()) if model is not None else None,
+        "quality_gate": outcome.gate,
+    }

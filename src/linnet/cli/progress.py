@@ -14,8 +14,8 @@ from linnet.board import words
 from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
 from linnet.board.words import shown_path
-from linnet.cli.output import LastingStream
-from linnet.cli.terminal import paint
+from linnet.cli.printing import paint
+from linnet.cli.streams import LastingStream
 from linnet.train.callback import Callback
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _CURVE = 24  # characters of the little curve, where there is room for it
 _LEAST_CURVE = 8
-_REDRAW = 0.1  # seconds between two drawings of the live line
 _LOG_EVERY = 3.0  # seconds between two step lines in a log
 _SAMPLE_INDENT = 8  # columns before the text of a sample: its step
 _SHORT = {"tokens": "tok", "images": "img"}
@@ -74,11 +73,9 @@ class PlainLines(Callback):
         self._unsaid: StepMetrics | None = None
 
     def on_remark(self, text: str) -> None:
-        """As it is."""
         self._say(text)
 
     def on_step(self, metrics: StepMetrics) -> None:
-        """One line, every few seconds."""
         self._unsaid = metrics
         now = time.monotonic()
         if now >= self._next or metrics.step >= metrics.steps:
@@ -86,26 +83,20 @@ class PlainLines(Callback):
             self._say_step()
 
     def on_evaluation(self, step: int, result: EvalResult) -> None:
-        """One line."""
         rest = "".join(f" {name}={value:.4g}" for name, value in result.figures.items() if name != "loss")
         self._say(f"eval {step}: loss={result.loss:.6f}{rest}")
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
-        """One line."""
         self._say(f"sample {step}: {words.plain(prompt + text)}")
 
     def on_checkpoint(self, step: int, path: Path) -> None:
-        """One line."""
         self._say(f"checkpoint {step}: {shown_path(path)}")
 
     def on_profile(self, lines: list[str]) -> None:
-        """As they are."""
-        for line in lines:
-            self._say(line)
+        self._say("\n".join(lines))
 
     def on_end(self, reason: str) -> None:
-        """The step at which the run was stopped, if it was not said yet."""
-        self._say_step()
+        self._say_step()  # the one at which the run was stopped, if it was not said yet
 
     def _say_step(self) -> None:
         metrics, self._unsaid = self._unsaid, None
@@ -122,34 +113,32 @@ class PlainLines(Callback):
 
 
 class LiveLine(Callback):
-    """A line that is drawn over, with everything worth keeping above it."""
+    """A line that is drawn over, with everything worth keeping above it. `redraw`: seconds between two drawings."""
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, out: Any, redraw: float = 0.1) -> None:
         self._out = LastingStream(out)
+        self._redraw = redraw
         self._losses: list[float] = []
         self._drawn = 0.0
-        self._held: EvalResult | None = None
+        self._evaluation: EvalResult | None = None
         self._last: StepMetrics | None = None
 
     def on_remark(self, text: str) -> None:
-        """As it is."""
         self._above(paint(textwrap.fill(text, max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim"))
 
     def on_step(self, metrics: StepMetrics) -> None:
-        """Draw the line anew, at most ten times a second."""
         self._last = metrics
         self._losses.append(metrics.loss)
         if len(self._losses) > 4096:
             self._losses = [sum(pair) / 2 for pair in zip(self._losses[::2], self._losses[1::2], strict=False)]
         now = time.monotonic()
-        if now - self._drawn < _REDRAW and metrics.step < metrics.steps:
+        if now - self._drawn < self._redraw and metrics.step < metrics.steps:
             return
         self._drawn = now
         self._write(f"\r\x1b[K{self._line()}")
 
     def on_evaluation(self, step: int, result: EvalResult) -> None:
-        """Remember it for the line."""
-        self._held = result
+        self._evaluation = result
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """Above the line, in at most two rows, the second below the text of the first."""
@@ -166,12 +155,9 @@ class LiveLine(Callback):
         self._above("\n".join(rows))
 
     def on_profile(self, lines: list[str]) -> None:
-        """Above the line."""
-        for line in lines:
-            self._above(line)
+        self._above("\n".join(lines))
 
     def on_end(self, reason: str) -> None:
-        """Leave the last line standing."""
         if self._last is not None:
             self._write(f"\r\x1b[K{self._line()}\n")
 
@@ -188,7 +174,7 @@ class LiveLine(Callback):
             (9, f"{metrics.step:,}/{metrics.steps:,}", ""),
             (8, f"loss {words.number(metrics.loss)}", "bold"),
             (6, _accuracy(metrics, "accuracy "), ""),
-            (4, "" if self._held is None else f"held-out {_main_figure(self._held)}", ""),
+            (4, "" if self._evaluation is None else f"held-out {_main_figure(self._evaluation)}", ""),
             (2, f"lr {metrics.lr:.2g}", ""),
             (5, f"{metrics.per_s:,.0f} {_SHORT[metrics.unit]}/s", ""),
             (1, "" if metrics.mfu is None else f"MFU {metrics.mfu:.0%}", ""),

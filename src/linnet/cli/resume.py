@@ -17,16 +17,13 @@ def resume(
 ) -> int:
     """Go on with a run from its newest checkpoint, to the bit on the CPU.
 
-    Parameters
-    ----------
-    steps
-        Train up to this step instead of the run's last one.
-    force
-        Go on although the corpus or the config has changed.
+    Args:
+        steps: Train up to this step instead of the run's last one.
+        force: Go on although the corpus or the config has changed.
     """
-    from linnet.cli.output import lasting_output
+    from linnet.cli.outcome import finish
     from linnet.cli.progress import preparing, screen_for
-    from linnet.cli.train import finish
+    from linnet.cli.streams import lasting_output
     from linnet.recipes import resume as resume_run
 
     with lasting_output():

@@ -1,19 +1,23 @@
-"""`linnet runs`."""
+"""`linnet runs`, `note` and `delete`: the runs of a folder."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import time
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.terminal import paint, print_json, table
-from linnet.files import is_folder
-from linnet.runs import Run, RunError, RunStore, RunSummary
+from linnet.board.words import listing, runs_flag
+from linnet.cli.options import AsJson, RunName, RunsFolder, open_store
+from linnet.cli.printing import paint, print_json, print_table
+from linnet.errors import UsageError
+from linnet.runs import Run, RunError, RunStore, RunSummary, add_note
 from linnet.runs.metric_names import goal_of
+from linnet.runs.store import contents_of
 
 
 def runs(
@@ -28,33 +32,24 @@ def runs(
 ) -> int:
     """List the runs of a folder, with status and last loss.
 
-    Parameters
-    ----------
-    experiment
-        Only the runs of this experiment.
-    tag
-        Only the runs with this tag.
-    status
-        Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
-    recipe
-        Only the runs of this recipe.
+    Args:
+        experiment: Only the runs of this experiment.
+        tag: Only the runs with this tag.
+        status: Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
+        recipe: Only the runs of this recipe.
     """
-    store = RunStore(runs)
-    if runs is not None and not is_folder(store.root):
-        raise RunError(f"there is no folder {store.root}")
-    found = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)
+    store = open_store(runs)
+    summaries = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)
     if json:
-        print_json([as_json(summary) for summary in found])
+        print_json([as_json(summary) for summary in summaries])
         return 0
-    if not found:
-        where = f"the folder {words.plain(store.root)}"
-        print(
-            f"There are no runs in {where}." if not any(store.folders()) else f"No run in {where} fits these filters."
-        )
+    if not summaries:
+        folder = f"the folder {words.plain(store.root)}"
+        print(f"No run in {folder} fits these filters." if any(store.folders()) else f"There are no runs in {folder}.")
         return 0
     head = ("run", "status", "step", "metric", "last", "time", "age", "about")
-    print("\n".join(table(head, [_row(summary) for summary in found], right=(2, 4, 5, 6), status=1)))
-    for summary in found:
+    print_table(head, [_row(summary) for summary in summaries], right=(2, 4, 5, 6), status=1)
+    for summary in summaries:
         if summary.warning is not None:
             print(paint(f"! {words.bounded(summary.run_id)}: {summary.warning}", "yellow"))
     return 0
@@ -74,12 +69,7 @@ def as_json(summary: RunSummary) -> dict[str, object]:
         "seconds": summary.t,
         "created_at": manifest.created_at,
         "modified_at": summary.modified,
-        "name": manifest.name,
-        "experiment": manifest.experiment,
-        "group": manifest.group,
-        "parent": manifest.parent,
-        "recipe": manifest.recipe,
-        "tags": manifest.tags,
+        **{name: getattr(manifest, name) for name in ("name", "experiment", "group", "parent", "recipe", "tags")},
         "writer": manifest.dialect if summary.warning is None else None,
         "warning": summary.warning,
     }
@@ -103,15 +93,13 @@ def _row(summary: RunSummary) -> tuple[str, ...]:
     )
 
 
-def _sorted(found: list[RunSummary], sort: str) -> list[RunSummary]:
-    from linnet.errors import UsageError
-
+def _sorted(summaries: list[RunSummary], sort: str) -> list[RunSummary]:
     if sort == "time":
-        return found
+        return summaries
     if sort == "name":
-        return sorted(found, key=lambda summary: summary.run_id)
+        return sorted(summaries, key=lambda summary: summary.run_id)
     if sort == "loss":
-        return sorted(found, key=_best_first)
+        return sorted(summaries, key=_best_first)
     raise UsageError(f"--sort {sort!r} does not exist; choose from time, loss, name")
 
 
@@ -124,3 +112,74 @@ def _best_first(summary: RunSummary) -> tuple[int, float]:
         goals = Run.load(summary.path).metrics().goals
     goal = goal_of(summary.metric, goals)
     return (0, summary.value) if goal == "min" else (1, -summary.value) if goal == "max" else (2, 0.0)
+
+
+def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder = None) -> int:
+    """Add a remark to a run, while it trains or long after.
+
+    Args:
+        text: What to say, in quotes.
+        step: The step it is about.
+    """
+    if not text:
+        example = f'linnet note {run} "what to say" {runs_flag(runs)}'.rstrip()
+        raise UsageError(f"the text of the note is missing: {example}")
+    if len(text) > 1:
+        example = f"linnet note {run} {shlex.quote(' '.join(text))} {runs_flag(runs)}".rstrip()
+        raise UsageError(f"put the note in quotes: {example}")
+    if not text[0].strip():
+        raise UsageError("the note is empty")
+    noted = RunStore(runs).find(run)
+    add_note(noted, text[0], step)
+    print(f"noted on {words.bounded(noted.id)}")
+    return 0
+
+
+def delete(
+    *run: RunName,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
+    force: bool = False,
+    runs: RunsFolder = None,
+) -> int:
+    """Delete runs, with their checkpoints.
+
+    Args:
+        yes: Do not ask.
+        force: Delete even a run that is being written, or that holds files which no run writes.
+    """
+    if not run:
+        raise UsageError(f"delete needs the name of a run; `{listing(runs)}` lists them")
+    store = RunStore(runs)
+    named = [store.find(reference) for reference in run]
+    chosen = list({found.path.parent.resolve() / found.path.name: found for found in named}.values())
+    for doomed in chosen:
+        if refusal := store.refusal(doomed, force=force):
+            raise RunError(refusal)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("delete asks before it deletes, and there is nobody to ask here; say --yes")
+        for doomed in chosen:
+            print(f"{words.plain(doomed.path)}  ({words.plain(_contents(doomed))})")
+        if not _agreed(f"Delete {'these runs' if len(chosen) > 1 else 'this run'}? [y/N] "):
+            print("nothing was deleted")
+            return 1
+    for doomed in chosen:
+        print(f"deleted {words.plain(store.delete(doomed, force=force))}")
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print()
+        return False
+
+
+def _contents(run: Run) -> str:
+    """What would go with a run: files and bytes, and by name what no run writes."""
+    if run.path.is_symlink():
+        return f"a link to {run.path.readlink()}, which stays"
+    contents = contents_of(run.path)
+    facts = f"{words.number(contents.files)} {'file' if contents.files == 1 else 'files'}, {words.size(contents.bytes)}"
+    return f"{facts}, also {', '.join(contents.foreign)}" if contents.foreign else facts

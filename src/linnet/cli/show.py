@@ -5,10 +5,11 @@ from __future__ import annotations
 from linnet.board import words
 from linnet.board.settings import commit
 from linnet.board.words import command
+from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
-from linnet.cli.terminal import paint, paint_status, print_json, table, width
+from linnet.cli.printing import paint, paint_status, print_facts, print_json, print_table, width
+from linnet.cli.runs import as_json
 from linnet.runs import Metrics, Run, RunStore, RunSummary, Series
-from linnet.runs.metric_names import Goal
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
@@ -25,22 +26,27 @@ def show(
 ) -> int:
     """Show one run: status, settings, metrics and a chart.
 
-    Parameters
-    ----------
-    key
-        The metric to draw; by default the loss.
-    all
-        List the machine's figures (sys/…) among the metrics too.
+    Args:
+        key: The metric to draw; by default the loss.
+        all: List the machine's figures (sys/…) among the metrics too.
     """
-    found = RunStore(runs).find(run)
-    summary, metrics = found.summarize(), found.metrics()
+    shown = RunStore(runs).find(run)
+    summary, metrics = shown.summarize(), shown.metrics()
     if key is not None:
-        require_metrics([key], metrics.names(), f"run {found.id} has")
-    series = metrics.main if key is None else metrics[key]
+        require_metrics([key], metrics.names(), f"run {shown.id} has")
     if json:
-        print_json(_as_json(found, summary, metrics))
+        print_json(
+            {
+                **as_json(summary),
+                **{name: getattr(shown.manifest, name) for name in ("model", "config", "summary", "provenance")},
+                "end": summary.end,
+                "damaged_lines": metrics.damaged,
+                "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
+            }
+        )
         return 0
-    _print_head(found, summary)
+    _print_head(shown, summary)
+    series = metrics.main if key is None else metrics[key]
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
@@ -48,14 +54,13 @@ def show(
         print(paint(f"\n! {summary.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
-        print(paint(f"\n{count} passed over; see: {command('check', found.path)}", "yellow"))
+        print(paint(f"\n{count} passed over; see: {command('check', shown.path)}", "yellow"))
     return 0
 
 
 def _print_head(run: Run, summary: RunSummary) -> None:
-    manifest = run.manifest
+    manifest, end = run.manifest, summary.end or {}
     print(f"{paint(words.bounded(run.id), 'bold')}  {paint_status(summary.status)}  {words.duration(summary.t)}")
-    steps = words.number(summary.step) + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else "")
     facts = {
         "name": manifest.name,
         "recipe": manifest.recipe,
@@ -63,7 +68,8 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "group": manifest.group,
         "parent": manifest.parent,
         "tags": " ".join(manifest.tags),
-        "step": steps,
+        "step": words.number(summary.step)
+        + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
         "model": _pairs(manifest.model),
         "config": _pairs(manifest.config),
         "summary": _pairs(manifest.summary),
@@ -71,16 +77,18 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "host": manifest.provenance.get("host"),
         "git": commit(manifest, branch=True),
         "written by": manifest.dialect if manifest.dialect != "linnet" and summary.warning is None else None,
-        "error": words.flags(str((summary.end or {}).get("error") or "")),
+        "error": words.flags(str(end.get("error") or "")),
         "folder": run.path,
+        "gate": _verdict(end.get("quality_gate")),
     }
-    gate = (summary.end or {}).get("quality_gate")
-    if isinstance(gate, dict):
-        verdict = "reached" if gate.get("passed") else "missed"
-        facts["gate"] = f"{verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}"
-    for name, value in facts.items():
-        if value:
-            print(f"  {paint(f'{name:<11}', 'dim')} {words.shorten(words.plain(value), max(20, width() - 14))}")
+    print_facts(facts, cut=True)
+
+
+def _verdict(gate: object) -> str:
+    if not isinstance(gate, dict):
+        return ""
+    verdict = "reached" if gate.get("passed") else "missed"
+    return f"{verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}"
 
 
 def _pairs(fields: dict[str, object]) -> str:
@@ -93,59 +101,19 @@ def _print_chart(series: Series) -> None:
 
     across, best = min(width(), _CHART_WIDTH), series.best
     step, value = series.downsample(across * 4)
-    lines = chart(Curve.through(step.astype(float), value), across, _CHART_HEIGHT, mark=best)
-    if lines:
-        legend = (
-            f"  {BEST_MARK} best {words.number(best[1])} at step {words.number(best[0])}" if best is not None else ""
-        )
+    if lines := chart(Curve.through(step.astype(float), value), across, _CHART_HEIGHT, mark=best):
+        legend = f"  {BEST_MARK} best {words.number(best[1])} at step {words.number(best[0])}" if best else ""
         print(f"\n{paint(words.plain(series.name), 'bold')}{paint(legend, 'dim')}")
         print("\n".join(lines))
 
 
 def _print_metrics(metrics: Metrics, all: bool) -> None:
-    names = [name for name in metrics.names() if all or not name.startswith("sys/")]
     rows = []
-    for name in names:
-        series = metrics[name]
-        latest, best = series.latest, series.best
-        rows.append(
-            (
-                name,
-                words.number(latest[1] if latest else None),
-                words.number(best[1] if best else None),
-                words.number(best[0] if best else None),
-                words.number(len(series)),
-            )
-        )
+    for name in metrics.names():
+        if all or not name.startswith("sys/"):
+            series = metrics[name]
+            latest, best = series.latest or (None, None), series.best or (None, None)
+            rows.append((name, *map(words.number, (latest[1], best[1], best[0], len(series)))))
     if rows:
         print()
-        print("\n".join(table(("metric", "last", "best", "at step", "points"), rows, right=(1, 2, 3, 4))))
-
-
-def _as_json(run: Run, summary: RunSummary, metrics: Metrics) -> dict[str, object]:
-    from linnet.cli.runs import as_json
-
-    manifest = run.manifest
-    return {
-        **as_json(summary),
-        "model": manifest.model,
-        "config": manifest.config,
-        "summary": manifest.summary,
-        "provenance": manifest.provenance,
-        "end": summary.end,
-        "damaged_lines": metrics.damaged,
-        "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
-    }
-
-
-def series_summary(series: Series, goal: Goal | None) -> dict[str, object]:
-    """A metric in four numbers, and which way is better; `best` is None where that is not known."""
-    latest, best = series.latest, series.best_by(goal) if goal is not None else None
-    return {
-        "last": latest[1] if latest else None,
-        "last_step": latest[0] if latest else None,
-        "best": best[1] if best else None,
-        "best_step": best[0] if best else None,
-        "points": len(series),
-        "goal": goal,
-    }
+        print_table(("metric", "last", "best", "at step", "points"), rows, right=(1, 2, 3, 4))

@@ -13,7 +13,7 @@ from linnet.runs.folder import check_template
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from linnet.recipes import Job, Training
+    from linnet.recipes import Job
 
 # ruff: noqa: B008 (the defaults are frozen)
 
@@ -65,8 +65,9 @@ def from_scratch(
 
 def run_job(job: Job, run: RunFlags, json: bool) -> int:
     """Train a job to its end and say what it made."""
-    from linnet.cli.output import lasting_output
+    from linnet.cli.outcome import finish
     from linnet.cli.progress import preparing, screen_for
+    from linnet.cli.streams import lasting_output
     from linnet.recipes import start
 
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
@@ -83,16 +84,3 @@ def run_job(job: Job, run: RunFlags, json: bool) -> int:
             **labels,
         )
         return finish(training, json)
-
-
-def finish(training: Training, json: bool) -> int:
-    """Run a training to its end and say what it made."""
-    from linnet.cli.outcome import as_json, tell
-    from linnet.cli.terminal import print_json
-
-    outcome = training.run()
-    if json:
-        print_json(as_json(training, outcome))
-    else:
-        tell(training, outcome)
-    return int(outcome.exit_code)

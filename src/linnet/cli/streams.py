@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO, cast
+
+from linnet.board.words import plain
 
 
 def prepare_streams() -> None:
@@ -35,6 +37,12 @@ def settle_streams() -> None:
             discard(stream)
 
 
+def complain(message: str) -> None:
+    """One line on stderr, in which nothing that was read from a file can steer the terminal."""
+    with suppress(OSError, ValueError):  # nobody is there to read it; the exit code still says it
+        print(f"linnet: {plain(message)}", file=sys.stderr)
+
+
 def discard(stream: TextIO) -> None:
     """From here on, what is written to a stream goes nowhere, and what it still holds too."""
     with suppress(OSError, ValueError):  # a stream of a test or of a program around this one has no descriptor
@@ -57,44 +65,34 @@ class LastingStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream behind it."""
         return self._stream.encoding
 
     def write(self, text: str, /) -> int:
-        """Write, as long as somebody takes it."""
-        if not self._gone:
-            try:
-                self._stream.write(text)
-            except BlockingIOError:  # a reader that is slow, on a stream that does not wait for it
-                pass
-            except (OSError, ValueError):
-                self._give_up()
+        self._try(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Bring what was written to its reader, if there is one."""
-        if not self._gone:
-            try:
-                self._stream.flush()
-            except BlockingIOError:
-                pass
-            except (OSError, ValueError):
-                self._give_up()
+        self._try(self._stream.flush)
+
+    def _try(self, action: Callable[..., object], *arguments: str) -> None:
+        if self._gone:
+            return
+        try:
+            action(*arguments)
+        except BlockingIOError:  # a reader that is slow, on a stream that does not wait for it
+            pass
+        except (OSError, ValueError):
+            self._gone = True
+            discard(self._stream)
 
     def isatty(self) -> bool:
-        """Is it a terminal that is still there?"""
         try:
             return not self._gone and self._stream.isatty()
         except ValueError:
             return False
 
     def fileno(self) -> int:
-        """The descriptor behind it."""
         return self._stream.fileno()
-
-    def _give_up(self) -> None:
-        self._gone = True
-        discard(self._stream)
 
 
 @contextmanager

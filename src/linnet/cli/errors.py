@@ -1,4 +1,4 @@
-"""What is wrong with a command line or a config file, in one line that says what to do."""
+"""What is wrong, in one line that says what to do: with a command line, a config file, the machine's memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from cyclopts import (
     UnknownOptionError,
     UnusedCliTokensError,
 )
+
+from linnet.errors import is_out_of_memory
 
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false"}
 _CLOSE = 0.65  # of difflib's measure, without the dashes
@@ -79,3 +81,14 @@ def _flags(app: App, command: str) -> set[str]:
     for name in command.split():
         app = app[name]
     return {name for argument in app.assemble_argument_collection() for name in argument.names if name[:2] == "--"}
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """One line about an error that means there was too little memory; None for any other error."""
+    if not is_out_of_memory(error):
+        return None
+    first = next(iter(str(error).splitlines()), "").strip()
+    # "[enforce fail at alloc_cpu.cpp:121] data. DefaultCPUAllocator: can't allocate memory: you tried …"
+    detail = first[max(0, first.find("DefaultCPUAllocator")) :]
+    line = "there is not enough memory for this: take less at once (a smaller model, batch, context or file)"
+    return f"{line}; {detail[:200]}" if detail else line

@@ -1,4 +1,4 @@
-"""What the commands print with: colour where it is wanted, columns that line up."""
+"""What the commands print with: colour where it is wanted, columns that line up, JSON for other programs."""
 
 from __future__ import annotations
 
@@ -43,29 +43,37 @@ def width() -> int:
     return shutil.get_terminal_size((100, 30)).columns if sys.stdout.isatty() else 10_000
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), status: int = -1) -> list[str]:
+def print_facts(facts: Mapping[str, object], *, cut: bool = False) -> None:
+    """Names and values below each other; what is empty is left out. `cut`: to the width of the terminal."""
+    for name, value in facts.items():
+        if value:
+            text = shorten(plain(value), max(20, width() - 14)) if cut else plain(value)
+            print(f"  {paint(f'{name:<11}', 'dim')} {text}")
+
+
+def print_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), status: int | None = None
+) -> None:
     """Columns that line up. `right`: those set to the right; `status`: the one painted as a status.
 
     Rich's table takes 0.4 s for 500 runs; the command has 0.35 s in all.
     """
-    head = [plain(cell) for cell in head]
-    cells = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(head, *cells, strict=True)]
-    columns = width()
-    lines = [paint(_join(head, widths, right, columns), "dim")]
-    for row in cells:
-        line = _join(row, widths, right, columns)
-        if status >= 0:
+    cells = [[plain(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns, lines = width(), []
+    for number, row in enumerate(cells):
+        padded = [
+            cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = shorten("  ".join(padded).rstrip(), columns)
+        if number == 0:
+            line = paint(line, "dim")
+        elif status is not None:
             start = sum(widths[:status]) + 2 * status
             end = start + len(row[status])
             line = line[:start] + paint_status(row[status]) + line[end:]
         lines.append(line)
-    return lines
-
-
-def _join(row: Sequence[str], widths: Sequence[int], right: Sequence[int], columns: int) -> str:
-    put = [cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-    return shorten("  ".join(put).rstrip(), columns)
+    print("\n".join(lines))
 
 
 def print_json(value: object) -> None:
@@ -83,8 +91,8 @@ def _escape(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else _BEYOND_ASCII.sub(_escape_one, text)
 
 
-def _escape_one(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape_one(match: re.Match[str]) -> str:
+    character = match[0]
     if not is_steering(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
