@@ -8,7 +8,7 @@ import time
 from linnet.board.curve import Curve
 from linnet.board.fold import Fold, FoldLimits
 from linnet.runs import Metrics, Run
-from linnet.runs.metric_names import has_direction, lower_is_better
+from linnet.runs.metric_names import goal_of
 from linnet.runs.metrics import BlockListener
 
 _CURVES = 256  # curves held ready; a run may have thousands of metrics, of which a screen shows some
@@ -154,6 +154,7 @@ class History:
     def _make(self, name: str) -> Curve | None:
         goals = self._metrics.goals
         if self._fold is not None:
-            return self._fold.curve(name, lower_is_better(name, goals), has_direction(name, goals))
+            goal = goal_of(name, goals)
+            return self._fold.curve(name, goal == "min", goal is not None)
         series = self._metrics.get(name)
         return None if series is None else Curve.of(series)

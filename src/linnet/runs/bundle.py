@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from linnet.runs import provenance
 from linnet.runs.encode import drop_none, flat_names, safe_text, spell_record, whole_number
@@ -21,9 +21,8 @@ from linnet.runs.sink import Upkeep
 
 log = logging.getLogger("linnet")
 
-
-# What every event has of its own.
-_OWN_FIELDS = ("kind", "phase", "t", "step", "nonfinite")
+_OWN_FIELDS = ("kind", "phase", "t", "step", "nonfinite")  # of every event
+_VIT_SHAPE = ("image_size", "patch_size", "d_model", "n_layers", "num_classes")
 # What a process that was stopped returns, where nobody says which signal it was: that of Ctrl-C.
 INTERRUPTED_EXIT_CODE = 130
 
@@ -54,25 +53,6 @@ def join_fields(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         return own | others
     apart |= {name: value for name, value in others.items() if name == "values"}
     return own | {name: value for name, value in others.items() if name not in apart} | {"values": apart}
-
-
-class LlamaShape(Protocol):
-    """What `run_start_llama` reads off a config."""
-
-    vocab: int
-    d_model: int
-    n_layers: int
-    ctx: int
-
-
-class VitShape(Protocol):
-    """What `run_start_vit` reads off a config, and puts into `model`."""
-
-    image_size: int
-    patch_size: int
-    d_model: int
-    n_layers: int
-    num_classes: int
 
 
 class RunBundle:
@@ -113,10 +93,9 @@ class RunBundle:
         self._ended = False
         self._start_implied = False  # run_start was written because another event came first
         self._complaints: set[str] = set()
-        names = frozenset(exact)
-        wanted = str(run_id) if resume and run_id is not None else None
-        reopened = None if wanted is None else OwnedFolder.reopen(root, wanted, manifest, names, strict)
-        self._folder = reopened or OwnedFolder.claim(root, run_id, template, labels or {}, manifest, names)
+        reopens = resume and run_id is not None
+        reopened = OwnedFolder.reopen(root, str(run_id), manifest, exact, strict) if reopens else None
+        self._folder = reopened or OwnedFolder.claim(root, run_id, template, labels or {}, manifest, exact)
         self._sink = self._folder.sink
         self._started = self._folder.has_events
         self._open = self._started  # started and not ended: events may go straight into the stream
@@ -218,11 +197,11 @@ class RunBundle:
         config: Mapping[str, Any] | None = None,
         phase: str = "train",
         device: str | None = None,
-        **more: Any,
+        **fields: Any,
     ) -> None:
         """The first event: once, before any compute. `model` and `config` add to the fields named here.
 
-        `more`: `schedule`, `name`, `compare_to`, `cost` or anything else the schema leaves open.
+        `fields`: `schedule`, `name`, `compare_to`, `cost` or anything else the schema leaves open.
         """
         if self._started and not self._start_implied:
             log.warning("run %s: run_start was written already; this one is left out", self.run_id)
@@ -231,13 +210,13 @@ class RunBundle:
         settings = drop_none({"context": context, "steps": steps, "lr": lr, "seed": seed})
         config = provenance.mask_config(config or {}, self._folder.exact)
         if self._start_implied:
-            self._run_start_late({**shape, **(model or {})}, {**settings, **config}, steps, more)
+            self._run_start_late({**shape, **(model or {})}, {**settings, **config}, steps, fields)
             return
         self.manifest.model = {**shape, **self.manifest.model, **(model or {})}
         self.manifest.config = {**settings, **self.manifest.config, **config}
         if self.manifest.total_steps is None:
             self.manifest.total_steps = steps
-        record = spell_record(self.manifest.run_start(phase=phase, device=device, **more))
+        record = spell_record(self.manifest.run_start(phase=phase, device=device, **fields))
         self._started = True
         self._folder.write_manifest()
         self._append(record)
@@ -245,7 +224,7 @@ class RunBundle:
         self._sink.sync()
 
     def _run_start_late(
-        self, model: dict[str, Any], config: dict[str, Any], steps: int | None, more: dict[str, Any]
+        self, model: dict[str, Any], config: dict[str, Any], steps: int | None, fields: dict[str, Any]
     ) -> None:
         """The stream has its one `run_start`, which knew nothing: `run.json` and a note say what this one says."""
         log.warning(
@@ -257,8 +236,8 @@ class RunBundle:
         self.manifest.model = {**self.manifest.model, **model}
         self.manifest.config = {**self.manifest.config, **config}
         self.manifest.total_steps = self.manifest.total_steps or steps
-        said = {"model": self.manifest.model, "config": self.manifest.config, **drop_none(more)}
-        self._add_late(f"run_start came late: this is a {self.manifest.model.get('arch')}", **said)
+        fields = {"model": self.manifest.model, "config": self.manifest.config, **drop_none(fields)}
+        self._add_late(f"run_start came late: this is a {self.manifest.model.get('arch')}", **fields)
 
     def _add_late(self, text: str, **fields: Any) -> None:
         """What the first event did not know yet."""
@@ -266,15 +245,15 @@ class RunBundle:
         self._event("note", None, {"text": text, **fields})
 
     @never_raises
-    def run_start_llama(self, cfg: LlamaShape, steps: int, lr: float, seed: int, **more: Any) -> None:
-        """`run_start` of a llama, its shape read off the config."""
-        self.run_start("llama", cfg.vocab, cfg.d_model, cfg.n_layers, cfg.ctx, steps, lr, seed, **more)
+    def run_start_llama(self, cfg: Any, steps: int, lr: float, seed: int, **fields: Any) -> None:
+        """`run_start` of a llama; its shape is read off the config: `vocab`, `d_model`, `n_layers`, `ctx`."""
+        self.run_start("llama", cfg.vocab, cfg.d_model, cfg.n_layers, cfg.ctx, steps, lr, seed, **fields)
 
     @never_raises
-    def run_start_vit(self, cfg: VitShape, steps: int, lr: float, seed: int, **more: Any) -> None:
+    def run_start_vit(self, cfg: Any, steps: int, lr: float, seed: int, **fields: Any) -> None:
         """`run_start` of a vision transformer: the image's shape in `model`, no context in `config`."""
-        shape = {"arch": "vit", **{name: getattr(cfg, name) for name in VitShape.__annotations__}}
-        self.run_start("vit", steps=steps, lr=lr, seed=seed, model=shape | more.pop("model", {}), **more)
+        shape = {"arch": "vit", **{name: getattr(cfg, name) for name in _VIT_SHAPE}}
+        self.run_start("vit", steps=steps, lr=lr, seed=seed, model=shape | fields.pop("model", {}), **fields)
 
     @never_raises
     def run_end(
@@ -286,7 +265,7 @@ class RunBundle:
         quality_gate: Mapping[str, Any] | None = None,
         error: str | None = None,
         exit_code: int | None = None,
-        **more: Any,
+        **fields: Any,
     ) -> None:
         """The last event, with the true reason: `completed`, `interrupted`, `aborted` or `errored`.
 
@@ -304,13 +283,13 @@ class RunBundle:
             exit_code = INTERRUPTED_EXIT_CODE if reason == "interrupted" else int(missed or reason != "completed")
         if not self._started:
             self._imply_run_start()
-        record = {"kind": "run_end", "t": 0.0, "ended_at": iso_now(), "reason": reason, "error": error}
-        optional = {"quality_gate": quality_gate, "lost_events": self._sink.lost or None, **more}
-        ending = {
+        record = drop_none({"kind": "run_end", "t": 0.0, "ended_at": iso_now(), "reason": reason, "error": error})
+        record |= {
             "final_step": self._last.get("step") if final_step is None else final_step,
             "final_loss": self._last_loss.get("loss") if final_loss is None else final_loss,
         }
-        self._sink.close(spell_record(drop_none(record) | ending | drop_none(optional) | {"exit_code": exit_code}))
+        record |= drop_none({"quality_gate": quality_gate, "lost_events": self._sink.lost or None, **fields})
+        self._sink.close(spell_record(record | {"exit_code": exit_code}))
         self._ended, self._open = True, False
         self._append = self._too_late
         self._upkeep.stop()
@@ -320,12 +299,12 @@ class RunBundle:
     # -- training ----------------------------------------------------------------------------------------------
 
     @never_raises
-    def step(self, step: int, loss: Any = None, *, phase: Any = "train", **more: Any) -> None:
+    def step(self, step: int, loss: Any = None, *, phase: Any = "train", **fields: Any) -> None:
         """One optimiser step, counted from 1: loss in nats, and `lr`, `tokens`, `wall_us`, `grad_norm`, …
 
         With `phase="decode"` one token that was generated: `token_id`, `logprob`, `wall_us`.
         """
-        fields = {"loss": loss, **more}
+        fields = {"loss": loss, **fields}
         if not isinstance(phase, str):  # a metric of that name
             fields, phase = {**fields, "phase": phase}, "train"
         record = self._event("step", step, fields, phase=phase)
@@ -342,28 +321,28 @@ class RunBundle:
             self._last = record
 
     @never_raises
-    def eval(self, step: int, name: str, loss: Any = None, **more: Any) -> None:
+    def eval(self, step: int, name: str, loss: Any = None, **fields: Any) -> None:
         """An evaluation: `ppl`, `samples`, `extra={…}` and whatever else it measured."""
-        self._event("eval", step, {"name": name, "loss": loss, **more}, phase="eval")
+        self._event("eval", step, {"name": name, "loss": loss, **fields}, phase="eval")
 
     @never_raises
-    def sample(self, step: int, prompt: str, text: str, **more: Any) -> None:
+    def sample(self, step: int, prompt: str, text: str, **fields: Any) -> None:
         """A text the model wrote."""
-        self._event("sample", step, {"prompt": prompt, "text": text, **more}, phase="decode")
+        self._event("sample", step, {"prompt": prompt, "text": text, **fields}, phase="decode")
 
     @never_raises
-    def checkpoint(self, path: Any, /, step: int, loss: Any = None, **more: Any) -> Path | None:
+    def checkpoint(self, path: Any, /, step: int, loss: Any = None, **fields: Any) -> Path | None:
         """A checkpoint that is complete on the disk; `path` is kept relative to the run folder."""
         file = Path(path)
-        self._event("checkpoint", step, {**self._folder.file_fields(file), "loss": loss, **more})
+        self._event("checkpoint", step, {**self._folder.file_fields(file), "loss": loss, **fields})
         self._sink.sync()
         return file
 
     @never_raises
     def compare(self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str) -> None:
         """How the run stands against another: `ahead`, `behind`, `par` (within 1 %) or `abort`."""
-        figures = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict}
-        self._event("compare", step, {"baseline_run_id": baseline_run_id, **figures})
+        fields = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict}
+        self._event("compare", step, {"baseline_run_id": baseline_run_id, **fields})
 
     # -- looking inside ----------------------------------------------------------------------------------------
 
@@ -378,10 +357,10 @@ class RunBundle:
         self._event("grad", step, {"param": param, **figures})
 
     @never_raises
-    def drift(self, step: int, param: str, cos_to_init: Any, l2_to_init: Any, **more: Any) -> None:
+    def drift(self, step: int, param: str, cos_to_init: Any, l2_to_init: Any, **fields: Any) -> None:
         """How far a parameter is from where it began; `head`, `token_id`, `freq` where they apply."""
         figures = {"cos_to_init": cos_to_init, "l2_to_init": l2_to_init}
-        self._event("drift", step, {"param": param, **figures, **more})
+        self._event("drift", step, {"param": param, **figures, **fields})
 
     @never_raises
     def op_timing(self, step: int, compute_us: int, buckets: Mapping[str, int]) -> None:
@@ -425,14 +404,14 @@ class RunBundle:
         """Keep a file with the run: copied into `artifacts/`, with its size and SHA-256 in the stream."""
         file = Path(source)
         try:
-            kept = self._folder.keep_artifact(file, name)
+            fields = self._folder.keep_artifact(file, name)
         except OSError as error:
             log.warning("run %s: artifact %s was not kept (%s)", self.run_id, safe_text(file), safe_text(error))
             return
-        self._event("artifact", step, kept)
+        self._event("artifact", step, fields)
 
     @never_raises
-    def resume(self, from_step: int | None = None, **more: Any) -> None:
+    def resume(self, from_step: int | None = None, **fields: Any) -> None:
         """Training goes on from `from_step`: readers drop the steps beyond it that were logged before.
 
         None: it goes on where it was, and nothing is dropped.
@@ -441,7 +420,7 @@ class RunBundle:
         here = {name: origin[name] for name in ("host", "pid", "boot_id")}
         if (step := whole_number(from_step)) is not None:
             self._last, self._last_loss = {"step": step}, {}
-        self._event("resume", from_step, {"resumed_at": iso_now(), **here, "git": origin.get("git") or None, **more})
+        self._event("resume", from_step, {"resumed_at": iso_now(), **here, "git": origin.get("git") or None, **fields})
         self._sink.sync()
 
     @never_raises

@@ -39,7 +39,7 @@ def encode_pretty(record: Mapping[str, object]) -> bytes:
 def spell(value: object) -> tuple[Json, dict[str, str]]:
     """Turn any value into plain JSON, and list the numbers that JSON cannot spell.
 
-    The list maps the dotted place of each such number to `nan`, `inf` or `-inf`; the number itself becomes None.
+    The list maps the dotted path of each such number to `nan`, `inf` or `-inf`; the number itself becomes None.
     """
     speller = _Speller()
     return speller.spell(value, "", 0), speller.nonfinite
@@ -105,28 +105,28 @@ class _Speller:
         self.nonfinite: dict[str, str] = {}
         self._seen = 0
 
-    def spell(self, value: object, place: str, depth: int) -> Json:
+    def spell(self, value: object, path: str, depth: int) -> Json:
         try:
-            return self._spell(value, place, depth)
+            return self._spell(value, path, depth)
         except Exception:  # an object that raises when it is looked at
             return safe_text(value)
 
-    def _spell(self, value: object, place: str, depth: int) -> Json:
+    def _spell(self, value: object, path: str, depth: int) -> Json:
         self._seen += 1
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
-            return int(value) if -(2**63) <= value < 2**64 else self.spell(_as_float(value), place, depth)
+            return int(value) if -(2**63) <= value < 2**64 else self.spell(_as_float(value), path, depth)
         if isinstance(value, float):
             if math.isfinite(value):
                 return float(value)
-            self.nonfinite[place] = "nan" if value != value else "inf" if value > 0 else "-inf"
+            self.nonfinite[path] = "nan" if value != value else "inf" if value > 0 else "-inf"
             return None
         if isinstance(value, str):
-            return value.encode("utf-8", "replace").decode()
+            return value.encode("utf-8", "repath").decode()
         if depth >= _DEEPEST or self._seen > _MOST or isinstance(value, PurePath):
             return safe_text(value)
-        inner = f"{place}." if place else ""
+        inner = f"{path}." if path else ""
         if isinstance(value, Mapping):
             named = ((safe_text(k), v) for k, v in list(islice(value.items(), _LONGEST)))
             return {k: self.spell(v, inner + k, depth + 1) for k, v in named}
@@ -134,10 +134,10 @@ class _Speller:
             return [self.spell(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(islice(value, _LONGEST)))]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-            return self.spell(fields, place, depth + 1)
-        return self._foreign(value, place, depth)
+            return self.spell(fields, path, depth + 1)
+        return self._foreign(value, path, depth)
 
-    def _foreign(self, value: object, place: str, depth: int) -> Json:
+    def _foreign(self, value: object, path: str, depth: int) -> Json:
         """Tensors, arrays, fractions, by what they can do rather than by their class; else the text."""
         for unwrap in ("item", "tolist", "__float__"):
             try:
@@ -145,7 +145,7 @@ class _Speller:
             except Exception:  # no such method, or an array of several elements: the next way may do
                 continue
             if type(plain) is not type(value):
-                return self.spell(plain, place, depth + 1)
+                return self.spell(plain, path, depth + 1)
         return safe_text(value)
 
 

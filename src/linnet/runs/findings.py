@@ -42,31 +42,35 @@ class Findings(msgspec.Struct):
 
 def examine(run: Run, helpers: int | None = None) -> Findings:
     """Read the whole folder and say what is wrong with it; `helpers` as for `Metrics`."""
-    summary = run.summarize()
-    found = Findings(run.id, str(run.path), summary.status)
+    findings = Findings(run.id, str(run.path), run.status)
     if (run.path / MANIFEST).exists() and read_manifest(run.path) is None:
-        found.faults.append(f"{MANIFEST} cannot be read as a manifest")
+        findings.faults.append(f"{MANIFEST} cannot be read as a manifest")
     elif not (run.path / MANIFEST).exists() and run.manifest.dialect != "toy":
-        found.faults.append(f"there is no {MANIFEST}")
+        findings.faults.append(f"there is no {MANIFEST}")
     if not is_file(run.events_path):
-        found.faults.append(f"there is no {run.events_path.name}")
-        return found
-    _Stream(run, found).examine(helpers)
-    _examine_links(run.path / WEIGHTS, found)
-    if summary.status != "live":  # a living writer may be at work on such a file
-        _examine_leftovers(run.path, found)
-    if summary.status == "crashed":
-        whole = "" if found.faults else "; every event it had logged is here"
-        found.remarks.append(f"the writer died without a run_end{whole}")
-    return found
+        findings.faults.append(f"there is no {run.events_path.name}")
+        return findings
+    _StreamCheck(run, findings).examine(helpers)
+    for link in (run.path / WEIGHTS / "latest", run.path / WEIGHTS / "best"):
+        if link.is_symlink() and not is_file(link):
+            findings.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
+    if findings.status != "live":  # a living writer may be at work on such a file
+        leftovers = (file for name in LEFTOVERS for file in _files_in(run.path / name) if is_leftover(name, file.name))
+        for file in leftovers:
+            path = file.relative_to(run.path)
+            findings.remarks.append(f"{path} is left over from a writer that was stopped; it can be deleted")
+    if findings.status == "crashed":
+        whole = "" if findings.faults else "; every event it had logged is here"
+        findings.remarks.append(f"the writer died without a run_end{whole}")
+    return findings
 
 
-class _Stream:
+class _StreamCheck:
     """One pass over the events, remembering what the next line is to be judged by."""
 
-    def __init__(self, run: Run, found: Findings) -> None:
+    def __init__(self, run: Run, findings: Findings) -> None:
         self._run = run
-        self._found = found
+        self._findings = findings
         self._counts: dict[str, int] = {}
         self._t = 0.0
         self._step: int | None = None
@@ -75,126 +79,104 @@ class _Stream:
         self._checkpoints: dict[str, tuple[int, dict[str, Any]]] = {}  # the latest event of each path, and its line
 
     def examine(self, helpers: int | None) -> None:
-        reader = LineReader(self._run.events_path)
-        for block, parts in decoded_blocks(reader, helpers_for(reader.unread()) if helpers is None else helpers):
-            for part in parts:
-                if not self._pass_steps(part):
-                    self._judge_lines(block[part.begin : part.end])
+        findings, reader = self._findings, LineReader(self._run.events_path)
+        for block, segments in decoded_blocks(reader, helpers_for(reader.unread()) if helpers is None else helpers):
+            for segment in segments:
+                if not self._pass_steps(segment):
+                    self._judge_lines(block[segment.begin : segment.end])
         if reader.oversized:
-            self._found.faults.append(f"{reader.oversized} lines longer than 16 MB were passed over")
+            findings.faults.append(f"{reader.oversized} lines longer than 16 MB were passed over")
         if reader.unfinished:
             text = f"the last line has no end ({reader.unfinished} bytes)"
-            (self._found.remarks if self._found.status == "live" else self._found.faults).append(text)
+            (findings.remarks if findings.status == "live" else findings.faults).append(text)
         reader.close()
         for path, (number, fields) in self._checkpoints.items():
             self._judge_checkpoint(number, path, fields)
-        for text, count in self._counts.items():
+        for sort, count in self._counts.items():
             if count > _MOST:
-                (self._found.remarks if text in _REMARKS else self._found.faults).append(
-                    f"{text}: {count - _MOST} more"
-                )
+                self._list_of(sort).append(f"{sort}: {count - _MOST} more")
 
-    def _pass_steps(self, part: Segment) -> bool:
-        """Count steps of one shape in which nothing goes back; False, with nothing done: judge each line."""
-        if part.columns is None or not self._found.events or self._ends:
+    def _pass_steps(self, segment: Segment) -> bool:
+        """Count steps of one schema in which nothing goes back; False, with nothing done: judge each line."""
+        if segment.columns is None or not self._findings.events or self._ends:
             return False
-        step, t, *_ = part.columns
+        step, t, *_ = segment.columns
         if t[0] < self._t or np.any(t[1:] < t[:-1]) or np.any(step[1:] < step[:-1]):
             return False
         if self._step is not None and step[0] < self._step:
             return False
-        self._found.lines += len(step)
-        self._found.events += len(step)
+        self._findings.lines += len(step)
+        self._findings.events += len(step)
         self._t, self._step = float(t[-1]), int(step[-1])
         return True
 
     def _judge_lines(self, lines: bytes) -> None:
         for line in lines.split(b"\n")[:-1]:
-            self._found.lines += 1
+            self._findings.lines += 1
             if line and not line.isspace():
                 self._judge(line)
 
     def _judge(self, line: bytes) -> None:
-        number = self._found.lines
+        number = self._findings.lines
         event = decode(line)
         if event is None:
-            self._fault("damaged", f"line {number} is damaged: {line[:60]!r}{'…' if len(line) > 60 else ''}")
+            self._say("damaged", f"line {number} is damaged: {line[:60]!r}{'…' if len(line) > 60 else ''}")
             return
-        self._found.events += 1
+        self._findings.events += 1
         toy = "type" not in event.data
-        if toy and self._found.events == 1 and event.kind != "run_start":
-            self._fault("start", f"line {number}: the first event is {event.kind or 'of no kind'}, not run_start")
+        if toy and self._findings.events == 1 and event.kind != "run_start":
+            self._say("start", f"line {number}: the first event is {event.kind or 'of no kind'}, not run_start")
         if toy and event.t < self._t:
-            self._remark("time", f"line {number}: t goes back from {self._t} to {event.t}")  # two processes logged
+            self._say("time", f"line {number}: t goes back from {self._t} to {event.t}")  # two processes logged
         self._t = max(self._t, event.t)
         if event.kind == "resume":
             self._step, self._ends = event.step, 0
-            self._remark("resume", f"line {number}: resumed from step {event.step}")
+            self._say("resume", f"line {number}: resumed from step {event.step}")
         elif event.kind == "run_end":
             self._ends += 1
             if self._ends > 1:
-                self._fault("end", f"line {number}: a second run_end")
+                self._say("end", f"line {number}: a second run_end")
         elif event.kind == "step" and event.step is not None and counts_as_training(event):
             if self._step is not None and event.step < self._step:
-                self._fault("step", f"line {number}: step goes back from {self._step} to {event.step} with no resume")
+                self._say("step", f"line {number}: step goes back from {self._step} to {event.step} with no resume")
             self._step = event.step
             if self._ends:
-                self._fault("late", f"line {number}: step {event.step} after run_end")
+                self._say("late", f"line {number}: step {event.step} after run_end")
         elif event.kind == "checkpoint":
-            self._remember_checkpoint(number, event.data)
+            path = event.data.get("path")
+            if isinstance(path, str) and "\0" not in path:
+                # A resumed run writes a checkpoint of the same name again: the last event is the one that holds.
+                self._checkpoints[path] = number, event.data
         lost = as_step(event.data.get("lost_events")) or 0
         if event.kind in ("note", "run_end") and lost > self._lost:  # a count of all so far; run_end repeats the last
             self._lost = lost
-            self._fault("lost", f"line {number}: the writer says that {lost} events were lost")
-
-    def _remember_checkpoint(self, number: int, fields: dict[str, Any]) -> None:
-        """A resumed run writes a checkpoint of the same name again: the last event is the one that holds."""
-        path = fields.get("path")
-        if isinstance(path, str) and "\0" not in path:
-            self._checkpoints[path] = number, fields
+            self._say("lost", f"line {number}: the writer says that {lost} events were lost")
 
     def _judge_checkpoint(self, number: int, path: str, fields: dict[str, Any]) -> None:
         file, shown = self._run.path / path, path if len(path) <= 200 else f"{path[:200]}…"
         if not is_file(file):
-            self._remark("checkpoint", f"line {number}: checkpoint {shown} is no longer there")
+            self._say("checkpoint", f"line {number}: checkpoint {shown} is no longer there")
             return
-        size, there = fields.get("bytes"), file.stat().st_size
-        if isinstance(size, int) and there != size:
-            self._fault("size", f"line {number}: checkpoint {shown} has {there} bytes, not {size}")
+        expected, size = fields.get("bytes"), file.stat().st_size
+        if isinstance(expected, int) and size != expected:
+            self._say("size", f"line {number}: checkpoint {shown} has {size} bytes, not {expected}")
             return
         written = fields.get("sha256")
-        if not isinstance(written, str) or not _is_within(file, self._run.path):
-            return
+        if not isinstance(written, str) or not file.resolve().is_relative_to(self._run.path.resolve()):
+            return  # an event may name any file of the machine
         digest = _sha256(file)
         if digest is None:
-            self._fault("digest", f"line {number}: checkpoint {shown} cannot be read")
+            self._say("digest", f"line {number}: checkpoint {shown} cannot be read")
         elif digest != written.lower():
-            self._fault("digest", f"line {number}: checkpoint {shown} is not what was written: its SHA-256 differs")
+            self._say("digest", f"line {number}: checkpoint {shown} is not what was written: its SHA-256 differs")
 
-    def _fault(self, sort: str, text: str) -> None:
-        self._say(self._found.faults, sort, text)
-
-    def _remark(self, sort: str, text: str) -> None:
-        self._say(self._found.remarks, sort, text)
-
-    def _say(self, where: list[str], sort: str, text: str) -> None:
+    def _say(self, sort: str, text: str) -> None:
         self._counts[sort] = self._counts.get(sort, 0) + 1
         if self._counts[sort] <= _MOST:
-            where.append(text)
+            self._list_of(sort).append(text)
 
-
-def _examine_links(weights: Path, found: Findings) -> None:
-    for link in (weights / "latest", weights / "best"):
-        if link.is_symlink() and not is_file(link):
-            found.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
-
-
-def _examine_leftovers(folder: Path, found: Findings) -> None:
-    for subfolder in LEFTOVERS:
-        for file in _files_in(folder / subfolder):
-            if is_leftover(subfolder, file.name):
-                path = file.relative_to(folder)
-                found.remarks.append(f"{path} is left over from a writer that was stopped; it can be deleted")
+    def _list_of(self, sort: str) -> list[str]:
+        return self._findings.remarks if sort in _REMARKS else self._findings.faults
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -202,11 +184,6 @@ def _files_in(folder: Path) -> list[Path]:
         return sorted(file for file in folder.iterdir() if not is_folder(file))
     except OSError:
         return []
-
-
-def _is_within(file: Path, folder: Path) -> bool:
-    """Is it a file of the run's? An event may name any file of the machine."""
-    return file.resolve().is_relative_to(folder.resolve())
 
 
 def _sha256(file: Path) -> str | None:

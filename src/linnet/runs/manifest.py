@@ -68,8 +68,8 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
         """The Unix time at which a kaun-board or munin run began, to tell seconds from; 0 for ours and Toy's."""
         return 0.0 if self.dialect in ("linnet", "toy") else self.created_at
 
-    def run_start(self, *, phase: str = "train", device: str | None = None, **more: Any) -> dict[str, Any]:
-        """The first event of a stream, in Toy's order; `more`: fields the schema leaves open, None for absent."""
+    def run_start(self, *, phase: str = "train", device: str | None = None, **extra: Any) -> dict[str, Any]:
+        """The first event of a stream, in Toy's order; `extra`: fields the schema leaves open, None for absent."""
         fields = {
             "kind": "run_start",
             "schema": "toy/v1",
@@ -83,7 +83,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
             "model": self.model,
             "config": self.config,
         }
-        return drop_none(fields | more)
+        return drop_none(fields | extra)
 
 
 class LiveFields(MutableMapping[str, Any]):

@@ -95,16 +95,6 @@ def goal_of(name: str, goals: Mapping[str, str]) -> Goal | None:
     return None if name.startswith("sys/") else _goal_by_name(name)
 
 
-def lower_is_better(name: str, goals: Mapping[str, str]) -> bool:
-    """Is the least value the best?"""
-    return goal_of(name, goals) == "min"
-
-
-def has_direction(name: str, goals: Mapping[str, str]) -> bool:
-    """Is one way known to be better? Of a learning rate or a duration there is no best to show."""
-    return goal_of(name, goals) is not None
-
-
 @lru_cache(maxsize=4096)
 def _goal_by_name(name: str) -> Goal | None:
     words: list[str] = []

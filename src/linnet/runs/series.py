@@ -82,7 +82,7 @@ class Rows:
     @property
     def rows(self) -> int:
         """How many there are."""
-        return (self.stored.rows if self.stored is not None else 0) + len(self._columns[0])
+        return (self.stored.rows if self.stored is not None else 0) + len(self.recent("line"))
 
     def column_names(self) -> list[str]:
         """Names of all columns, in order."""
@@ -124,69 +124,63 @@ class Rows:
             columns = [self.stored.column(key) for key in self.column_names()]
             for at in range(begin, stored, _PIECE_ROWS):
                 yield [column[at : at + _PIECE_ROWS] for column in columns]
-        for at in range(max(0, begin - stored), len(self._columns[0]), _PIECE_ROWS):
-            yield [column[at : at + _PIECE_ROWS] for column in self._columns]
+        columns = [self.recent(key) for key in self.column_names()]
+        for at in range(max(0, begin - stored), len(columns[0]), _PIECE_ROWS):
+            yield [column[at : at + _PIECE_ROWS] for column in columns]
 
 
-class Table:
-    """`Rows` that grow. Those in memory can be moved to disk, where they stay in the order in which they came."""
+class Table(Rows):
+    """Rows that grow. Those in memory can be moved to disk, where they stay in the order in which they came."""
 
     def __init__(self, names: tuple[str, ...], stored: StoredRows | None = None) -> None:
-        self.names = names
-        self.stored = stored
-        self._rows = 0  # in memory
-        self._columns: list[NDArray[Any]] = [np.empty(0, dtype=column_type(key)) for key in Rows.keys(names)]
+        super().__init__(names, stored, [np.empty(0, dtype=column_type(key)) for key in Rows.keys(names)])
+        self._used = 0  # rows in memory; the columns have room for some to come
         self._in_order = True
 
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return (self.stored.rows if self.stored is not None else 0) + self._rows
+    def recent(self, key: str) -> NDArray[Any]:
+        """One column of the rows in memory, as they stand."""
+        return super().recent(key)[: self._used]
 
     @property
     def memory(self) -> int:
         """Bytes of the rows in memory."""
-        return self._rows * 8 * len(self._columns)
+        return self._used * 8 * len(self._columns)
 
     def now(self) -> Rows:
         """The rows as they stand; what is done to the table later does not change them."""
-        return Rows(self.names, self.stored, [column[: self._rows] for column in self._columns])
-
-    def column(self, key: str) -> NDArray[Any]:
-        """One column as it stands."""
-        return self.now().column(key)
+        return Rows(self.names, self.stored, [column[: self._used] for column in self._columns])
 
     def extend(self, columns: Sequence[NDArray[Any] | Sequence[float]]) -> None:
         """Add rows, given as columns in the order of `column_names`."""
         count = len(columns[0])
-        self._reserve(self._rows + count)
+        self._reserve(self._used + count)
         for mine, theirs in zip(self._columns, columns, strict=True):
-            mine[self._rows : self._rows + count] = theirs
-        fresh = self._columns[0][max(0, self._rows - 1) : self._rows + count]
+            mine[self._used : self._used + count] = theirs
+        fresh = self._columns[0][max(0, self._used - 1) : self._used + count]
         self._in_order = self._in_order and bool(np.all(fresh[1:] > fresh[:-1]))
-        self._rows += count
+        self._used += count
 
     def settle(self) -> None:
         """Put the rows into the order of the stream, where they came otherwise."""
         if not self._in_order:
-            order = np.argsort(self._columns[0][: self._rows], kind="stable")
-            self._columns = [column[: self._rows][order] for column in self._columns]
+            order = np.argsort(self._columns[0][: self._used], kind="stable")
+            self._columns = [column[: self._used][order] for column in self._columns]
             self._in_order = True
 
     def keep_to(self, step: int) -> None:
         """Drop the rows beyond `step`."""
         if self.stored is not None and np.any(self.stored.column("step") > step):
             rows = self.now()
-            self._columns, self._rows = [rows.column(key) for key in rows.column_names()], rows.rows
+            self._columns, self._used = [rows.column(key) for key in rows.column_names()], rows.rows
             self.stored = None
-        stay = self._columns[1][: self._rows] <= step
+        stay = self._columns[1][: self._used] <= step
         if not stay.all():
-            self._columns = [column[: self._rows][stay] for column in self._columns]
-            self._rows = len(self._columns[0])
+            self._columns = [column[: self._used][stay] for column in self._columns]
+            self._used = len(self._columns[0])
 
     def move_older(self, put: Callable[[Rows], StoredRows]) -> None:
         """Have the older rows of those in memory `put` behind those on disk; a resume mostly undoes recent ones."""
-        moved = self._rows * 3 // 4
+        moved = self._used * 3 // 4
         if not moved:
             return
         self.stored = put(Rows(self.names, self.stored, [column[:moved] for column in self._columns]))
@@ -200,12 +194,12 @@ class Table:
 
     def _grow(self, begin: int, room: int) -> None:
         """Copy the rows from `begin` on to columns with so much room; in place somebody may hold them as they stood."""
-        rows = self._rows - begin
+        rows = self._used - begin
         for index, old in enumerate(self._columns):
             new = np.empty(room, dtype=old.dtype)
-            new[:rows] = old[begin : self._rows]
+            new[:rows] = old[begin : self._used]
             self._columns[index] = new
-        self._rows = rows
+        self._used = rows
 
 
 def column_type(key: str) -> np.dtype[Any]:

@@ -130,7 +130,7 @@ class Session(RunBundle):
 
     @never_raises
     def checkpoint(
-        self, model: Any, /, step: int, loss: Any = None, *, tokenizer: Any = None, type: str = "f32", **more: Any
+        self, model: Any, /, step: int, loss: Any = None, *, tokenizer: Any = None, type: str = "f32", **fields: Any
     ) -> Path | None:
         """Write `weights/step_<N>.gguf`, which llama.cpp runs, and let `latest` mean it; the file's path comes back.
 
@@ -141,7 +141,7 @@ class Session(RunBundle):
         Whatever goes wrong is a warning, and None comes back: training goes on.
         """
         if isinstance(model, str | os.PathLike):
-            return super().checkpoint(model, step, loss, **more)
+            return super().checkpoint(model, step, loss, **fields)
         try:
             if self._own_model is None:
                 # By its name, at run time: this room imports no other, and the one that knows models loads torch.
@@ -159,7 +159,7 @@ class Session(RunBundle):
             text, why = safe_text(step), safe_text(error)
             log.warning("run %s: checkpoint of step %s was not written: %s", self.run_id, text, why)
             return None
-        return super().checkpoint(path, step, loss, **more)
+        return super().checkpoint(path, step, loss, **fields)
 
     def _log_with_care(self, arguments: tuple[Any, ...], values: dict[str, Any]) -> None:
         """Another order of arguments, no step, nested metrics, values that are no plain finite numbers, a full disk."""

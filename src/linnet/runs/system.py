@@ -94,9 +94,9 @@ def _open_gpus() -> list[Any]:
 def _gpu_figures(index: int, gpu: Any) -> dict[str, Any]:
     import pynvml
 
-    def ask(question: Any, *more: Any) -> Any:
+    def ask(question: Any, *arguments: Any) -> Any:
         try:
-            return question(gpu, *more)
+            return question(gpu, *arguments)
         except pynvml.NVMLError:  # each figure on its own: some cards lack some of them
             return None
 
