@@ -78,13 +78,13 @@ def file_digests(
     fresh: dict[str, _Hashed] = {}
     digests = []
     for file in paths:
-        where = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
+        name = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         try:
-            fresh[where] = _hash(file, known.get(where), digest or _whole)
+            fresh[name] = _hash(file, known.get(name), digest or _whole)
         except OSError as error:
             error.filename = str(file)  # a failed read does not name it
             raise
-        digests.append(fresh[where].digest)
+        digests.append(fresh[name].digest)
     if fresh != known:
         with suppress(OSError):  # only time is lost
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,8 +131,8 @@ def folder_in_making(root: Path, target: Path, key: str, usable: Callable[[], bo
             yield None
             return
         _remove(root, target, key)
-        for left in root.glob(f".{key}.*partial") if alone else ():
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in root.glob(f".{key}.*partial") if alone else ():
+            shutil.rmtree(leftover, ignore_errors=True)
         folder = files.staged_name(root / key)
         try:
             folder.mkdir()

@@ -23,11 +23,11 @@ from linnet.data.images import ImageSet
 from linnet.data.order import shuffled, uniform
 
 # Which column of the random numbers decides what.
-_TURN, _ZOOM, _RIGHT, _DOWN, _SHEAR, _FLIP, _AREA, _ASPECT, _CROP_X, _CROP_Y = range(10)
+_ROTATE, _ZOOM, _RIGHT, _DOWN, _SHEAR, _FLIP, _AREA, _ASPECT, _CROP_X, _CROP_Y = range(10)
 _ERASED, _ERASE_AREA, _ERASE_ASPECT, _ERASE_X, _ERASE_Y, _MIXED, _MIX_SHARE, _MIX_X, _MIX_Y = range(10, 19)
 _PICKS = 19  # two for each pick of RandAugment: which, and which way
 COLUMNS = _PICKS + 2 * 10
-_KINDS = 10  # turn, slant twice, move twice, brightness, contrast, colour, solarise, posterise
+_KINDS = 10  # rotation, shear and shift along both axes, brightness, contrast, colour, solarise, posterise
 
 
 @dataclass(frozen=True)
@@ -107,29 +107,29 @@ def augment(
 ) -> tuple[Tensor, Tensor]:
     """Pixels 0 … 255 in `dtype`, and shares of classes [B, K] or, where nothing is mixed, the labels as they are."""
     x_BCHW = images_BCHW.float()
-    picked_BN = _picked(random_BR, how) if how.rand_augment else None
+    strength_BN = _rand_augment(random_BR, how) if how.rand_augment else None
     if how.moves:
-        x_BCHW = _moved(x_BCHW, random_BR, how, picked_BN)
-    if picked_BN is not None:
-        x_BCHW = _tinted(x_BCHW, picked_BN)
+        x_BCHW = _affine(x_BCHW, random_BR, how, strength_BN)
+    if strength_BN is not None:
+        x_BCHW = _color_jitter(x_BCHW, strength_BN)
     if how.erase:
-        x_BCHW = _erased(x_BCHW, random_BR, how.erase)
+        x_BCHW = _random_erasing(x_BCHW, random_BR, how.erase)
     if not how.mixes:
         return x_BCHW.to(dtype), labels_B
     shares_BK = F.one_hot(labels_B, classes).float()
     shares_BK = shares_BK * (1 - how.label_smoothing) + how.label_smoothing / classes
     if how.mixup or how.cutmix:
-        x_BCHW, shares_BK = _mixed(x_BCHW, shares_BK, random_BR, how)
+        x_BCHW, shares_BK = _mix(x_BCHW, shares_BK, random_BR, how)
     return x_BCHW.to(dtype), shares_BK
 
 
-def _around(random_B: Tensor) -> Tensor:
+def _signed(random_B: Tensor) -> Tensor:
     """From −1 to 1."""
     return random_B * 2 - 1
 
 
-def _picked(random_BR: Tensor, how: Augmentation) -> Tensor:
-    """[B, kinds]: how strongly each kind of variation is applied, −1 … 1; 0 where it was not picked."""
+def _rand_augment(random_BR: Tensor, how: Augmentation) -> Tensor:
+    """RandAugment: how strongly each of N kinds is applied, −1 … 1; 0 where it was not picked."""
     strength_BN = torch.zeros(len(random_BR), _KINDS, device=random_BR.device)
     for pick in range(how.rand_augment):
         which_B1 = (random_BR[:, _PICKS + 2 * pick] * _KINDS).long().clamp(max=_KINDS - 1)[:, None]
@@ -138,40 +138,40 @@ def _picked(random_BR: Tensor, how: Augmentation) -> Tensor:
     return strength_BN
 
 
-def _moved(x_BCHW: Tensor, random_BR: Tensor, how: Augmentation, picked_BN: Tensor | None) -> Tensor:
-    """Turned, slanted, enlarged, moved and mirrored, all in one resampling."""
-    turn_B = _around(random_BR[:, _TURN]) * math.radians(how.rotate)
-    slant_B = _around(random_BR[:, _SHEAR]) * how.shear
-    right_B, down_B = (_around(random_BR[:, column]) * 2 * how.shift for column in (_RIGHT, _DOWN))
-    wide_B = high_B = 1 / (1 + _around(random_BR[:, _ZOOM]) * how.zoom)
-    upward_B = torch.zeros_like(slant_B)
+def _affine(x_BCHW: Tensor, random_BR: Tensor, how: Augmentation, strength_BN: Tensor | None) -> Tensor:
+    """Rotation, shear, zoom, crop, shift and flip as one affine transform: one resampling."""
+    angle_B = _signed(random_BR[:, _ROTATE]) * math.radians(how.rotate)
+    shear_B = _signed(random_BR[:, _SHEAR]) * how.shear
+    right_B, down_B = (_signed(random_BR[:, column]) * 2 * how.shift for column in (_RIGHT, _DOWN))
+    wide_B = high_B = 1 / (1 + _signed(random_BR[:, _ZOOM]) * how.zoom)
+    shear_y_B = torch.zeros_like(shear_B)
     if how.crop:
         area_B = how.crop + (1 - how.crop) * random_BR[:, _AREA]
-        aspect_B = (_around(random_BR[:, _ASPECT]) * math.log(4 / 3)).exp()
+        aspect_B = (_signed(random_BR[:, _ASPECT]) * math.log(4 / 3)).exp()
         crop_wide_B = (area_B * aspect_B).sqrt().clamp(max=1)
         crop_high_B = (area_B / aspect_B).sqrt().clamp(max=1)
-        right_B = right_B + _around(random_BR[:, _CROP_X]) * (1 - crop_wide_B)
-        down_B = down_B + _around(random_BR[:, _CROP_Y]) * (1 - crop_high_B)
+        right_B = right_B + _signed(random_BR[:, _CROP_X]) * (1 - crop_wide_B)
+        down_B = down_B + _signed(random_BR[:, _CROP_Y]) * (1 - crop_high_B)
         wide_B, high_B = wide_B * crop_wide_B, high_B * crop_high_B
-    if picked_BN is not None:
-        turn_B = turn_B + picked_BN[:, 0] * math.radians(30)
-        slant_B = slant_B + picked_BN[:, 1] * 0.3
-        upward_B = picked_BN[:, 2] * 0.3
-        right_B = right_B + picked_BN[:, 3] * 0.6
-        down_B = down_B + picked_BN[:, 4] * 0.6
-    mirror_B = torch.where(random_BR[:, _FLIP] < how.flip, -1.0, 1.0)
-    cos_B, sin_B = turn_B.cos(), turn_B.sin()
+    if strength_BN is not None:
+        angle_B = angle_B + strength_BN[:, 0] * math.radians(30)
+        shear_B = shear_B + strength_BN[:, 1] * 0.3
+        shear_y_B = strength_BN[:, 2] * 0.3
+        right_B = right_B + strength_BN[:, 3] * 0.6
+        down_B = down_B + strength_BN[:, 4] * 0.6
+    flip_B = torch.where(random_BR[:, _FLIP] < how.flip, -1.0, 1.0)
+    cos_B, sin_B = angle_B.cos(), angle_B.sin()
     rows = [
-        torch.stack([mirror_B * wide_B * (cos_B + slant_B * sin_B), high_B * (slant_B * cos_B - sin_B), right_B], 1),
-        torch.stack([mirror_B * wide_B * (sin_B + upward_B * cos_B), high_B * (cos_B - upward_B * sin_B), down_B], 1),
+        torch.stack([flip_B * wide_B * (cos_B + shear_B * sin_B), high_B * (shear_B * cos_B - sin_B), right_B], 1),
+        torch.stack([flip_B * wide_B * (sin_B + shear_y_B * cos_B), high_B * (cos_B - shear_y_B * sin_B), down_B], 1),
     ]
     grid = F.affine_grid(torch.stack(rows, 1), list(x_BCHW.shape), align_corners=False)
     return F.grid_sample(x_BCHW, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
-def _tinted(x_BCHW: Tensor, picked_BN: Tensor) -> Tensor:
-    """Brighter or darker, with more or less contrast and colour, part inverted, in fewer shades."""
-    bright, contrast, colour, solar, poster = (picked_BN[:, 5 + n, None, None, None] for n in range(5))
+def _color_jitter(x_BCHW: Tensor, strength_BN: Tensor) -> Tensor:
+    """Brightness, contrast, colour, solarising and posterising, each as strong as RandAugment picked it."""
+    bright, contrast, colour, solar, poster = (strength_BN[:, 5 + n, None, None, None] for n in range(5))
     x_BCHW = (x_BCHW * (1 + 0.9 * bright)).clamp(0, 255)
     mean_B111 = x_BCHW.mean((1, 2, 3), keepdim=True)
     x_BCHW = (mean_B111 + (x_BCHW - mean_B111) * (1 + 0.9 * contrast)).clamp(0, 255)
@@ -184,17 +184,17 @@ def _tinted(x_BCHW: Tensor, picked_BN: Tensor) -> Tensor:
     return torch.where(poster == 0, x_BCHW, coarse_BCHW)
 
 
-def _erased(x_BCHW: Tensor, random_BR: Tensor, share: float) -> Tensor:
-    """A rectangle of 2 to 33 % of the area takes the image's mean."""
+def _random_erasing(x_BCHW: Tensor, random_BR: Tensor, share: float) -> Tensor:
+    """Random erasing: a rectangle of 2 to 33 % of the area takes the image's mean."""
     area_B = 0.02 + 0.31 * random_BR[:, _ERASE_AREA]
-    aspect_B = (_around(random_BR[:, _ERASE_ASPECT]) * math.log(3)).exp()
+    aspect_B = (_signed(random_BR[:, _ERASE_ASPECT]) * math.log(3)).exp()
     inside_B1HW = _box(x_BCHW, random_BR[:, _ERASE_X], random_BR[:, _ERASE_Y], area_B, aspect_B)
     chosen_B111 = (random_BR[:, _ERASED] < share)[:, None, None, None]
     return torch.where(inside_B1HW & chosen_B111, x_BCHW.mean((2, 3), keepdim=True), x_BCHW)
 
 
-def _mixed(x_BCHW: Tensor, shares_BK: Tensor, random_BR: Tensor, how: Augmentation) -> tuple[Tensor, Tensor]:
-    """Each image with the one before it in the batch, which is shuffled already."""
+def _mix(x_BCHW: Tensor, shares_BK: Tensor, random_BR: Tensor, how: Augmentation) -> tuple[Tensor, Tensor]:
+    """CutMix and Mixup: each image with the one before it in the batch, which is shuffled already."""
     other_BCHW, others_BK = x_BCHW.roll(1, 0), shares_BK.roll(1, 0)
     which_B, share_B = random_BR[:, _MIXED], random_BR[:, _MIX_SHARE]
     inside_B1HW = _box(x_BCHW, random_BR[:, _MIX_X], random_BR[:, _MIX_Y], share_B, torch.ones_like(share_B))
@@ -207,7 +207,7 @@ def _mixed(x_BCHW: Tensor, shares_BK: Tensor, random_BR: Tensor, how: Augmentati
 
 
 def _box(x_BCHW: Tensor, x_B: Tensor, y_B: Tensor, area_B: Tensor, aspect_B: Tensor) -> Tensor:
-    """[B, 1, H, W]: is a pixel in a rectangle of this share of the area, somewhere within the image?"""
+    """[B, 1, H, W]: mask of a rectangle of this share of the area, somewhere within the image."""
     high, wide = x_BCHW.shape[2:]
     wide_B = (area_B * aspect_B).sqrt().clamp(max=1) * wide
     high_B = (area_B / aspect_B).sqrt().clamp(max=1) * high
