@@ -11,25 +11,29 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 
-def tokens_by_llama_cpp(
-    path: Path, texts: list[str], *, add_special: bool = True, parse_special: bool = True
-) -> list[list[int]]:
-    """Tokenise each text with the vocabulary of the GGUF at `path`."""
-    asked = [{"content": text, "add_special": add_special, "parse_special": parse_special} for text in texts]
+def tokens_by_llama_cpp(path: Path, texts: list[str], special: bool = True) -> list[list[int]]:
+    """Tokenise each text with the vocabulary of the GGUF at `path`; `special`: tokens are added and parsed."""
+    return both_by_llama_cpp(path, texts, (special,))[0]
+
+
+def both_by_llama_cpp(path: Path, texts: list[str], special: Sequence[bool] = (True, False)) -> list[list[list[int]]]:
+    """The same for each value of `special`, in one process: to start it and to load a model takes longest."""
+    asked = [{"content": text, "add_special": parsed, "parse_special": parsed} for parsed in special for text in texts]
     ran = subprocess.run(
         [sys.executable, __file__, str(path)],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     answered: list[list[int]] = json.loads(ran.stdout)
-    return answered
+    return [answered[turn * len(texts) : (turn + 1) * len(texts)] for turn in range(len(special))]
 
 
 def _serve(path: str) -> None:

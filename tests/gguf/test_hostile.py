@@ -170,7 +170,9 @@ def samples(folder: Path) -> list[Path]:
 
 def try_open(path: Path, content: bytes) -> bool:
     """Whether the content opens and reads; it may also be refused, and properly so."""
-    path.write_bytes(content)
+    with path.open("r+b" if path.exists() else "xb") as out:  # ext4 takes milliseconds to empty a file first
+        out.write(content)
+        out.truncate()
     try:
         with GGUFFile.open(path) as file:
             look_at_all(file)
