@@ -49,7 +49,7 @@ class Key:
     - `type`: that which llama.cpp checks for: u32, f32, string, bool, array:f32, array:string.
     - `required`: llama.cpp refuses a file without it. `per_layer`: it takes an array of one number a block as well.
     - `value`: what is written, where that is not the field as it is; None and () are not written.
-    - `says`: a field and the value that it has when the key is there (and is not false).
+    - `says`: a field and the value that it has when the key is there (and is not false); for another it is not written.
     - `default`: what a file without it means, from the fields known so far; else the field's own default.
     - `rows_of`: a tensor whose rows are this number, whatever the key says.
     """
@@ -66,6 +66,8 @@ class Key:
 
     def written(self, config: object) -> Any:
         """The value for this config; None: the key is left out."""
+        if self.says is not None and getattr(config, self.says[0]) != self.says[1]:
+            return None
         value = self.value(config) if self.value is not None else getattr(config, str(self.field))
         return None if value == () else value
 
