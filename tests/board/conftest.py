@@ -29,11 +29,6 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TZ", "UTC")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "runs"
-
-
 def write(folder: Path, events: Iterable[Event | bytes], **manifest: Any) -> Path:
     """A run folder with exactly these lines: nothing in it depends on when it was made."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from linnet.runs import Metrics, Run
 from linnet.runs.lines import LONGEST_LINE
 from tests.board.conftest import Event, append, steps, write
 
-Told = tuple[int, int, list[object], list[object], list[object]]
+Contents = tuple[int, int, list[object], list[object], list[object]]
 
 
 def talk(count: int, first: int = 1) -> list[Event | bytes]:
@@ -37,31 +38,36 @@ def follow(watched: WatchedRun) -> WatchedRun:
     return watched
 
 
-def told(journal: Journal) -> Told:
+def contents(journal: Journal) -> Contents:
     of_the_stream = ("checkpoint ", "line ")  # and not of the board's own
-    remarks: list[object] = [remark for remark in journal.remarks() if remark.text.startswith(of_the_stream)]
-    return journal.lines, journal.damaged, list(journal.samples()), list(journal.notes()), remarks
+    entries: list[object] = [entry for entry in journal.log_entries() if entry.text.startswith(of_the_stream)]
+    return journal.lines, journal.damaged, list(journal.samples()), list(journal.notes()), entries
 
 
-def reference(run: Run) -> Told:
+def reference(run: Run) -> Contents:
     """A journal that was handed the whole stream at once."""
     journal, data = Journal(run), run.events_path.read_bytes()
     journal.take(data.removeprefix(b"\xef\xbb\xbf"), 0, len(data))
-    return told(journal)
+    return contents(journal)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("written") / "a", talk(40_000))
 
 
 @pytest.fixture
-def run(root: Path) -> Run:
-    return Run.load(write(root / "a", talk(40_000)))
+def run(written: Path, root: Path) -> Run:
+    return Run.load(shutil.copytree(written, root / "a"))
 
 
 def test_a_stream_is_read_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("linnet.board.journal.LineReader", lambda path: pytest.fail("the stream was opened again"))
     watched = follow(WatchedRun(run))
-    assert told(watched.journal) == reference(run)
+    assert contents(watched.journal) == reference(run)
     assert watched.history.damaged == watched.journal.damaged == 40
     append(run.path, talk(1000, first=40_001))
-    assert told(follow(watched).journal) == reference(run)
+    assert contents(follow(watched).journal) == reference(run)
 
 
 def test_what_a_cache_spares_the_metrics_is_still_told(run: Run) -> None:
@@ -69,9 +75,9 @@ def test_what_a_cache_spares_the_metrics_is_still_told(run: Run) -> None:
     assert (run.path / ".cache" / "metrics").exists()
     watched = WatchedRun(run)
     assert not watched.journal.caught_up
-    assert told(follow(watched).journal) == reference(run)
+    assert contents(follow(watched).journal) == reference(run)
     append(run.path, talk(1000, first=40_001))
-    assert told(follow(watched).journal) == reference(run)
+    assert contents(follow(watched).journal) == reference(run)
 
 
 def test_a_stream_that_grows_behind_its_cache_is_told_in_order(run: Run) -> None:
@@ -81,7 +87,7 @@ def test_a_stream_that_grows_behind_its_cache_is_told_in_order(run: Run) -> None
     for part in range(10):
         watched.read(0.0)
         append(run.path, talk(500, first=70_001 + 500 * part))
-    assert told(follow(watched).journal) == reference(run)
+    assert contents(follow(watched).journal) == reference(run)
 
 
 def test_a_damaged_cache_tells_nothing_twice(run: Run) -> None:
@@ -90,7 +96,7 @@ def test_a_damaged_cache_tells_nothing_twice(run: Run) -> None:
     data = bytearray(kept.read_bytes())
     data[-100] ^= 1
     kept.write_bytes(data)
-    assert told(follow(WatchedRun(run)).journal) == reference(run)
+    assert contents(follow(WatchedRun(run)).journal) == reference(run)
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -104,8 +110,8 @@ def test_a_replaced_stream_is_told_anew(run: Run, cached: bool) -> None:
     new.replace(run.events_path)
     follow(watched)
     follow(watched)
-    assert told(watched.journal) == reference(run)
-    assert any("cut or replaced" in remark.text for remark in watched.journal.remarks())
+    assert contents(watched.journal) == reference(run)
+    assert any("cut or replaced" in entry.text for entry in watched.journal.log_entries())
 
 
 def test_a_stream_that_goes_away_is_not_waited_for(run: Run) -> None:
@@ -125,6 +131,6 @@ def test_a_mark_before_the_first_line_and_a_line_too_long_are_passed_over(root: 
     watched = follow(WatchedRun(run))
     assert [sample.text for sample in watched.journal.samples()] == [f"b{n}000" for n in range(1, 21)]
     assert watched.journal.damaged == 20
-    before = told(watched.journal)
+    before = contents(watched.journal)
     Metrics(run.events_path)
-    assert told(follow(WatchedRun(run)).journal) == before
+    assert contents(follow(WatchedRun(run)).journal) == before

@@ -34,7 +34,6 @@ class FoldLimits:
     bucket_cells: int = 1 << 20
 
     def buckets(self, metrics: int) -> int:
-        """Buckets of a table of so many metrics."""
         return max(self.least_buckets, min(self.bucket_cells // metrics, self.most_buckets))
 
 
@@ -63,15 +62,12 @@ class Fold:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the buckets."""
         return sum(table.own_4B.nbytes + table.parts_4MB.nbytes for table in self._tables.values())
 
     def names(self) -> list[str]:
-        """Every metric, in order of appearance."""
         return list(dict.fromkeys(name for names in self._tables for name in names))
 
     def curve(self, name: str, lower_is_better: bool, has_direction: bool) -> Curve | None:
-        """One metric, over all tables that hold it."""
         parts = [table for names, table in self._tables.items() if name in names]
         if not parts:
             return None

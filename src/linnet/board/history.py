@@ -38,7 +38,6 @@ class History:
 
     @property
     def folded(self) -> bool:
-        """Rows are held in buckets."""
         return self._fold is not None
 
     def read(self, seconds: float) -> bool:
@@ -61,7 +60,6 @@ class History:
         return changed
 
     def names(self) -> list[str]:
-        """Every metric, in order of appearance."""
         return self._names
 
     def curve(self, name: str) -> Curve | None:

@@ -55,7 +55,6 @@ class Host:
         return True
 
     def past(self, name: str) -> list[float]:
-        """The last readings of a figure."""
         return list(self._past.get(name, ()))
 
 

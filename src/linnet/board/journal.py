@@ -24,7 +24,7 @@ _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothi
     b'"type":"metric"',
 )
 _HEAD = 40  # bytes in which a line tells its kind
-_SAMPLES, _NOTES, _REMARKS, _CHECKPOINTS = 200, 500, 1000, 2000
+_SAMPLES, _NOTES, _ENTRIES, _CHECKPOINTS = 200, 500, 1000, 2000
 _NOT_LOGGED = frozenset(
     ("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal")
 )
@@ -41,18 +41,18 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Remark:
-    """A line of the log. `weight`: `info`, `warning` or `error`."""
+class LogEntry:
+    """A line of the log. `level`: `info`, `warning` or `error`."""
 
     t: float
     step: int | None
-    weight: str
+    level: str
     text: str
 
 
 @dataclass(frozen=True)
 class Note:
-    """A remark that somebody made."""
+    """A text that somebody wrote about the run."""
 
     t: float
     step: int | None
@@ -82,7 +82,7 @@ class Journal:
         self.damaged = 0
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
         self._notes: deque[Note] = deque(maxlen=_NOTES)
-        self._remarks: deque[Remark] = deque(maxlen=_REMARKS)
+        self._entries: deque[LogEntry] = deque(maxlen=_ENTRIES)
         self._checkpoints: dict[str, dict[str, Any]] = {}
 
     def samples(self) -> list[Sample]:
@@ -93,19 +93,17 @@ class Journal:
         with self._lock:
             return list(self._notes)
 
-    def remarks(self) -> list[Remark]:
-        """The log, in order."""
+    def log_entries(self) -> list[LogEntry]:
         with self._lock:
-            return list(self._remarks)
+            return list(self._entries)
 
     def checkpoint(self, path: str) -> dict[str, Any]:
         """What the run said when it wrote a checkpoint, by its path in the folder; empty when it did not."""
         return self._checkpoints.get(path, {})
 
-    def say(self, text: str, weight: str = "info", t: float = 0.0) -> None:
-        """Add a remark of the board's own."""
+    def log(self, text: str, level: str = "info", t: float = 0.0) -> None:
         with self._lock:
-            self._remarks.append(Remark(t, None, weight, text))
+            self._entries.append(LogEntry(t, None, level, text))
 
     def take(self, block: bytes, begin: int, end: int, parts: Sequence[Segment] = ()) -> None:
         """Take in a block that the metrics were read from; one that lies farther on waits for `catch_up`."""
@@ -125,7 +123,7 @@ class Journal:
         with self._lock:
             self._clear()
             self._position = self._end = 0
-            self._remarks.append(Remark(0.0, None, "warning", text))
+            self._entries.append(LogEntry(0.0, None, "warning", text))
 
     @property
     def caught_up(self) -> bool:
@@ -190,7 +188,7 @@ class Journal:
         if event is None:
             self.damaged += 1
             shown = line[:80].decode("utf-8", "replace")
-            self._remark(0.0, None, "error", f"line {self.lines} is damaged: {shown}{'…' if len(line) > 80 else ''}")
+            self._add(0.0, None, "error", f"line {self.lines} is damaged: {shown}{'…' if len(line) > 80 else ''}")
             return
         data, t, step = event.data, event.t, event.step
         if event.kind == "sample":
@@ -202,23 +200,23 @@ class Journal:
                 if len(self._checkpoints) >= _CHECKPOINTS:
                     self._checkpoints.pop(next(iter(self._checkpoints)))
                 self._checkpoints[path] = data
-                self._remark(t, step, "info", f"checkpoint {path}")
+                self._add(t, step, "info", f"checkpoint {path}")
         elif event.kind == "run_end":
             self._take_end(event)
         elif event.kind not in _NOT_LOGGED and event.kind:
-            self._remark(t, step, *_described(event))
+            self._add(t, step, *_described(event))
 
     def _take_note(self, event: Event) -> None:
         data, text = event.data, _text(event.data.get("text"))
         if isinstance(data.get("lost_events"), int) or data.get("level") in ("warning", "error"):
-            weight = "error" if data.get("level") == "error" else "warning"
-            self._remark(event.t, event.step, weight, text or f"{data.get('lost_events')} events were lost")
+            level = "error" if data.get("level") == "error" else "warning"
+            self._add(event.t, event.step, level, text or f"{data.get('lost_events')} events were lost")
         else:
             self._notes.append(Note(event.t, event.step, _text(data.get("at")), text))
 
     def _take_end(self, event: Event) -> None:
         data, reason = event.data, _text(event.data.get("reason")) or "ended"
-        weight = {"completed": "info", "interrupted": "warning"}.get(reason, "error")
+        level = {"completed": "info", "interrupted": "warning"}.get(reason, "error")
         words = [f"run {reason}"]
         if error := data.get("error"):
             words.append(flags(_text(error) if isinstance(error, str) else str(error)))
@@ -226,11 +224,11 @@ class Journal:
         if isinstance(gate, dict):
             verdict = "reached" if gate.get("passed") else "missed"
             words.append(f"gate {verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}")
-            weight = weight if gate.get("passed") else "error"
-        self._remark(event.t, event.step, weight, ": ".join(words))
+            level = level if gate.get("passed") else "error"
+        self._add(event.t, event.step, level, ": ".join(words))
 
-    def _remark(self, t: float, step: int | None, weight: str, text: str) -> None:
-        self._remarks.append(Remark(t if 0 <= t < 1e12 else 0.0, step, weight, text[:2000]))
+    def _add(self, t: float, step: int | None, level: str, text: str) -> None:
+        self._entries.append(LogEntry(t if 0 <= t < 1e12 else 0.0, step, level, text[:2000]))
 
 
 def _only_numbers(block: bytes, lines: int) -> bool:
@@ -254,12 +252,12 @@ def _described(event: Event) -> tuple[str, str]:
         return "info", f"resumed from step {event.step}" if event.step is not None else "resumed"
     if event.kind in ("region_enter", "region_exit"):
         return "info", f"region {_text(data.get('region'))} {'begins' if event.kind == 'region_enter' else 'ends'}"
-    weight = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
+    level = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
     text = data.get("text") or data.get("message")
     if not isinstance(text, str):
         shown = data.keys() - {"kind", "type", "t", "step", "phase"}
         text = "  ".join(f"{name} {_short(value)}" for name, value in data.items() if name in shown)
-    return weight, f"{event.kind}: {text}" if text else event.kind
+    return level, f"{event.kind}: {text}" if text else event.kind
 
 
 def _short(value: object) -> str:

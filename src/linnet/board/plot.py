@@ -81,7 +81,6 @@ class Plot:
         return int(cell_of(np.array([x]), self.x_range, self.width * 2)[0]) // 2
 
     def lines(self) -> list[Line]:
-        """The rows as text."""
         self._write_letters()
         dots = np.where(self._dots > 0, self._dots.astype(np.uint32) + _BRAILLE, np.uint32(_BLANK))
         characters = np.where(self._characters == _BLANK, dots, self._characters)

@@ -1,4 +1,4 @@
-"""What was set before a run began, by dotted name, and where runs differ in it."""
+"""The settings a run began with, by dotted name, and where runs differ in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ ABSENT = "–"
 
 
 def settings(manifest: Manifest) -> dict[str, object]:
-    """Everything set before the run began."""
     top = {"recipe": manifest.recipe, "experiment": manifest.experiment, "total_steps": manifest.total_steps}
     flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
     for room, fields in (("model", manifest.model), ("config", manifest.config)):
@@ -28,10 +27,10 @@ def flatten(fields: dict[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def differing(found: Sequence[dict[str, object]]) -> list[str]:
-    """The names under which not all settings are the same."""
-    names = dict.fromkeys(name for each in found for name in each)
-    return [name for name in names if len({repr(each.get(name, ABSENT)) for each in found}) > 1]
+def differing(runs: Sequence[dict[str, object]]) -> list[str]:
+    """The names under which not all runs' settings are the same."""
+    names = dict.fromkeys(name for fields in runs for name in fields)
+    return [name for name in names if len({repr(fields.get(name, ABSENT)) for fields in runs}) > 1]
 
 
 def commit(manifest: Manifest, *, branch: bool = False) -> str:

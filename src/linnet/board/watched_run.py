@@ -20,7 +20,7 @@ from linnet.runs.summary import summarize
 _ROWS_BEFORE = 256  # of a value so far back the heaviest smoothing holds 1e-18
 _MOST_ROWS = 1 << 16
 _PACE_ROWS = 256  # rows by which the present speed is judged
-_STATUS_REMARKS = {
+_STATUS_ENTRIES = {
     "gone": ("error", "the run's folder is gone; what was read of it is still shown"),
     "crashed": ("error", "the writer died without a run_end; every event it logged is here"),
     "stalled": ("warning", "nothing was written for a while, though the run has not ended"),
@@ -59,7 +59,6 @@ class WatchedRun:
 
     @property
     def status(self) -> str:
-        """The run's status; `gone` when its folder is."""
         return "gone" if self.gone else self.summary.status
 
     def read(self, seconds: float) -> bool:
@@ -107,7 +106,6 @@ class WatchedRun:
         return None if name is None else self.history.curve(name)
 
     def step(self) -> int | None:
-        """The step the run has reached."""
         return self.history.last_step if self.history.last_step is not None else self.summary.step
 
     def elapsed(self, now: float | None = None) -> float:
@@ -155,8 +153,8 @@ class WatchedRun:
         before, self._status = self._status, status
         if before == status:
             return
-        if status in _STATUS_REMARKS and (before or status != "gone"):
-            self._log(*_STATUS_REMARKS[status])
+        if status in _STATUS_ENTRIES and (before or status != "gone"):
+            self._log(*_STATUS_ENTRIES[status])
         elif before == "gone":
             self._log("info", "the run's folder is back")
 
@@ -171,8 +169,8 @@ class WatchedRun:
             self._log("info", "events.jsonl can be read again")
         return True
 
-    def _log(self, weight: str, text: str) -> None:
-        self.journal.say(f"{time.strftime('%H:%M:%S')}: {text}", weight, self.summary.t)
+    def _log(self, level: str, text: str) -> None:
+        self.journal.log(f"{time.strftime('%H:%M:%S')}: {text}", level, self.summary.t)
 
     def _read_close_up(self) -> bool:
         if not self._want_close_up or not self.history.folded:

@@ -69,7 +69,6 @@ def moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that fits."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"

@@ -75,15 +75,15 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-def point(board: Board, gesture: Gesture, x: int, y: int, moved: int, width: int, height: int) -> None:
-    """What the mouse does at x, y of the body, which has this width and height. `moved`: columns it was dragged by."""
+def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> None:
+    """What the mouse does at x, y of the body. `moved`: columns it was dragged by."""
     wheel = gesture in ("up", "down")
     match board.area:
         case "page" | "runs" if wheel:
             for _ in range(3):
                 act(board, gesture)
         case "runs" if y == 1:
-            column = runs.column_at(board, width, height, x)
+            column = runs.column_at(board, x)
             if column in SORTS:
                 act(board, f"sort:{column}")
         case "runs" if (row := runs.row_at(board, y)) is not None:

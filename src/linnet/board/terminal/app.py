@@ -207,7 +207,6 @@ class BoardApp(App[None]):
         self.draw()
 
     def action_theme(self) -> None:
-        """Light or dark."""
         if self.look != palette.PLAIN:
             self.look = palette.LIGHT if self.look == palette.DARK else palette.DARK
             self.theme = f"linnet-{self.look}"
@@ -251,20 +250,19 @@ class BoardApp(App[None]):
 
     @on(Canvas.Pointed)
     def _pointed(self, event: Canvas.Pointed) -> None:
-        width, height = self.size
-        room = max(1, height - screen.HEAD - screen.FOOT)
         if self.board.asking == "note":  # what is half written is not lost by a click
             return
         if self.board.asking and event.gesture in ("click", "double"):
             self.board.answer(self.query_one("#asked", Input).value)
             self._stop_asking()
-        if event.canvas.id == "header":
-            if event.y == 2 and event.gesture == "click" and (view := header.tab_at(self.board, width, event.x)):
-                self.action_act(f"view:{view}")
-        elif event.canvas.id == "body":
-            point(self.board, event.gesture, event.x, event.y, event.moved, width, room)
+        if event.canvas.id == "body":
+            point(self.board, event.gesture, event.x, event.y, event.moved)
             self._reader.wake()
             self.draw()
+        elif event.canvas.id == "header" and event.y == 2 and event.gesture == "click":
+            view = header.tab_at(self.board, self.size.width, event.x)
+            if view is not None:
+                self.action_act(f"view:{view}")
 
 
 def _theme(name: str) -> Theme:

@@ -141,7 +141,6 @@ HELP = Hint("help", "help")
 
 
 def bindings() -> dict[str, str]:
-    """Key to action, for every key."""
     keys = [key for section in SECTIONS.values() for key in section if key.action]
     named = {name: key.action for key in keys for name in key.keys.split(",")}
     return {name: f"chart:{name}" if action == "chart" else action for name, action in named.items()} | MORE

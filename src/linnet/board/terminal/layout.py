@@ -44,12 +44,17 @@ def group_of(name: str) -> str:
     return name.split("/", 1)[0] if "/" in name else ""
 
 
-def in_groups(names: Sequence[str]) -> list[str]:
-    """Names with those of a group side by side; those without one first, groups as they came."""
+def _groups_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Names by group: those without one first, groups as they came."""
     groups: dict[str, list[str]] = {"": []}
     for name in names:
         groups.setdefault(group_of(name), []).append(name)
-    return [name for group in groups.values() for name in group]
+    return {group: members for group, members in groups.items() if members}
+
+
+def in_groups(names: Sequence[str]) -> list[str]:
+    """Names with those of a group side by side."""
+    return [name for members in _groups_of(names).values() for name in members]
 
 
 class Layout:
@@ -57,11 +62,11 @@ class Layout:
 
     def __init__(self, pages: list[Page]) -> None:
         self.pages = pages
-        self._place = {cell.name: (at, i) for at, page in enumerate(pages) for i, cell in enumerate(page.cells)}
+        self._positions = {cell.name: (at, i) for at, page in enumerate(pages) for i, cell in enumerate(page.cells)}
 
     def page_number(self, name: str | None) -> int:
         """The page on which a chart stands; the first for one that is nowhere."""
-        return self._place.get(name, (0, 0))[0] if name is not None else 0
+        return self._positions.get(name, (0, 0))[0] if name is not None else 0
 
     def page_of(self, name: str | None) -> list[Cell]:
         """The charts of the page on which one stands."""
@@ -76,9 +81,9 @@ class Layout:
 
     def beside(self, name: str | None, right: int, down: int) -> str | None:
         """The chart next to one, also across pages."""
-        if name not in self._place:
+        if name not in self._positions:
             return self.pages[0].cells[0].name if self.pages else None
-        at, index = self._place[name]
+        at, index = self._positions[name]
         cells = self.pages[at].cells
         if right:
             if 0 <= index + right < len(cells):
@@ -97,9 +102,7 @@ class Layout:
 
 def arrange(names: Sequence[str], width: int, height: int) -> Layout:
     """A grid in which charts are as large as the screen allows when all of them are shown, and not too small."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(group_of(name), []).append(name)
+    groups = _groups_of(names)
     if not groups:
         return Layout([])
     columns, tall = _shape(groups, width, height)
@@ -108,8 +111,9 @@ def arrange(names: Sequence[str], width: int, height: int) -> Layout:
         return Layout(pages)
     room = height - 1  # the last line says which page it is
     tall = max(3, min(tall, room))
-    numbered = [_pages(groups, columns, lower, width, room) for lower in range(tall, min(tall, _LEAST_HEIGHT) - 1, -1)]
-    return Layout(next((found for found in numbered if len(found) <= len(pages)), numbered[0]))
+    heights = range(tall, min(tall, _LEAST_HEIGHT) - 1, -1)
+    numbered = [_pages(groups, columns, height, width, room) for height in heights]
+    return Layout(next((lower for lower in numbered if len(lower) <= len(pages)), numbered[0]))
 
 
 def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, height: int) -> list[Page]:

@@ -72,7 +72,6 @@ def look(style: str, theme: str) -> Style:
 
 @cache
 def colours(theme: str) -> dict[str, str]:
-    """The colours of a theme by name."""
     return {name: pair[(DARK, LIGHT).index(theme)] for name, pair in _COLOURS.items()}
 
 

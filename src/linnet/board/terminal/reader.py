@@ -28,7 +28,6 @@ class Reader(threading.Thread):
         self._listed = 0.0
 
     def run(self) -> None:
-        """Read, tell, wait."""
         try:
             while not self._stopping.is_set():
                 began = time.monotonic()
@@ -70,7 +69,6 @@ class Reader(threading.Thread):
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread."""
         self._stopping.set()
         self._wake.set()
 

@@ -41,7 +41,6 @@ def safe(text: object, width: int | None = None) -> str:
 
 
 def length(line: Line) -> int:
-    """The columns a line takes."""
     return sum(cells(text) for text, _ in line)
 
 

@@ -68,7 +68,7 @@ class Board:
         self.zoom = Zoom()
         self.table = RunList()
         self.scroll: dict[str, int] = {}
-        self.columns: tuple[str, ...] = SORTS  # of the table of runs, as it was last drawn
+        self.columns = dict.fromkeys(SORTS, 0)  # of the table of runs and their widths, as it was last drawn
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
         self.size = (80, 20)  # of the body
         self.leaving = False
@@ -131,7 +131,6 @@ class Board:
         return 34 if self.side and self.size[0] >= 116 else 0
 
     def rows(self) -> list[RunRow]:
-        """The runs of the table, filtered and sorted."""
         return self.table.select(self.run_table.rows)
 
     def _rows_on_screen(self, rows: list[RunRow]) -> list[RunRow]:
@@ -143,7 +142,6 @@ class Board:
         return in_order[offset : offset + height]
 
     def marked(self) -> list[RunRow]:
-        """The marked runs, in the order in which they were marked."""
         by_path = {row.path: row for row in self.run_table.rows}
         return [by_path[path] for path in self.table.marks if path in by_path]
 
@@ -177,13 +175,11 @@ class Board:
                 self.message = str(error)
 
     def open_metric(self, name: str) -> None:
-        """Show one metric on the whole screen."""
         self.view, self.detail, self.selected = "metrics", name, name
         self.zoom.reset()
         self.zoom.whole = None
 
     def open_runs(self, paths: list[str]) -> None:
-        """Follow these runs instead."""
         self.opening = self._to_draw([Path(path) for path in paths])
         self.view, self.detail, self.primary, self.selected = "metrics", None, 0, None
         self.scroll.clear()
@@ -222,7 +218,6 @@ class Board:
         return True
 
     def open_selected(self) -> None:
-        """Open the chart or the runs that are chosen."""
         if self.overlay:
             self.overlay = ""
         elif self.area == "grid" and (name := self.chosen()) is not None:
@@ -244,7 +239,6 @@ class Board:
             self._move_row(1)
 
     def open_chart(self, number: int) -> None:
-        """Open the n-th chart of the page."""
         if self.area in ("grid", "detail"):
             cells = self.layout().page_of(self.chosen())
             if number <= len(cells):

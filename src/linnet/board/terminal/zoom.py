@@ -31,7 +31,6 @@ class Zoom:
         return shown[0] * (1 - share) + shown[1] * share
 
     def shown(self) -> Range | None:
-        """The window now."""
         if self.window is not None and self.at_end and self.whole is not None:
             width = self.window[1] - self.window[0]
             self.window = (self.whole[1] - width, self.whole[1])

@@ -13,7 +13,6 @@ from linnet.board.words import duration, number
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
-    """The body of the detail."""
     name = board.detail or ""
     curves = chart.curves_of(board, name)
     whole = range_of([curve for _, curve in curves])

@@ -12,7 +12,6 @@ from linnet.board.words import number
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
-    """The body of the metrics tab."""
     side = board.side_width()
     lines = [_legend(board, width)] if len(board.watched_runs) > 1 else []
     charts = _charts(board, width - side, height - len(lines))
@@ -56,7 +55,6 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
 
 
 def _tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
-    """One chart of the grid."""
     curves = chart.curves_of(board, cell.name)
     title: Line = [(f"{cell.number} ", "key")] if cell.number <= 9 else []
     shown = cell.name[len(group_of(cell.name)) + 1 :] if group_of(cell.name) else cell.name

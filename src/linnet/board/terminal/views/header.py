@@ -136,7 +136,6 @@ def _modes(board: Board) -> Line:
 
 
 def tab_at(board: Board, width: int, x: int) -> str | None:
-    """The tab under a column."""
     at, seen = 0, -1
     for text, style in tabs(board, width):
         if style in ("tab", "tab.on") and text.startswith(" "):
@@ -148,7 +147,6 @@ def tab_at(board: Board, width: int, x: int) -> str | None:
 
 
 def footer(board: Board, width: int) -> Line:
-    """The keys that do something here."""
     where = "overlay" if board.overlay else "one metric" if board.area == "detail" else board.view
     line: Line = []
     for key, text in keys.footer(where, several=len(board.watched_runs) > 1):

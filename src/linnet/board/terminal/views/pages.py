@@ -43,7 +43,6 @@ def _message(text: str) -> list[Line]:
 
 
 def _samples(board: Board, width: int) -> list[Line]:
-    """What the model wrote, the latest first."""
     lines: list[Line] = []
     for sample in reversed(board.watched.journal.samples() if board.watched is not None else []):
         step = f"step {number(sample.step)}" if sample.step is not None else ""
@@ -199,7 +198,6 @@ def _pairs(fields: dict[str, object], width: int) -> list[Line]:
 
 
 def _notes(board: Board, width: int) -> list[Line]:
-    """What people remarked."""
     lines: list[Line] = []
     for note in board.watched.journal.notes() if board.watched is not None else []:
         when = note.at.replace("T", " ").removesuffix("Z") or duration(note.t)
@@ -211,17 +209,16 @@ def _notes(board: Board, width: int) -> list[Line]:
 
 
 def _log(board: Board, width: int) -> list[Line]:
-    """Turns, warnings and damaged lines."""
     watched = board.watched
     if watched is None:
         return _message("no run is open")
     lines: list[Line] = []
-    for remark in watched.journal.remarks():
-        look = "" if remark.weight == "info" else remark.weight
-        sign = {"info": " ", "warning": "!", "error": "✗"}[remark.weight]
-        t = duration(remark.t) if remark.t else ""
-        step = f"step {number(remark.step)}" if remark.step is not None else ""
-        first, *rest = wrap(remark.text, max(8, width - 30), 4) or [""]
+    for entry in watched.journal.log_entries():
+        look = "" if entry.level == "info" else entry.level
+        sign = {"info": " ", "warning": "!", "error": "✗"}[entry.level]
+        t = duration(entry.t) if entry.t else ""
+        step = f"step {number(entry.step)}" if entry.step is not None else ""
+        first, *rest = wrap(entry.text, max(8, width - 30), 4) or [""]
         lines.append(
             [(f" {sign} ", look), (pad(t, 11, True), "dim"), ("  ", ""), (pad(step, 13), "dim"), (first, look)]
         )
@@ -258,7 +255,6 @@ def _differences(board: Board, width: int) -> list[Line]:
 
 
 def _help(board: Board, width: int) -> list[Line]:
-    """Every key."""
     lines: list[Line] = []
     for title, keys in SECTIONS.items():
         lines.append([(f" {title}", "group")])

@@ -21,7 +21,6 @@ _DROPPED = ("experiment", "tags", "recipe", "age", "curve", "best")  # first, wh
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
-    """The body of the runs tab."""
     rows = board.rows()
     table = board.table
     lines = [_summary(board, rows)]
@@ -33,26 +32,23 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     at, table.offset = table.window(rows, room)
     shown = rows[table.offset : table.offset + room]
     texts = [_texts(row, board.now()) for row in shown]
-    columns = _columns(texts, width)
-    board.columns = tuple(columns)
-    lines.append(_head(board, columns))
+    columns = board.columns = _columns(texts, width)
+    lines.append(_head(board))
     for index, (row, text) in enumerate(zip(shown, texts, strict=True), table.offset):
         lines.append(_line(row, text, columns, index == at, row.path in table.marks, width))
     return fill(lines, width, height)
 
 
 def row_at(board: Board, y: int) -> RunRow | None:
-    """The run in a line of the body."""
     rows = board.rows()
     index = board.table.offset + y - TABLE_HEAD
     return rows[index] if y >= TABLE_HEAD and index < len(rows) else None
 
 
-def column_at(board: Board, width: int, height: int, x: int) -> str | None:
+def column_at(board: Board, x: int) -> str | None:
     """The column under x, for sorting by it."""
-    rows = board.rows()[board.table.offset : board.table.offset + max(1, height - TABLE_HEAD)]
     at = 3
-    for name, wide in _columns([_texts(row, board.now()) for row in rows], width).items():
+    for name, wide in board.columns.items():
         if at <= x < at + wide + 2:
             return name
         at += wide + 2
@@ -124,9 +120,9 @@ def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
     return wide
 
 
-def _head(board: Board, columns: dict[str, int]) -> Line:
+def _head(board: Board) -> Line:
     line: Line = [("   ", "")]
-    for name, wide in columns.items():
+    for name, wide in board.columns.items():
         arrow = ("▲" if board.table.reverse else "▼") if name == board.table.sort else ""
         line += [(pad(name + arrow, wide, right=name in _RIGHT), "head.on" if arrow else "head"), ("  ", "")]
     return line

@@ -33,7 +33,6 @@ class Gauge:
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
-    """The body of the system tab."""
     watched = board.watched
     if watched is None:
         return centered("no run is open", width, height)
