@@ -1,5 +1,6 @@
-"""The cases of `test_interpreted_kernels.py` run in one process of their own; each is reported as a test of this one.
+"""Compiling without a compiler; and kernels that are interpreted.
 
+The cases of `test_interpreted_kernels.py` run in one process of their own; each is reported as a test of this one.
 Triton's interpreter must be asked for before Triton is imported, and other tests need the compiler.
 """
 
@@ -15,8 +16,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 INTERPRETED = Path(__file__).with_name("test_interpreted_kernels.py")
+
+
+@pytest.fixture
+def without_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace and take apart as the compiler would, but run the pieces as they are: seconds instead of a minute."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **flags: real(function, **flags, backend="aot_eager"))
+    torch._dynamo.reset()
 
 
 @pytest.hookimpl(trylast=True)  # when those that are not wanted are gone

@@ -83,7 +83,7 @@ def swiglu_backward(gate_up: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture(autouse=True)
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_ins(monkeypatch: pytest.MonkeyPatch, without_inductor: None) -> None:
     for module, function in (
         (norm, norm_backward),
         (activations, gelu_backward),
@@ -95,9 +95,6 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads, "rope", rotate)
     monkeypatch.setattr(short_attention, "fits", lambda qkv: False)
     monkeypatch.setattr(ops, "uses_triton", lambda x: torch.compiler.is_compiling())
-    real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, **flags: real(function, **flags, backend="aot_eager"))
-    torch._dynamo.reset()
 
 
 def agree(model: nn.Module, loss_of: Callable[[Executor], Tensor], dtype: torch.dtype) -> None:

@@ -81,11 +81,11 @@ class SplitRope(torch.autograd.Function):
         grad = grad_q.new_empty(B, T, n_heads + 2 * n_kv, D)
         back = torch.view_as_complex(rope_TP2).conj().resolve_conj()[:, None]  # once for both
         by_q, by_k, by_v = grad.split((n_heads, n_kv, n_kv), dim=2)
-        for given, into in ((grad_q, by_q), (grad_k, by_k)):
-            if given.dtype == torch.float32:
-                torch.mul(_pairs(given), back, out=_pairs(into))
+        for grad_rotated, grad_head in ((grad_q, by_q), (grad_k, by_k)):
+            if grad_rotated.dtype == torch.float32:
+                torch.mul(_pairs(grad_rotated), back, out=_pairs(grad_head))
             else:
-                into.copy_(torch.view_as_real(_pairs(given.float()) * back).flatten(-2))
+                grad_head.copy_(torch.view_as_real(_pairs(grad_rotated.float()) * back).flatten(-2))
         by_v.copy_(grad_v)
         return grad.flatten(2), None, None, None
 

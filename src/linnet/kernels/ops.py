@@ -282,11 +282,7 @@ def _attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
 
 
 def head_loss(
-    hidden_ND: Tensor,
-    head_VD: Tensor,
-    targets_N: Tensor,
-    divisor: Tensor | None = None,
-    executor: Executor = eager,
+    hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Tensor | None = None, executor: Executor = eager
 ) -> Tensor:
     """Cross entropy in nats, summed over the targets that are not negative, and divided by their number.
 

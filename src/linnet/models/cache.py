@@ -43,12 +43,7 @@ class KVCache:
     """Room for `slots` tokens of each of `batch` sequences, which advance together."""
 
     def __init__(
-        self,
-        config: Config,
-        slots: int,
-        batch: int = 1,
-        device: Device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        self, config: Config, slots: int, batch: int = 1, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> None:
         shape = (config.n_layers, batch, config.n_kv, slots, config.head_size)
         self.k_LBKSD = torch.zeros(shape, device=device, dtype=dtype)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from linnet.architectures.gpt2 import GPT2Config
-from linnet.kernels import Executor, Residual, eager, ops
-from linnet.models.cache import KVCache, Span
+from linnet.kernels import Residual, ops
+from linnet.models.cache import Span
 from linnet.models.layers import Device, Embedding, LayerNorm, Linear
 from linnet.models.transformer import DecoderBlock, LanguageModel
 
@@ -45,15 +45,7 @@ class GPT2(LanguageModel):
         self.output_norm = LayerNorm(config.d_model, config.norm_eps, device)
         self.output = None if config.tied else Linear(config.d_model, config.vocab, device=device)
 
-    def hidden(
-        self,
-        ids_BT: Tensor,
-        documents_BT: Tensor | None = None,
-        cache: KVCache | None = None,
-        executor: Executor = eager,
-    ) -> Tensor:
-        """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        span, mask_TS = self.positions_and_mask(ids_BT, documents_BT, cache)
+    def positions(self, T: int, span: Span | None) -> tuple[Tensor, tuple[()]]:
+        """Learned positions, added to the embeddings."""
         position_CD = self.position_embd.weight
-        position_TD = position_CD[: ids_BT.shape[1]] if span is None else position_CD[span.positions_T]
-        return self.run_blocks(self.embed(ids_BT, executor, position_TD), cache, executor, mask_TS, span)
+        return position_CD[:T] if span is None else position_CD[span.positions_T], ()

@@ -41,20 +41,10 @@ _GAMMA = 0x9E3779B97F4A7C15
 def build(config: Config, seed: int = 0, init_scale: float = 1.0, device: Device = "cpu") -> LanguageModel: ...
 @overload
 def build(
-    config: ViTConfig,
-    seed: int = 0,
-    init_scale: float = 1.0,
-    device: Device = "cpu",
-    *,
-    mimetic: bool = False,
+    config: ViTConfig, seed: int = 0, init_scale: float = 1.0, device: Device = "cpu", *, mimetic: bool = False
 ) -> ViT: ...
 def build(
-    config: AnyConfig,
-    seed: int = 0,
-    init_scale: float = 1.0,
-    device: Device = "cpu",
-    *,
-    mimetic: bool = False,
+    config: AnyConfig, seed: int = 0, init_scale: float = 1.0, device: Device = "cpu", *, mimetic: bool = False
 ) -> LanguageModel | ViT:
     """Make a model with new weights: the same bits for the same seed, whatever the device.
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from linnet.architectures.rotary import RotaryConfig, rope_scaling_of
 from linnet.gguf.config import rope_divisors
-from linnet.kernels import Executor, Residual, eager, ops
-from linnet.models.cache import KVCache, Span
+from linnet.kernels import Residual, ops
+from linnet.models.cache import Span
 from linnet.models.layers import Device, Embedding, Linear, RMSNorm
 from linnet.models.transformer import DecoderBlock, LanguageModel
 
@@ -83,18 +83,10 @@ class Llama(LanguageModel):
         with torch.inference_mode(False):  # a model that has generated can be trained
             self.rotary_CP2 = rotary_table(self.config, divisors, positions).to(self.rotary_CP2.device)
 
-    def hidden(
-        self,
-        ids_BT: Tensor,
-        documents_BT: Tensor | None = None,
-        cache: KVCache | None = None,
-        executor: Executor = eager,
-    ) -> Tensor:
-        """[B, T, d_model]: what the output head reads, in the compute dtype."""
-        span, mask_TS = self.positions_and_mask(ids_BT, documents_BT, cache)
-        self.reserve(ids_BT.shape[1] if cache is None else cache.slots)
-        rope_TP2 = self.rotary_CP2[: ids_BT.shape[1]] if span is None else self.rotary_CP2[span.positions_T]
-        return self.run_blocks(self.embed(ids_BT, executor), cache, executor, rope_TP2, mask_TS, span)
+    def positions(self, T: int, span: Span | None) -> tuple[None, tuple[Tensor]]:
+        """Rotary positions: cosine and sine for every block, [T, head_size / 2, 2]."""
+        self.reserve(T if span is None else span.cache.slots)
+        return None, (self.rotary_CP2[:T] if span is None else self.rotary_CP2[span.positions_T],)
 
 
 def rotary_table(config: RotaryConfig, divisors: Tensor | None = None, positions: int | None = None) -> Tensor:

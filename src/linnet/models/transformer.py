@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -77,14 +77,8 @@ class LanguageModel(Transformer):
         super().__init__(config)
         self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
 
-    def hidden(
-        self,
-        ids_BT: Tensor,
-        documents_BT: Tensor | None = None,
-        cache: KVCache | None = None,
-        executor: Executor = eager,
-    ) -> Tensor:
-        """[B, T, d_model]: what the output head reads, in the compute dtype."""
+    def positions(self, T: int, span: Span | None) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+        """What is added to the embeddings of T tokens, [T, d_model], and what their positions give every block."""
         raise NotImplementedError
 
     def reserve(self, positions: int) -> None:
@@ -98,28 +92,30 @@ class LanguageModel(Transformer):
         x_BTD = executor(self.lens, executor(self.token_embd, ids_BT, self.compute_dtype))
         return x_BTD if position_TD is None else x_BTD + position_TD.to(x_BTD.dtype)
 
-    def run_blocks(self, x_BTD: Tensor, cache: KVCache | None, executor: Executor, *arguments: Any) -> Tensor:
-        """[B, T, d_model]: embeddings through all blocks, which take these arguments too, and the last norm."""
-        x = ops.residual(x_BTD, executor)
-        for block in self.blocks:
-            x = executor(block, x, *arguments)
-        if cache is not None:
-            cache.advance(x_BTD.shape[1])
-        hidden_BTD: Tensor = executor(self.output_norm, x.total())
-        return hidden_BTD
-
-    def positions_and_mask(
-        self, ids_BT: Tensor, documents_BT: Tensor | None, cache: KVCache | None
-    ) -> tuple[Span | None, Tensor | None]:
-        """The ids' positions in the cache, if there is one, and their attention mask (None: causal)."""
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        cache: KVCache | None = None,
+        executor: Executor = eager,
+    ) -> Tensor:
+        """[B, T, d_model]: what the output head reads, in the compute dtype."""
         T = ids_BT.shape[1]
         if self.config.ctx < T:
             raise UsageError(f"the sequence has {T} tokens and the model's context {self.config.ctx}: shorten it")
+        assert cache is None or documents_BT is None, "a cache holds one document"
+        span = None if cache is None else cache.span(T)
+        mask_TS = None if span is None else span.mask_TS
+        if documents_BT is not None:
+            mask_TS = document_mask(documents_BT)
+        position_TD, rotary = self.positions(T, span)
+        x = ops.residual(self.embed(ids_BT, executor, position_TD), executor)
+        for block in self.blocks:
+            x = executor(block, x, *rotary, mask_TS, span)
         if cache is not None:
-            assert documents_BT is None, "a cache holds one document"
-            span = cache.span(T)
-            return span, span.mask_TS
-        return None, None if documents_BT is None else document_mask(documents_BT)
+            cache.advance(T)
+        hidden_BTD: Tensor = executor(self.output_norm, x.total())
+        return hidden_BTD
 
     def forward(self, ids_BT: Tensor, documents_BT: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
         """Logits [B, T, V] in float32. With a cache the ids come after those it holds, and are added to it."""
