@@ -348,6 +348,7 @@ def test_models_are_found_where_programs_keep_them(tmp_path: Path, monkeypatch: 
     manifest = json.dumps({"layers": layers}).encode()
     put(home / ".ollama/models/manifests/registry.ollama.ai/library/smol/135m", manifest)
     put(home / ".ollama/models/manifests/registry.ollama.ai/library/bad/latest", b"{not json")
+    put(home / ".ollama/models/manifests/stray", manifest)  # nobody's: not below owner and model
     put(home / ".lmstudio/models/acme/tiny/tiny.gguf")
     put(here / "mine.gguf")
     put(here / "not-one.gguf", b"text")

@@ -78,11 +78,10 @@ def read_card(path: str | os.PathLike[str]) -> Card:
     with GGUFFile.open(path) as file:
         metadata, arch = file.metadata, file.architecture
         embedding = file.tensors.get("token_embd.weight")
-        sizes = {}
-        for word in _SHOWN:
-            value = metadata.get(f"{arch}.{_KEYS[word]}")
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                sizes[word] = value
+        stated = {word: metadata.get(f"{arch}.{_KEYS[word]}") for word in _SHOWN}
+        sizes = {
+            word: size for word, size in stated.items() if isinstance(size, int | float) and not isinstance(size, bool)
+        }
         if embedding is not None and len(embedding.shape) == 2:
             sizes["vocab"] = embedding.shape[0]
         return Card(
@@ -104,12 +103,9 @@ def read_card(path: str | os.PathLike[str]) -> Card:
 
 
 def _kind(file: GGUFFile) -> str:
-    stated = _text(file.metadata, "general.type")
     if file.architecture == "lens":
         return "lens"
-    if not file.tensors:
-        return "vocabulary"
-    return stated or "model"
+    return (_text(file.metadata, "general.type") or "model") if file.tensors else "vocabulary"
 
 
 def _file_type(file: GGUFFile) -> str:
@@ -117,8 +113,7 @@ def _file_type(file: GGUFFile) -> str:
     stated = file.metadata.get("general.file_type")
     if isinstance(stated, int) and stated in _FILE_TYPES:
         return _FILE_TYPES[stated]
-    shares = _types(file)
-    return shares[0].type if shares else ""
+    return next((share.type for share in _types(file)), "")
 
 
 def _types(file: GGUFFile) -> tuple[TypeShare, ...]:
@@ -136,18 +131,14 @@ def _tokenizer(metadata: Metadata) -> TokenizerCard | None:
     model = _text(metadata, "tokenizer.ggml.model")
     if not model:
         return None
-    marks = {}
-    for mark in _MARKS:
-        number = metadata.get(f"tokenizer.ggml.{mark}_token_id")
-        if isinstance(number, int):
-            marks[mark] = number
+    ids = {mark: metadata.get(f"tokenizer.ggml.{mark}_token_id") for mark in _MARKS}
     add_bos = metadata.get("tokenizer.ggml.add_bos_token")
     return TokenizerCard(
         model=model,
         pre=_text(metadata, "tokenizer.ggml.pre"),
         tokens=_count(metadata, "tokenizer.ggml.tokens"),
         merges=_count(metadata, "tokenizer.ggml.merges"),
-        marks=marks,
+        marks={mark: number for mark, number in ids.items() if isinstance(number, int)},
         add_bos=add_bos if isinstance(add_bos, bool) else None,
         chat_template="tokenizer.chat_template" in metadata,
     )

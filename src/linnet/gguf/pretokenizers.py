@@ -1,8 +1,8 @@
-"""How text is cut into words before the merges: the names of `tokenizer.ggml.pre` that we know.
+"""Pre-tokenizers: how text is split into words before the merges, by the names that `tokenizer.ggml.pre` may have.
 
-A name stands for regular expressions inside llama.cpp. Each is given here as the `tokenizers` object that
-cuts alike, and recognised in a tokenizer somebody else made. A tokenizer that cuts in another way has no name
-and gets an error: under a wrong name llama.cpp would load it and give other ids than it was trained on.
+A name stands for regular expressions inside llama.cpp. Each is given here as the `tokenizers` object that splits alike,
+and recognised in a tokenizer somebody else made. A tokenizer that splits in another way has no name and gets an error:
+under a wrong name llama.cpp would load it and give other ids than it was trained on.
 """
 
 from __future__ import annotations
@@ -25,27 +25,22 @@ _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 @dataclass(frozen=True)
 class Pre:
-    """One way of cutting: its name, the names llama.cpp takes for the same, and what goes with it."""
+    """A pre-tokenizer: its name, the names llama.cpp takes for the same, and what goes with it."""
 
     name: str
     aliases: tuple[str, ...] = ()
-    digits: str = ""  # a regular expression for the numbers, where the cutting is by Split
-    single_digits: bool = False  # whether digits are cut off one by one beforehand
+    digits: str = ""  # a regular expression for the numbers, where a regular expression splits
+    single_digits: bool = False  # whether digits are split off one by one beforehand
     whole_words: bool = False  # whether a word that is a token is taken whole, whatever the merges say
     add_bos: bool = False  # what llama.cpp does when the file does not say
 
     def pre_tokenizer(self) -> PreTokenizer:
-        """Make the `tokenizers` object that cuts as llama.cpp does under this name."""
+        """Make the `tokenizers` object that splits as llama.cpp does under this name."""
         from tokenizers import Regex, pre_tokenizers
 
         if self.digits:
-            words = Regex(_CONTRACTIONS + _LETTERS + self.digits + _REST)
-            return pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(words, "isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-                ]
-            )
+            words = pre_tokenizers.Split(Regex(_CONTRACTIONS + _LETTERS + self.digits + _REST), "isolated")
+            return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
         bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         if self.single_digits:
             return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bytes_])
@@ -68,7 +63,7 @@ _BY_NAME = {name: pre for pre in PRES for name in (pre.name, *pre.aliases)}
 
 
 def pre_named(name: str) -> Pre:
-    """Find the way of cutting that `tokenizer.ggml.pre` names."""
+    """Find the pre-tokenizer that `tokenizer.ggml.pre` names."""
     if name not in _BY_NAME:
         raise GGUFError(
             f"tokenizer.ggml.pre is {quoted(name)}: this pre-tokenizer is not known; known are {', '.join(_BY_NAME)}"
@@ -77,7 +72,7 @@ def pre_named(name: str) -> Pre:
 
 
 def pre_of(pre_tokenizer: PreTokenizer | None) -> Pre:
-    """Recognise which name stands for the way a `tokenizers` object cuts."""
+    """Recognise which of them a `tokenizers` object is."""
     steps = _steps(pre_tokenizer)
     for pre in PRES:
         if steps == _steps(pre.pre_tokenizer()):
@@ -87,7 +82,7 @@ def pre_of(pre_tokenizer: PreTokenizer | None) -> Pre:
 
 
 def _steps(pre_tokenizer: PreTokenizer | None) -> list[dict[str, Any]]:
-    """The steps of a pre-tokenizer as plain data, with what does not change the cutting left out."""
+    """The steps of a pre-tokenizer as plain data, with what does not change the result left out."""
     if pre_tokenizer is None:
         return []
     state = json.loads(pre_tokenizer.__getstate__())

@@ -1,4 +1,4 @@
-"""Tensors under ggml's names, also where a file calls or cuts them otherwise.
+"""Tensors of a file by ggml's names, also where another program named or split them otherwise.
 
 Toy wrote the attention of its training graph head by head (`blk.0.attn_q.head_2.weight`), named its ViT after
 timm and kept a donor's projection in a file of its own, a lens. Other converters fuse q, k and v into
