@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import linnet
-from linnet.runs import Run, RunBundle, provenance
+from linnet.runs import RunBundle
 from linnet.runs.owned_folder import OwnedFolder
 from tests.runs.conftest import lines_of
 
@@ -198,28 +196,6 @@ def test_metrics_named_like_the_events_own_fields_are_kept(root: Path) -> None:
     assert (line["kind"], line["phase"]) == ("step", "train")
     assert line["values"] == {"t": 3.0, "kind": 4.0, "phase": 5.0}
     assert linnet.open(run.run_dir).metrics()["t"].value[0] == 3.0
-
-
-def test_secrets_on_the_command_line_and_in_the_config_are_masked(root: Path) -> None:
-    from linnet.runs.provenance import mask_arguments
-
-    command = ["train.py", "--api-key", "abc123", "--hf-token=xyz", "--lr", "0.1", "ghp_0123456789abcdefghij"]
-    assert mask_arguments(command) == ["train.py", "--api-key", "***", "--hf-token=***", "--lr", "0.1", "***"]
-    assert mask_arguments(["https://kit:pa55@host/x", "--tokenizer", "bpe"])[0] == "https://kit:***@host/x"
-    assert mask_arguments(["--tokenizer", "bpe", "--max-tokens", "5"])[1::2] == ["bpe", "5"]
-    config = {
-        "password": "hunter2",
-        "tokens": 5,
-        "opt": [{"auth_token": "x", "token_count": "3"}],
-        "pad_token": "<pad>",
-    }
-    config |= {"aws_secret_access_key": "hunter2"}
-    with linnet.start(config=config, system_every=0) as run:
-        run.log(1, loss=1.0)
-    text = (run.run_dir / "run.json").read_text() + (run.run_dir / "events.jsonl").read_text()
-    assert "hunter2" not in text
-    masked = {"password": "***", "tokens": 5, "opt": [{"auth_token": "***", "token_count": "3"}], "pad_token": "<pad>"}
-    assert run.manifest.config == {**masked, "aws_secret_access_key": "***"}
 
 
 def test_an_artifact_is_copied_with_its_digest(root: Path, tmp_path: Path) -> None:
@@ -412,41 +388,6 @@ def test_the_error_is_the_last_line_of_the_exception(root: Path) -> None:
     assert lines_of(run.run_dir)[-1]["error"] == "ValueError: last"
 
 
-TOKEN = "hf_" + "abcdefghij" * 3
-
-
-def test_what_is_read_back_is_never_masked(root: Path) -> None:
-    config = {
-        "corpus": "data/hf_wikipedia_en_small.txt",  # a path only contains what looks like a token
-        "prompts": [TOKEN, "sk-learn-is-a-library"],
-        "key": TOKEN,
-        "url": "https://kit:pa55@host/x",
-        "hub_token": "abc",
-    }
-    with linnet.start(run_id="a", config=config, exact=["prompts"], system_every=0) as run:
-        run.sample(1, TOKEN, "text")
-    kept = linnet.open("a").config
-    assert (kept["corpus"], kept["prompts"]) == (config["corpus"], config["prompts"])
-    assert (kept["key"], kept["url"], kept["hub_token"]) == ("***", "https://kit:***@host/x", "***")
-    assert lines_of(root / "a")[0]["config"] == kept
-    assert lines_of(root / "a")[1]["prompt"] == TOKEN  # as in the config that names it
-
-
-def test_labels_are_masked_like_the_command_line(root: Path) -> None:
-    labels = {"name": "token=hunter2", "experiment": "https://u:hunter2@host", "group": TOKEN}
-    with linnet.start(
-        template="{experiment}-{seq}", tags=["password=hunter2", "good"], system_every=0, **labels
-    ) as run:
-        pass
-    made = Run.create(tags=[TOKEN], config={"password": "hunter2"}, **labels)
-    for folder, tags in ((run.run_dir, ["password=***", "good"]), (made.path, ["***"])):
-        manifest = Run.load(folder).manifest
-        assert (manifest.name, manifest.experiment, manifest.group) == ("token=***", "https://u:***@host", "***")
-        assert manifest.tags == tags
-    texts = [file.read_text() for file in root.rglob("*") if file.is_file()]
-    assert not any("hunter2" in text or TOKEN in text for text in [*texts, run.run_id])
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
 def test_files_have_the_mode_that_the_umask_leaves(root: Path, umask: int, mode: int) -> None:
@@ -478,64 +419,6 @@ def test_a_generated_token_is_a_step_of_the_decode_phase(root: Path) -> None:
     metrics = linnet.open("a").metrics()
     assert (metrics["loss"].latest, metrics["decode/logprob"].latest) == ((1, 0.5), (7, -1.5))
     assert lines_of(root / "a")[-1]["final_step"] == 1  # a token is no step of training
-
-
-FOUND = {"sha": "f" * 40, "branch": "main", "dirty": True}
-
-
-@pytest.fixture
-def repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "git", lambda: dict(FOUND))
-
-
-@pytest.mark.usefixtures("repository")
-@pytest.mark.parametrize(
-    ("sha", "branch", "expected"),
-    [
-        ("", "", FOUND),
-        ("0" * 40, "mine", {"sha": "0" * 40, "branch": "mine"}),  # nobody looked whether that one is dirty
-        ("f" * 40, "main", FOUND),
-    ],
-)
-def test_the_commit_is_the_one_that_was_said_else_the_one_found(
-    root: Path, sha: str, branch: str, expected: dict[str, object]
-) -> None:
-    bundle = RunBundle(root, "a")
-    bundle.git(sha, branch)
-    bundle.run_start("llama")
-    bundle.run_end()
-    assert lines_of(root / "a")[0]["git"] == expected
-    assert linnet.open("a").manifest.provenance["git"] == expected
-
-
-def test_outside_a_repository_there_is_no_commit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "git", dict)
-    bundle = RunBundle(root, "a")
-    bundle.git("", "")
-    bundle.run_end()
-    assert "git" not in lines_of(root / "a")[0]
-    assert (bundle.git_sha, bundle.git_branch) == ("", "")
-
-
-@pytest.mark.usefixtures("repository")
-def test_a_commit_that_is_said_after_the_start_takes_effect(root: Path) -> None:
-    with linnet.start(run_id="a", system_every=0) as run:
-        run.git("0" * 40, "mine")
-        assert run.git_sha == "0" * 40
-    commit = {"sha": "0" * 40, "branch": "mine"}
-    assert linnet.open("a").manifest.provenance["git"] == commit
-    assert [line["git"] for line in lines_of(root / "a") if line["kind"] == "note"] == [commit]
-
-
-@pytest.mark.parametrize(("allocated", "expected"), [(0, "cpu"), (4096, "metal")])
-def test_metal_is_named_only_when_it_is_in_use(monkeypatch: pytest.MonkeyPatch, allocated: int, expected: str) -> None:
-    mac = SimpleNamespace(
-        cuda=SimpleNamespace(is_initialized=lambda: False),
-        backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: True)),
-        mps=SimpleNamespace(current_allocated_memory=lambda: allocated),
-    )
-    monkeypatch.setitem(sys.modules, "torch", mac)
-    assert provenance.backend() == expected
 
 
 def test_the_background_thread_never_writes_before_run_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
