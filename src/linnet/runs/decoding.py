@@ -181,7 +181,7 @@ def decoded_blocks(
     waiting: deque[tuple[bytes, list[Segment] | _Helper]] = deque()
     try:
         while block := read():
-            team = team or [_Helper(reader.descriptor) for _ in range(helpers)]  # the file is open only now
+            team = team or [_Helper(reader.fd) for _ in range(helpers)]  # the file is open only now
             free = min(team, key=lambda helper: helper.ahead, default=None)
             if free is not None and free.ahead < _AHEAD:
                 free.ask(reader.position - len(block), len(block))

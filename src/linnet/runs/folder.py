@@ -5,6 +5,7 @@ Readers import these names, so nothing here loads the writer.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -40,6 +41,8 @@ ID_TEMPLATE = "{arch}-{date}-{seq}"
 _TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
 _LONGEST = 40  # characters of one label in an id
 _ATTEMPTS = 1000
+
+log = logging.getLogger("linnet")
 
 
 def is_leftover(subfolder: str, name: str) -> bool:
@@ -126,6 +129,20 @@ def claim_named(root: Path, run_id: str) -> Path:
     base = safe_name(run_id) or "run"
     folders = (root / (base if number == 1 else f"{base}-{number}") for number in count(1))
     return next(folder for folder in folders if _make(folder))
+
+
+def claim_or_name(root: Path, run_id: str | None, template: str, labels: Mapping[str, str]) -> Path:
+    """Make a new folder, of that id or from the template; when the root cannot be written, the name it would have."""
+    check_template(template)
+    try:
+        if run_id is None:
+            return claim_folder(root, template, labels)
+        folder = claim_named(root, run_id)
+        if folder.name != safe_name(run_id):
+            log.warning("run id %s is taken in %s; this run is %s", run_id, root, folder.name)
+        return folder
+    except OSError:
+        return root / (propose_id(root, template, labels) if run_id is None else safe_name(run_id) or "run")
 
 
 def _make(folder: Path) -> bool:

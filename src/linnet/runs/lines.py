@@ -27,6 +27,7 @@ class LineReader:
     - `oversized`: lines longer than `longest_line`, passed over and never held whole.
     - `last_mtime`: the file's time of change when it was last looked at.
     - `trouble`: why the file could not be read at the last look; empty when it could, or was never there.
+    - `fd`: its descriptor while it is open, else -1; `in_long_line`: the position is inside a line that is passed over.
     """
 
     block_bytes = _BLOCK  # read at once
@@ -40,26 +41,16 @@ class LineReader:
         self.oversized = 0
         self.last_mtime = 0.0
         self.trouble = ""
-        self._fd = -1
+        self.fd = -1
         self._identity: tuple[int, int] | None = None
         self._guard = b""
         self._pending = bytearray()  # the unfinished last line: read, not taken
-        self._in_long_line = False
+        self.in_long_line = False
 
     @property
     def unfinished(self) -> int:
         """Bytes of the last line, which has no end yet."""
         return len(self._pending)
-
-    @property
-    def at_line_start(self) -> bool:
-        """False only inside a line too long to be kept."""
-        return not self._in_long_line
-
-    @property
-    def descriptor(self) -> int:
-        """That of the file, while it is open."""
-        return self._fd
 
     def unread(self) -> int:
         """About how many bytes stand behind those taken; 0 where the file cannot be looked at."""
@@ -87,19 +78,19 @@ class LineReader:
 
     def close(self) -> None:
         """Let go of the file; reading may go on later."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def __del__(self) -> None:
         self.close()
 
     def _next_block(self) -> bytes:
-        while chunk := read_at(self._fd, self.block_bytes, self.position + len(self._pending)):
+        while chunk := read_at(self.fd, self.block_bytes, self.position + len(self._pending)):
             cut = chunk.rfind(b"\n") + 1
-            if self._in_long_line:
+            if self.in_long_line:
                 taken = chunk.find(b"\n") + 1 or len(chunk)
-                self._in_long_line = chunk[taken - 1] != 0x0A
+                self.in_long_line = chunk[taken - 1] != 0x0A
                 self._take(chunk[:taken])
             elif cut:
                 block = bytes(self._pending) + chunk[:cut] if self._pending else chunk[:cut]
@@ -111,7 +102,7 @@ class LineReader:
             else:
                 self._pending += chunk
                 if len(self._pending) > self.longest_line:
-                    self._in_long_line = True
+                    self.in_long_line = True
                     self.oversized += 1
                     self._take(bytes(self._pending))
         return b""
@@ -128,22 +119,22 @@ class LineReader:
         self.last_mtime = status.st_mtime
         identity = (status.st_dev, status.st_ino)
         read_to = self.position + len(self._pending)
-        same = self._fd >= 0 and identity == self._identity
+        same = self.fd >= 0 and identity == self._identity
         if same and (status.st_size == read_to or (status.st_size > read_to and self._guard_stands())):
             return
         self.close()
-        self._fd = open_regular(self.path)
+        self.fd = open_regular(self.path)
         first_time = self._identity is None
         self._identity = identity
         self._pending.clear()
-        if not first_time and checksum(self._fd, self.position) != self.crc:
+        if not first_time and checksum(self.fd, self.position) != self.crc:
             self.generation += 1
             self.position = self.crc = self.oversized = 0
             self._guard = b""
-            self._in_long_line = False
+            self.in_long_line = False
 
     def _guard_stands(self) -> bool:
-        return read_at(self._fd, len(self._guard), self.position - len(self._guard)) == self._guard
+        return read_at(self.fd, len(self._guard), self.position - len(self._guard)) == self._guard
 
 
 def split_lines(block: bytes) -> list[bytes]:

@@ -299,7 +299,7 @@ class Metrics(Mapping[str, Series]):
         """Keep what was read beside the stream, once enough is new to be worth it."""
         new = self._reader.position - self._saved_at
         worth = max(self.cached_from, self._saved_at // 4)
-        if self._cached and self._reader.at_line_start and (new >= worth or new < 0 or self._writer is not None):
+        if self._cached and not self._reader.in_long_line and (new >= worth or new < 0 or self._writer is not None):
             self._saved_at = self._reader.position
             header = cache.Header(
                 position=self._reader.position,

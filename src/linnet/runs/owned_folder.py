@@ -15,16 +15,7 @@ from linnet.errors import LinnetError
 from linnet.files import is_file, sync_folder
 from linnet.runs import provenance
 from linnet.runs.events import decode
-from linnet.runs.folder import (
-    ARTIFACTS,
-    EVENTS,
-    MANIFEST,
-    check_template,
-    claim_folder,
-    claim_named,
-    propose_id,
-    safe_name,
-)
+from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name
 from linnet.runs.lines import lines_backwards
 from linnet.runs.manifest import Manifest
 from linnet.runs.sink import Sink
@@ -62,7 +53,7 @@ class OwnedFolder:
         exact: Collection[str],
     ) -> OwnedFolder:
         """A new folder; its manifest, which has `fields`, is written first. Where nothing can be, it is tried later."""
-        path = _claimed(root, run_id, template, labels)
+        path = claim_or_name(root, run_id, template, labels)
         manifest = Manifest(run_id=path.name, created_at=time.time(), **fields)
         manifest.mask(exact)
         manifest.provenance = provenance.gather()
@@ -181,17 +172,3 @@ class OwnedFolder:
         if path.name != self.run_id:
             self.run_id = self.manifest.run_id = path.name
         self.write_manifest()
-
-
-def _claimed(root: Path, run_id: str | None, template: str, labels: Mapping[str, str]) -> Path:
-    """A folder of our own; when the root cannot be written, the name it would have had."""
-    check_template(template)
-    try:
-        if run_id is None:
-            return claim_folder(root, template, labels)
-        folder = claim_named(root, run_id)
-        if folder.name != safe_name(run_id):
-            log.warning("run id %s is taken in %s; this run is %s", run_id, root, folder.name)
-        return folder
-    except OSError:
-        return root / (propose_id(root, template, labels) if run_id is None else safe_name(run_id) or "run")

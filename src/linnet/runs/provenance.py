@@ -13,21 +13,7 @@ from pathlib import Path
 from linnet import files
 from linnet.runs.encode import safe_text
 
-_PACKAGES = [
-    "linnet",
-    "torch",
-    "numpy",
-    "tokenizers",
-    "safetensors",
-    "transformers",
-    "peft",
-    "lightning",
-    "jax",
-    "flax",
-    "mlx",
-    "tinygrad",
-    "scikit-learn",
-]
+_PACKAGES = "linnet torch numpy tokenizers safetensors transformers peft lightning jax flax mlx tinygrad scikit-learn"
 _SECRET_NAME = re.compile(
     r"(^|[_\-.])(api[_-]?key|(secret|private|access|signing|encryption|ssh)[_-]?key|secret|passw(or)?d|passphrase|"
     r"credentials?|(auth|access|api|hf|hub|wandb|github|gitlab|bearer|refresh|session|bot)[_-]?token)$|^(auth|token)$",
@@ -164,7 +150,7 @@ def _versions() -> dict[str, str]:
     from importlib import metadata
 
     versions = {}
-    for name in _PACKAGES:
+    for name in _PACKAGES.split():
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
