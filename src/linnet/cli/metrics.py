@@ -16,7 +16,7 @@ from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.printing import json_line, paint, print_json, print_table
 from linnet.errors import UsageError
 from linnet.runs import Metrics, RunStore, Series
-from linnet.runs.encode import spell_record
+from linnet.runs.encode import jsonable_record
 from linnet.runs.metric_names import Goal
 
 Row = dict[str, object]
@@ -72,7 +72,7 @@ def _points(metrics: Metrics, keys: list[str]) -> Iterator[Row]:
 
 def _write(rows: Iterator[Row], form: str) -> None:
     if form == "json":
-        print_json([spell_record(row) for row in rows])
+        print_json([jsonable_record(row) for row in rows])
     elif form == "jsonl":
         for row in rows:
             print(json_line(row))

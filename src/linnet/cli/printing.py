@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from linnet.board.words import is_steering, plain, shorten
-from linnet.runs.encode import encode, spell, spell_record
+from linnet.runs.encode import encode, jsonable, jsonable_record
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")  # so written it is made 9 ms sooner than by what it holds
@@ -78,12 +78,12 @@ def print_table(
 
 def print_json(value: object) -> None:
     """JSON for other programs; numbers it cannot spell are null."""
-    print(_escape(msgspec.json.format(encode(spell(msgspec.to_builtins(value))[0]), indent=2).decode()))
+    print(_escape(msgspec.json.format(encode(jsonable(msgspec.to_builtins(value))[0]), indent=2).decode()))
 
 
 def json_line(record: Mapping[str, object]) -> str:
     """One object as a line of JSON; numbers it cannot spell are null, and listed under `nonfinite`."""
-    return _escape(encode(spell_record(record)).decode())
+    return _escape(encode(jsonable_record(record)).decode())
 
 
 def _escape(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from linnet.runs import provenance
-from linnet.runs.encode import drop_none, flat_names, safe_text, spell_record, whole_number
+from linnet.runs.encode import drop_none, flat_names, jsonable_record, safe_text, whole_number
 from linnet.runs.events import iso_now
 from linnet.runs.folder import ARTIFACTS, EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute
 from linnet.runs.manifest import Manifest
@@ -30,9 +30,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def never_raises(method: _Method, instead: Callable[[], Any] | None = None) -> _Method:
-    """Nothing that goes wrong in a method so marked reaches the training loop, wrong arguments included.
+    """A decorator: no exception of the method reaches the training loop, that of wrong arguments included.
 
-    The call is left out and warned about, once a method; what `instead` makes is returned, else None.
+    The call is left out, with a warning once a method; what `instead` makes is returned, else None.
     """
 
     @functools.wraps(method)
@@ -47,7 +47,7 @@ def never_raises(method: _Method, instead: Callable[[], Any] | None = None) -> _
 
 
 def join_fields(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """An event of its own fields and others; those that are called like an event's own go under `values`."""
+    """Merge an event's own fields with others; those that are called like an event's own go under `values`."""
     apart = {name: value for name, value in others.items() if name in _OWN_FIELDS}
     if not apart:
         return own | others
@@ -216,7 +216,7 @@ class RunBundle:
         self.manifest.config = {**settings, **self.manifest.config, **config}
         if self.manifest.total_steps is None:
             self.manifest.total_steps = steps
-        record = spell_record(self.manifest.run_start(phase=phase, device=device, **fields))
+        record = jsonable_record(self.manifest.run_start(phase=phase, device=device, **fields))
         self._started = True
         self._folder.write_manifest()
         self._append(record)
@@ -289,7 +289,7 @@ class RunBundle:
             "final_loss": self._last_loss.get("loss") if final_loss is None else final_loss,
         }
         record |= drop_none({"quality_gate": quality_gate, "lost_events": self._sink.lost or None, **fields})
-        self._sink.close(spell_record(record | {"exit_code": exit_code}))
+        self._sink.close(jsonable_record(record | {"exit_code": exit_code}))
         self._ended, self._open = True, False
         self._append = self._too_late
         self._upkeep.stop()
@@ -452,7 +452,7 @@ class RunBundle:
         others = {safe_text(name): value for name, value in fields.items() if value is not None or name in keep}
         if not self._started:
             self._imply_run_start()
-        record = spell_record(join_fields(own, others))
+        record = jsonable_record(join_fields(own, others))
         self._append(record)
         return record
 

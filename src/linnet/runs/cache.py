@@ -40,7 +40,7 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Ramp(msgspec.Struct):
-    """A column that need not be written: its first number, and how much each one is above the one before."""
+    """A column in arithmetic progression, which need not be written: its first number, and the difference of two."""
 
     first: _Int64 | float
     rise: _Int64
@@ -57,7 +57,7 @@ class Ramp(msgspec.Struct):
         return Ramp(column[0].item(), rise)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """The numbers of some rows."""
+        """The values of some rows."""
         if isinstance(self.first, float):
             return np.full(len(indices), self.first)
         return indices * self.rise + self.first
@@ -110,7 +110,7 @@ class Header(msgspec.Struct, kw_only=True):
 
 
 class StoredRows:
-    """Rows of a table that lie on disk and never change: pieces of mapped files, in order. `extremes`: by metric.
+    """Rows of a table on disk, which never change: pieces of memory-mapped files, in order. `extremes`: by metric.
 
     A column's checksum is taken when the column is first asked for.
     """
@@ -166,7 +166,7 @@ class StoredRows:
         return array
 
     def _let_go(self, key: str, content: mmap.mmap, piece: Piece) -> None:
-        """Have the pages of a large column leave memory; they come back when they are looked at."""
+        """Drop the pages of a large column from memory; they are read again when they are touched."""
         index, size = self._index[key], piece.rows * _CELL
         if size > _LARGE and not isinstance(piece.columns[index], Ramp) and hasattr(mmap, "MADV_DONTNEED"):
             offset = piece.offset_of(index)

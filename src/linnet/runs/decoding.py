@@ -1,9 +1,9 @@
 """Decoding blocks of lines into columns: a long run is a million lines with the same fields.
 
 Lines of one schema are decoded together, and a long stream by several processes, since turning JSON into columns fills
-one core. The reader stays in charge: it reads the blocks, gives some to helpers, decodes others itself and takes all of
-them in the order of the stream. Where a helper does not answer, the reader decodes its block; so what is read never
-depends on helpers.
+one core. The reader stays in charge: it reads the blocks, gives some to workers, decodes others itself and takes all of
+them in the order of the stream. Where a worker does not answer, the reader decodes its block; so what is read never
+depends on workers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may
 _NEWLINE, _BRACE = ord("\n"), ord("{")
 _schemas: dict[tuple[str, ...], LineSchema] = {}
 
-HELPED_BYTES = 128 << 20  # of a stream that is worth helpers: one takes a quarter of a second to come
-_MOST_HELPERS = 3  # what the reader does alone, reading, checksums and keeping, is a third of it all
-_AHEAD = 2  # blocks that a helper has before it, so that it need not wait
+PARALLEL_BYTES = 128 << 20  # of a stream that is worth workers: one takes a quarter of a second to come
+_MOST_WORKERS = 3  # what the reader does alone, reading, checksums and keeping, is a third of it all
+_AHEAD = 2  # blocks that a worker has before it, so that it need not wait
 _MOST_WAITING = 12  # blocks read and not taken yet
 _PIPE = 1 << 20  # bytes: an answer fits, and nobody waits for the other
 
@@ -141,7 +141,7 @@ def _cut(block: bytes, starts: NDArray[np.int64], schema: LineSchema | None) -> 
 
 
 def _one_a_line(objects: int, lines: bytes) -> bool:
-    """So many objects stand in so many whole lines, one in each; a decoder of lines minds neither two nor a half."""
+    """Is there one object in each line? The decoder takes two in a line, or one in two, just as well."""
     content = np.frombuffer(lines, dtype=np.uint8)
     newline = content == _NEWLINE
     begins = np.count_nonzero(newline[:-1] & (content[1:] == _BRACE)) + (lines[:1] == b"{")
@@ -164,25 +164,25 @@ def _is_plain_step(fields: dict[str, Any]) -> bool:
 # -- with several processes ----------------------------------------------------------------------------------------
 
 
-def helpers_for(size: int) -> int:
-    """How many helpers are worth their start for so many bytes, on the processors that this process may use."""
-    if size < HELPED_BYTES or os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
+def workers_for(size: int) -> int:
+    """How many worker processes are worth their start for so many bytes, on the processors that may be used."""
+    if size < PARALLEL_BYTES or os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         return 0
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(_MOST_HELPERS, cpus - 1)
+    return min(_MOST_WORKERS, cpus - 1)
 
 
 def decoded_blocks(
-    reader: LineReader, helpers: int, read: Callable[[], bytes] | None = None
+    reader: LineReader, workers: int, read: Callable[[], bytes] | None = None
 ) -> Iterator[tuple[bytes, list[Segment]]]:
     """Every block of the reader, in order, with its segments; `read` gives the next one, and may end it before."""
     read = read or reader.read_block
-    team: list[_Helper] = []
-    waiting: deque[tuple[bytes, list[Segment] | _Helper]] = deque()
+    team: list[_Worker] = []
+    waiting: deque[tuple[bytes, list[Segment] | _Worker]] = deque()
     try:
         while block := read():
-            team = team or [_Helper(reader.fd) for _ in range(helpers)]  # the file is open only now
-            free = min(team, key=lambda helper: helper.ahead, default=None)
+            team = team or [_Worker(reader.fd) for _ in range(workers)]  # the file is open only now
+            free = min(team, key=lambda worker: worker.ahead, default=None)
             if free is not None and free.ahead < _AHEAD:
                 free.ask(reader.position - len(block), len(block))
                 waiting.append((block, free))
@@ -193,21 +193,21 @@ def decoded_blocks(
         while waiting:
             yield _decoded(*waiting.popleft())
     finally:
-        for helper in team:
-            helper.close()
+        for worker in team:
+            worker.close()
 
 
-def _is_decoded(answer: list[Segment] | _Helper) -> bool:
-    return answer.has_answer() if isinstance(answer, _Helper) else True
+def _is_decoded(answer: list[Segment] | _Worker) -> bool:
+    return answer.has_answer() if isinstance(answer, _Worker) else True
 
 
-def _decoded(block: bytes, answer: list[Segment] | _Helper) -> tuple[bytes, list[Segment]]:
-    decoded = answer.answer() if isinstance(answer, _Helper) else answer
+def _decoded(block: bytes, answer: list[Segment] | _Worker) -> tuple[bytes, list[Segment]]:
+    decoded = answer.answer() if isinstance(answer, _Worker) else answer
     return block, list(segments(block)) if decoded is None else decoded
 
 
-class _Helper:
-    """A process that decodes blocks of the file that is open as `fd`. `ahead`: how many it was asked and has still.
+class _Worker:
+    """A process that decodes blocks of the file that is open as `fd`. `ahead`: blocks it was asked for and still has.
 
     One that could not start, or has died, gives no answers.
     """
@@ -261,7 +261,7 @@ class _Helper:
 
 
 def serve(fd: int, asked: int, answering: int) -> None:
-    """What a helper does: answer for block after block of the file, until it is asked no more."""
+    """The loop of a worker process: decode block after block of the file, until none is asked for."""
     from multiprocessing.connection import Connection
 
     requests, answers = Connection(asked, writable=False), Connection(answering, readable=False)

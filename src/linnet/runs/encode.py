@@ -33,21 +33,21 @@ encode_lines = _encoder.encode_lines  # the line end comes from the encoder: a c
 
 def encode_pretty(record: Mapping[str, object]) -> bytes:
     """An object for people: indented, with a final newline."""
-    return msgspec.json.format(encode(spell_record(record)), indent=2) + b"\n"
+    return msgspec.json.format(encode(jsonable_record(record)), indent=2) + b"\n"
 
 
-def spell(value: object) -> tuple[Json, dict[str, str]]:
-    """Turn any value into plain JSON, and list the numbers that JSON cannot spell.
+def jsonable(value: object) -> tuple[Json, dict[str, str]]:
+    """Convert any value to what JSON can hold, and list the numbers that it has no form for.
 
     The list maps the dotted path of each such number to `nan`, `inf` or `-inf`; the number itself becomes None.
     """
-    speller = _Speller()
-    return speller.spell(value, "", 0), speller.nonfinite
+    converter = _JsonConverter()
+    return converter.convert(value, "", 0), converter.nonfinite
 
 
-def spell_record(record: Mapping[str, object]) -> dict[str, Json]:
-    """Spell one event; its non-finite numbers are listed under `nonfinite`."""
-    plain, nonfinite = spell(record)
+def jsonable_record(record: Mapping[str, object]) -> dict[str, Json]:
+    """Convert one event; its non-finite numbers are listed under `nonfinite`."""
+    plain, nonfinite = jsonable(record)
     assert isinstance(plain, dict)
     if nonfinite:
         if "nonfinite" in plain:  # a metric of that name
@@ -98,25 +98,25 @@ def safe_text(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-class _Speller:
-    """One value on its way to JSON: how much of it was seen, and which of its numbers have no spelling."""
+class _JsonConverter:
+    """One value on its way to JSON: how many values were seen in it, and which of its numbers are not finite."""
 
     def __init__(self) -> None:
         self.nonfinite: dict[str, str] = {}
         self._seen = 0
 
-    def spell(self, value: object, path: str, depth: int) -> Json:
+    def convert(self, value: object, path: str, depth: int) -> Json:
         try:
-            return self._spell(value, path, depth)
+            return self._convert(value, path, depth)
         except Exception:  # an object that raises when it is looked at
             return safe_text(value)
 
-    def _spell(self, value: object, path: str, depth: int) -> Json:
+    def _convert(self, value: object, path: str, depth: int) -> Json:
         self._seen += 1
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
-            return int(value) if -(2**63) <= value < 2**64 else self.spell(_as_float(value), path, depth)
+            return int(value) if -(2**63) <= value < 2**64 else self.convert(_as_float(value), path, depth)
         if isinstance(value, float):
             if math.isfinite(value):
                 return float(value)
@@ -129,12 +129,12 @@ class _Speller:
         inner = f"{path}." if path else ""
         if isinstance(value, Mapping):
             named = ((safe_text(k), v) for k, v in list(islice(value.items(), _LONGEST)))
-            return {k: self.spell(v, inner + k, depth + 1) for k, v in named}
+            return {k: self.convert(v, inner + k, depth + 1) for k, v in named}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.spell(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(islice(value, _LONGEST)))]
+            return [self.convert(v, f"{inner}{i}", depth + 1) for i, v in enumerate(list(islice(value, _LONGEST)))]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-            return self.spell(fields, path, depth + 1)
+            return self.convert(fields, path, depth + 1)
         return self._foreign(value, path, depth)
 
     def _foreign(self, value: object, path: str, depth: int) -> Json:
@@ -145,7 +145,7 @@ class _Speller:
             except Exception:  # no such method, or an array of several elements: the next way may do
                 continue
             if type(plain) is not type(value):
-                return self.spell(plain, path, depth + 1)
+                return self.convert(plain, path, depth + 1)
         return safe_text(value)
 
 

@@ -25,8 +25,8 @@ class Event(msgspec.Struct, frozen=True):
     - `kind`: `step`, `scalars`, `eval`, `run_end` …; unknown kinds are passed on as they are.
     - `t`: seconds since the run began.
     - `step`: None where the event has none.
-    - `data`: every field of the line in `toy/v1` words, the unknown ones too. Numbers that JSON cannot spell are
-      back in their place.
+    - `data`: every field of the line in `toy/v1` words, the unknown ones too. NaN and the infinities
+      are back where they were.
     """
 
     kind: str
@@ -54,7 +54,7 @@ def to_event(fields: dict[str, Any], origin: float = 0.0) -> Event:
     foreign = fields.get("type")
     if isinstance(foreign, str) and ("kind" not in fields or foreign == "media"):  # munin's media has a kind of its own
         fields = _translate(fields, origin)
-    respell(fields)
+    restore_nonfinite(fields)
     kind = fields.get("kind")
     t, step = as_number(fields.get("t"), 0.0), as_step(fields.get("step"))
     return Event(kind if isinstance(kind, str) else "", t, step, fields)
@@ -107,7 +107,7 @@ _MOST_WORDS = 64  # of a dotted path; trying every cut of a longer one takes too
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def respell(fields: dict[str, Any]) -> None:
+def restore_nonfinite(fields: dict[str, Any]) -> None:
     """Put NaN and the infinities back where the writer listed them, by dotted path, under `nonfinite`."""
     nonfinite = fields.get("nonfinite")
     for path, word in nonfinite.items() if isinstance(nonfinite, dict) else ():

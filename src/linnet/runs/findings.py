@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from linnet.files import is_file, is_folder, open_regular
-from linnet.runs.decoding import Segment, decoded_blocks, helpers_for
+from linnet.runs.decoding import Segment, decoded_blocks, workers_for
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
@@ -40,8 +40,8 @@ class Findings(msgspec.Struct):
         return not self.faults
 
 
-def examine(run: Run, helpers: int | None = None) -> Findings:
-    """Read the whole folder and say what is wrong with it; `helpers` as for `Metrics`."""
+def examine(run: Run, workers: int | None = None) -> Findings:
+    """Read the whole folder and say what is wrong with it; `workers` as for `Metrics`."""
     findings = Findings(run.id, str(run.path), run.status)
     if (run.path / MANIFEST).exists() and read_manifest(run.path) is None:
         findings.faults.append(f"{MANIFEST} cannot be read as a manifest")
@@ -50,7 +50,7 @@ def examine(run: Run, helpers: int | None = None) -> Findings:
     if not is_file(run.events_path):
         findings.faults.append(f"there is no {run.events_path.name}")
         return findings
-    _StreamCheck(run, findings).examine(helpers)
+    _StreamCheck(run, findings).examine(workers)
     for link in (run.path / WEIGHTS / "latest", run.path / WEIGHTS / "best"):
         if link.is_symlink() and not is_file(link):
             findings.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
@@ -78,9 +78,9 @@ class _StreamCheck:
         self._lost = 0
         self._checkpoints: dict[str, tuple[int, dict[str, Any]]] = {}  # the latest event of each path, and its line
 
-    def examine(self, helpers: int | None) -> None:
+    def examine(self, workers: int | None) -> None:
         findings, reader = self._findings, LineReader(self._run.events_path)
-        for block, segments in decoded_blocks(reader, helpers_for(reader.unread()) if helpers is None else helpers):
+        for block, segments in decoded_blocks(reader, workers_for(reader.unread()) if workers is None else workers):
             for segment in segments:
                 if not self._pass_steps(segment):
                     self._judge_lines(block[segment.begin : segment.end])

@@ -75,7 +75,7 @@ def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def absolute(root: str | os.PathLike[str]) -> Path:
-    """The same folder wherever the program goes later (`os.chdir`)."""
+    """The absolute path of a folder: the program may change its own later (`os.chdir`)."""
     try:
         return Path(root).absolute()
     except OSError:  # the working directory is gone

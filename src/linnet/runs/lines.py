@@ -73,7 +73,7 @@ class LineReader:
         return block
 
     def skip_to(self, position: int, crc: int, oversized: int = 0) -> None:
-        """Begin behind bytes that the caller knows already and has checked, with so many lines too long in them."""
+        """Begin behind bytes that the caller has read before and checked; `oversized`: lines passed over in them."""
         self.position, self.crc, self.oversized = position, crc, oversized
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from linnet import files
 from linnet.runs import provenance
 from linnet.runs.encode import drop_none, encode_pretty
-from linnet.runs.events import decode, iso_now, respell, unix_seconds
+from linnet.runs.events import decode, iso_now, restore_nonfinite, unix_seconds
 from linnet.runs.folder import MANIFEST
 from linnet.runs.lines import BOM, LineReader
 
@@ -168,7 +168,7 @@ def read_json(folder: Path) -> dict[str, Any] | None:
 
 def from_json(fields: dict[str, Any], folder_name: str) -> Manifest:
     """Read Linnet's, kaun-board's and munin's manifests; a field of the wrong type counts as absent."""
-    respell(fields)
+    restore_nonfinite(fields)
     munin = "id" in fields and "run_id" not in fields
     if munin:
         fields = _from_munin(fields)

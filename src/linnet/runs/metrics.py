@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from linnet.runs import cache
-from linnet.runs.decoding import Segment, decoded_blocks, helpers_for, segments
+from linnet.runs.decoding import Segment, decoded_blocks, segments, workers_for
 from linnet.runs.lines import LineReader
 from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.metric_parser import MetricParser
@@ -31,7 +31,7 @@ class UnknownMetricError(KeyError):
 
 
 class BlockListener(Protocol):
-    """Somebody else who wants the lines of a stream, so that it is read once. Called by `Metrics.refresh`."""
+    """Another consumer of a stream's lines, so that it is read once. Called by `Metrics.refresh`."""
 
     def take(self, block: bytes, begin: int, end: int, parts: Sequence[Segment]) -> None:
         """Whole lines: what stands between two places of the file, or all of it that is no line too long to be held.
@@ -56,7 +56,7 @@ class Metrics(Mapping[str, Series]):
     - `cached`: keep what was read beside the stream, so that opening it again is instant.
     - `read`: take in at once what there is; without, nothing until the first `refresh`.
     - `listener`: gets every block that is read, and is told how far a cache reaches.
-    - `helpers`: processes that help to decode a stream that is read whole; None: as many as its length is worth.
+    - `workers`: processes that help to decode a stream that is read whole; None: as many as its length is worth.
 
     `refresh` takes in what was written since.
     """
@@ -74,11 +74,11 @@ class Metrics(Mapping[str, Series]):
         cached: bool = True,
         read: bool = True,
         listener: BlockListener | None = None,
-        helpers: int | None = None,
+        workers: int | None = None,
     ) -> None:
         self._reader = LineReader(events)
         self._listener = listener
-        self._helpers = helpers
+        self._workers = workers
         self._declared = dict(goals or {})
         self._origin = origin
         self._superseded = superseded
@@ -105,7 +105,7 @@ class Metrics(Mapping[str, Series]):
         `blocks`: stop after so many, of about a megabyte each, and leave it to the caller to `keep` what was read.
         """
         self._before = cache.stamp(self._reader.path) if self._cached else []
-        changed = self._refresh_with_helpers() if blocks is None and self._listener is None else False
+        changed = self._refresh_with_workers() if blocks is None and self._listener is None else False
         reading, taken = True, 0
         while reading and (blocks is None or taken < blocks):
             begin, block, taken = self._reader.position, self._reader.read_block(), taken + 1
@@ -227,11 +227,11 @@ class Metrics(Mapping[str, Series]):
             listener.take(block, begin, end, parts)
         return parts
 
-    def _refresh_with_helpers(self) -> bool:
-        """Take in what there is of a long stream; True when there was something. Little or nothing is left to read."""
+    def _refresh_with_workers(self) -> bool:
+        """Take in a long stream with worker processes; True when there was something, False also without any."""
         reader = self._reader
-        helpers = helpers_for(reader.unread()) if self._helpers is None else self._helpers
-        if not helpers:
+        workers = workers_for(reader.unread()) if self._workers is None else self._workers
+        if not workers:
             return False
         replaced, block, changed = False, b"", False
 
@@ -241,7 +241,7 @@ class Metrics(Mapping[str, Series]):
             replaced = self._begin_anew_if_replaced()
             return b"" if replaced else block
 
-        for taken, parts in decoded_blocks(reader, helpers, read):
+        for taken, parts in decoded_blocks(reader, workers, read):
             if replaced:  # this was read of a stream that is gone
                 break
             self._take(taken, whole=True, parts=parts)
@@ -282,7 +282,7 @@ class Metrics(Mapping[str, Series]):
         self._series.clear()
 
     def _renewal(self, name: str) -> Callable[[], list[Rows]]:
-        """What gives the rows of a metric read anew, also when these metrics are gone; it does not keep them alive."""
+        """A callback that reads the rows of a metric anew, also when these metrics are gone: it keeps no reference."""
         these, path, origin = weakref.ref(self), self._reader.path, self._origin
         return lambda: (these() or Metrics(path, origin=origin, read=False))._renew(name)
 

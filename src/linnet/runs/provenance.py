@@ -86,7 +86,7 @@ def host() -> dict[str, str]:
 
 @cache
 def boot_id() -> str:
-    """A word that changes when the machine starts again; empty where there is none to be had."""
+    """An id that changes when the machine boots; empty where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -12,7 +12,7 @@ from linnet import files
 from linnet.errors import LinnetError
 from linnet.files import is_file, is_folder
 from linnet.runs import provenance
-from linnet.runs.encode import drop_none, encode_lines, spell_record
+from linnet.runs.encode import drop_none, encode_lines, jsonable_record
 from linnet.runs.events import iso_now, to_event
 from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
 from linnet.runs.lines import ends_inside_a_line
@@ -159,11 +159,11 @@ class Run:
         try:
             fd = files.open_regular(self.events_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
-                lines = encode_lines([spell_record(record)])
+                lines = encode_lines([jsonable_record(record)])
                 if ends_inside_a_line(fd):
                     lines = b"\n" + lines
                 if not foreign and record["kind"] != "run_start" and self._lacks_run_start(fd):
-                    lines = encode_lines([spell_record(self.manifest.run_start())]) + lines
+                    lines = encode_lines([jsonable_record(self.manifest.run_start())]) + lines
                 if os.write(fd, lines) != len(lines):
                     raise OSError("the disk is full")
             finally:
@@ -221,7 +221,7 @@ class Run:
 def add_note(run: Run, text: str, step: int | None = None) -> None:
     """Append a `note` event: one write of a whole line, so it never mixes with a writer's."""
     seconds = last_seconds(run.events_path, run.origin)
-    # As its neighbours spell theirs: kaun-board and munin name a `type`, and tell Unix time.
+    # Like the other events of its stream: kaun-board and munin name a `type`, and tell Unix time.
     notes: dict[str, dict[str, object]] = {
         "kaun-board": {"type": "note", "wall_time": run.origin + seconds, "text": text},
         "munin": {"type": "notes", "timestamp": run.origin + seconds, "value": text},

@@ -29,7 +29,7 @@ class StoredRowsError(Exception):
 
 
 class Extremes(msgspec.Struct, frozen=True):
-    """Of one metric's rows: the least and greatest finite one, the first of equals, and the last row of all."""
+    """Minimum and maximum of a metric's finite values, the first of equals, and its last value of all."""
 
     low: Point | None
     high: Point | None
@@ -63,9 +63,9 @@ class Extremes(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """Rows that carry the same metrics, as they stand: those on disk, if any, and behind them those in memory.
+    """A snapshot of rows with the same metrics: those on disk, if any, and behind them those in memory.
 
-    Columns: `line` (place in the stream), `step`, `t`, `epoch`, one a metric.
+    Columns: `line` (number in the stream), `step`, `t`, `epoch`, one a metric.
     """
 
     def __init__(self, names: tuple[str, ...], stored: StoredRows | None, columns: list[NDArray[Any]]) -> None:
@@ -113,7 +113,7 @@ class Rows:
             yield self.recent(key)
 
     def extremes(self, name: str) -> Extremes:
-        """The least, greatest and last row of a metric."""
+        """Minimum, maximum and last value of a metric."""
         recent = Extremes.of(self.recent("line"), self.recent("step"), self.recent(f"={name}"))
         return recent if self.stored is None else Extremes.join([self.stored.extremes[name], recent])
 
@@ -203,7 +203,7 @@ class Table(Rows):
 
 
 def column_type(key: str) -> np.dtype[Any]:
-    """What a column is made of; eight bytes a row in any case."""
+    """The dtype of a column; eight bytes a row in any case."""
     return np.dtype(np.int64 if key in _INTEGERS else np.float64)
 
 
@@ -277,7 +277,7 @@ class Series:
         return None if self.goal is None else self.best_by(self.goal)
 
     def best_by(self, goal: Goal) -> tuple[int, float] | None:
-        """Step and value of the least (`min`) or greatest (`max`) finite row, the first of equals."""
+        """Step and value of the minimum or maximum of the finite rows, the first of equals."""
         best = self._extremes.low if goal == "min" else self._extremes.high
         return (best[1], best[0]) if best is not None else None
 
@@ -313,7 +313,7 @@ class Series:
             return read()
 
     def downsample(self, points: int) -> tuple[Integers, Floats]:
-        """At most about `points` finite rows that show the same curve: the least and the greatest of each stretch.
+        """Min-max downsampling: at most about `points` finite rows, the minimum and the maximum of each interval.
 
         A spike of a single step is therefore never smoothed away. Of a long run no column is put together for it.
         """
@@ -322,19 +322,19 @@ class Series:
     def _downsample(self, points: int) -> tuple[Integers, Floats]:
         key = f"={self.name}"
         if len(self._parts) != 1:
-            at = _least_and_greatest(self.value, points)
+            at = _min_max(self.value, points)
             return self.step[at], self.value[at]
         (rows,) = self._parts
         chosen, begin = [np.empty(0, np.int64)], 0
         for values in rows.arrays(key):
-            chosen.append(_least_and_greatest(values, points * len(values) // rows.rows) + begin)
+            chosen.append(_min_max(values, points * len(values) // rows.rows) + begin)
             begin += len(values)
         at = np.concatenate(chosen)
         return rows.pick("step", at), rows.pick(key, at)
 
 
-def _least_and_greatest(values: Floats, points: int) -> Integers:
-    """At most `points` places, or four, of finite values: the first, the last, the least and greatest of stretches."""
+def _min_max(values: Floats, points: int) -> Integers:
+    """Indices of at most `points` finite values, or four: the first, the last, minimum and maximum of each interval."""
     finite = np.isfinite(values)
     whole = bool(finite.all())
     values = values if whole else values[finite]

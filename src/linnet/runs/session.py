@@ -18,7 +18,7 @@ from typing import Any, Self, SupportsIndex
 
 from linnet.runs import provenance
 from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, RunBundle, join_fields, never_raises
-from linnet.runs.encode import encode_lines, flat_names, safe_text, spell, spell_record, whole_number
+from linnet.runs.encode import encode_lines, flat_names, jsonable, jsonable_record, safe_text, whole_number
 from linnet.runs.folder import ID_TEMPLATE, runs_folder
 from linnet.runs.manifest import LiveFields, fields_of
 
@@ -65,9 +65,9 @@ class Session(RunBundle):
 
     @never_raises
     def _put_summary(self, fields: dict[str, Any]) -> None:
-        spelt, _ = spell(fields)
-        assert isinstance(spelt, dict)
-        self.manifest.summary = dict(spelt)
+        summary, _ = jsonable(fields)
+        assert isinstance(summary, dict)
+        self.manifest.summary = dict(summary)
         self._manifest_changed()
 
     def _manifest_changed(self) -> None:
@@ -180,7 +180,7 @@ class Session(RunBundle):
             own = {"kind": "step", "phase": "train", "t": 0.0, "step": step}
             record = join_fields(own, metrics) if "loss" in metrics else _scalars_event(step, metrics)
             if not _are_finite_numbers(metrics):
-                record = spell_record(record)
+                record = jsonable_record(record)
                 self._warn_of_values(record, metrics)
             self._append(record)
             if not stays:
@@ -214,8 +214,8 @@ class Session(RunBundle):
         for name, value in metrics.items():
             key = safe_text(name)
             apart = isinstance(values, dict) and key in values
-            spelled = values[key] if isinstance(values, dict) and apart else record.get(key)
-            if not isinstance(spelled, int | float) and (f"values.{key}" if apart else key) not in nonfinite:
+            converted = values[key] if isinstance(values, dict) and apart else record.get(key)
+            if not isinstance(converted, int | float) and (f"values.{key}" if apart else key) not in nonfinite:
                 odd.append(f"{key[:60]!r} ({type(value).__name__})")
         if odd:
             self._warned_of_values = True
@@ -244,7 +244,7 @@ class Session(RunBundle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.finish(*_why(error))
+        self.finish(*_exit_reason(error))
 
     def _watch_for_the_end(self) -> None:
         """Be told of SIGTERM and SIGHUP, unless the program has handlers of its own, and of the interpreter's end."""
@@ -262,9 +262,9 @@ class Session(RunBundle):
             return
         error = getattr(sys, "last_value", None)
         if _terminated is not None:
-            self.finish(*_why(_terminated))
+            self.finish(*_exit_reason(_terminated))
         else:
-            self.finish(*_why(None if error is self._error_before else error))
+            self.finish(*_exit_reason(None if error is self._error_before else error))
 
 
 def start(
@@ -390,8 +390,8 @@ def _are_finite_numbers(metrics: Mapping[str, Any]) -> bool:
         return False
 
 
-def _why(error: BaseException | None) -> tuple[str, str | None, int | None]:
-    """The reason a block was left, the last line of the exception if it was one, and what the process will return."""
+def _exit_reason(error: BaseException | None) -> tuple[str, str | None, int | None]:
+    """Reason, error and exit code of a run by the exception that ended it: the last line of its message."""
     if error is None:
         return "completed", None, None
     if isinstance(error, KeyboardInterrupt):

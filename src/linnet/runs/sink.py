@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet import files
-from linnet.runs.encode import encode_lines, spell_record
+from linnet.runs.encode import encode_lines, jsonable_record
 from linnet.runs.folder import claim_named
 from linnet.runs.lines import ends_inside_a_line
 
@@ -81,7 +81,7 @@ class Sink:
             try:
                 line = encode_lines([record])
             except Exception:  # a value msgspec has no form for; the careful way knows one for everything
-                line = encode_lines([spell_record(record)])
+                line = encode_lines([jsonable_record(record)])
             try:
                 written = _write(self.out, line)
                 if written != len(line):

@@ -35,7 +35,7 @@ _TIME_FIELDS = {"run_start": "started_at", "resume": "resumed_at", "heartbeat": 
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
-    """How a run stands.
+    """A run's status, progress and last value.
 
     - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
     - `metric`, `value`: the main metric (the loss, where there is one) and its last value.
@@ -118,7 +118,7 @@ def last_seconds(events: Path, origin: float = 0.0) -> float:
 
 
 class _StreamEnd:
-    """What the lines of a stream tell, taken last first, until how the run ended and its last loss are known.
+    """What the end of a stream tells: lines are taken last first, until ending and last loss are known.
 
     - `metrics`: the last value of each, in the order in which they stand in the stream.
     - `cap`: what was logged before a `resume` for a step beyond it is void.
@@ -143,7 +143,7 @@ class _StreamEnd:
         self._since = 0  # lines in which nothing was new
 
     def read(self, lines: Iterator[bytes], origin: float) -> None:
-        """Take lines, each the one before the last, until nothing more is to be learnt, or too little to read on."""
+        """Take lines from the last backwards, until all is known, or too little is new to read on."""
         for line in lines:
             if (event := decode(line, origin)) is not None:
                 self._take(event)
@@ -192,7 +192,7 @@ class _StreamEnd:
 
 
 def _status(summary: RunSummary, tail: _StreamEnd, now: float) -> str:
-    """By the last event and the writer's lock. A file's time also changes with a note, a copy or a touch."""
+    """The status, by the last event and the writer's lock. A file's time changes with a note, a copy or a touch too."""
     if summary.end is not None:
         reason = summary.end.get("reason")
         return reason if reason in _ENDED else "errored"

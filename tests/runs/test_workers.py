@@ -1,4 +1,4 @@
-"""A long stream read with helpers gives what it gives without, whatever becomes of them or of the file."""
+"""A long stream read with workers gives what it gives without, whatever becomes of them or of the file."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def same(one: Metrics, other: Metrics) -> bool:
 def test_the_same_rows_and_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     file = tmp_path / "events.jsonl"
     write_stream(file, seed=seed)
-    alone, judged = _alone(file), examine(Run.load(tmp_path), helpers=0)
+    alone, judged = _alone(file), examine(Run.load(tmp_path), workers=0)
     asked: list[int] = []
     monkeypatch.setattr(decoding, "segments", _counting(asked))
-    assert same(_helped(file), alone)
-    assert examine(Run.load(tmp_path), helpers=2) == judged
-    assert len(asked) < 2 * (file.stat().st_size // LineReader.block_bytes)  # the helpers have done some
+    assert same(_with_workers(file), alone)
+    assert examine(Run.load(tmp_path), workers=2) == judged
+    assert len(asked) < 2 * (file.stat().st_size // LineReader.block_bytes)  # the workers have done some
 
 
 def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
@@ -76,27 +76,27 @@ def _counting(asked: list[int]):  # type: ignore[no-untyped-def]
     return segments
 
 
-def test_helpers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_stream(tmp_path / "events.jsonl")
     alone = _alone(tmp_path / "events.jsonl")
-    real, killed = decoding._Helper.ask, []
+    real, killed = decoding._Worker.ask, []
 
-    def ask(self: decoding._Helper, offset: int, length: int) -> None:
+    def ask(self: decoding._Worker, offset: int, length: int) -> None:
         if self.process is not None and offset > 20_000 and not killed:
             os.kill(self.process.pid, signal.SIGKILL)
             killed.append(self.process.pid)
         real(self, offset, length)
 
-    monkeypatch.setattr(decoding._Helper, "ask", ask)
-    assert same(_helped(tmp_path / "events.jsonl"), alone)
+    monkeypatch.setattr(decoding._Worker, "ask", ask)
+    assert same(_with_workers(tmp_path / "events.jsonl"), alone)
     assert killed
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
-def test_no_python_to_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str) -> None:
+def test_no_python_for_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     write_stream(tmp_path / "events.jsonl")
     monkeypatch.setattr(sys, "executable", python)
-    assert same(_helped(tmp_path / "events.jsonl"), _alone(tmp_path / "events.jsonl"))
+    assert same(_with_workers(tmp_path / "events.jsonl"), _alone(tmp_path / "events.jsonl"))
 
 
 def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,16 +113,16 @@ def test_a_stream_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
         return real(self)
 
     monkeypatch.setattr(LineReader, "read_block", read_block)
-    assert same(_helped(file), alone)
+    assert same(_with_workers(file), alone)
     assert not new.exists()
 
 
 def _alone(file: Path) -> Metrics:
-    return Metrics(file, cached=False, helpers=0)
+    return Metrics(file, cached=False, workers=0)
 
 
-def _helped(file: Path) -> Metrics:
-    return Metrics(file, cached=False, helpers=2)
+def _with_workers(file: Path) -> Metrics:
+    return Metrics(file, cached=False, workers=2)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
@@ -132,12 +132,12 @@ def test_nothing_stays_open_and_no_process_is_left(tmp_path: Path) -> None:
     try:
         before, children = len(list(Path("/proc/self/fd").iterdir())), psutil.Process().children()
         for _ in range(5):
-            assert len(_helped(tmp_path / "events.jsonl")["loss"].value)
+            assert len(_with_workers(tmp_path / "events.jsonl")["loss"].value)
         assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert psutil.Process().children() == children
     finally:
         gc.enable()
 
 
-def test_a_short_stream_needs_no_help() -> None:
-    assert decoding.helpers_for(1 << 20) == 0
+def test_a_short_stream_needs_no_workers() -> None:
+    assert decoding.workers_for(1 << 20) == 0
