@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 import linnet
 from linnet import gguf
-from linnet.cli.outcome import finish
+from linnet.cli.training import finish
 from linnet.models import LanguageModel, load, preset
 from linnet.recipes import FromScratch, Job, TextData, start
 from linnet.train import state

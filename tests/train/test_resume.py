@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import linnet
 from linnet import gguf
-from linnet.cli.outcome import finish
+from linnet.cli.training import finish
 from linnet.errors import LinnetError
 from linnet.files import STAGED_SUFFIX
 from linnet.models import preset

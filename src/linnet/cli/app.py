@@ -126,7 +126,10 @@ _GROUPS = {
 _FILES = {
     "train warm-start": "warm_start",
     "train vit-tiny": "vit_tiny",
+    "resume": "training",
+    "tail": "show",
     "compare": "metrics",
+    "classify": "images",
     "note": "runs",
     "delete": "runs",
     "inspect": "gguf",

@@ -1,4 +1,4 @@
-"""`linnet eval`: of a language model here, of a vision transformer in eval_images.py."""
+"""`linnet eval`: of a language model here, of a vision transformer in images.py."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def eval(
     with GGUFFile.open(path) as file:
         task = task_of(file.architecture)
     if task == "images":
-        from linnet.cli.eval_images import eval_images
+        from linnet.cli.images import eval_images
 
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
         for flag in (flag for flag, value in text.items() if value is not None):

@@ -1,18 +1,27 @@
-"""`linnet show`."""
+"""`linnet show` and `tail`: one run."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
 from linnet.board import words
 from linnet.board.settings import commit
-from linnet.board.words import command
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
-from linnet.cli.printing import paint, paint_status, print_facts, print_json, print_table, width
+from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
 from linnet.cli.runs import as_json
-from linnet.runs import Metrics, Run, RunStore, RunSummary, Series
+from linnet.errors import UsageError
+from linnet.runs import Event, Metrics, Run, RunStore, RunSummary, Series
+from linnet.runs.metric_names import counts_as_training, rows
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
+_QUIET = ("heartbeat", "system")  # kinds of events that are shown with --all only
+_UNDER_WAY = ("live", "stalled")
 
 
 def show(
@@ -54,7 +63,7 @@ def show(
         print(paint(f"\n! {summary.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
-        print(paint(f"\n{count} passed over; see: {command('check', shown.path)}", "yellow"))
+        print(paint(f"\n{count} passed over; see: {words.command('check', shown.path)}", "yellow"))
     return 0
 
 
@@ -70,9 +79,9 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "tags": " ".join(manifest.tags),
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
-        "model": _pairs(manifest.model),
-        "config": _pairs(manifest.config),
-        "summary": _pairs(manifest.summary),
+        "model": _pairs(manifest.model.items(), " · "),
+        "config": _pairs(manifest.config.items(), " · "),
+        "summary": _pairs(manifest.summary.items(), " · "),
         "started": words.moment(manifest.created_at),
         "host": manifest.provenance.get("host"),
         "git": commit(manifest, branch=True),
@@ -91,10 +100,6 @@ def _verdict(gate: object) -> str:
     return f"{verdict}: {gate.get('metric')} {gate.get('value')} against {gate.get('threshold')}"
 
 
-def _pairs(fields: dict[str, object]) -> str:
-    return " · ".join(f"{name} {value}" for name, value in fields.items())
-
-
 def _print_chart(series: Series) -> None:
     from linnet.board.curve import Curve
     from linnet.board.plot import BEST_MARK, chart
@@ -108,12 +113,95 @@ def _print_chart(series: Series) -> None:
 
 
 def _print_metrics(metrics: Metrics, all: bool) -> None:
-    rows = []
+    lines = []
     for name in metrics.names():
         if all or not name.startswith("sys/"):
             series = metrics[name]
             latest, best = series.latest or (None, None), series.best or (None, None)
-            rows.append((name, *map(words.number, (latest[1], best[1], best[0], len(series)))))
-    if rows:
+            lines.append((name, *map(words.number, (latest[1], best[1], best[0], len(series)))))
+    if lines:
         print()
-        print_table(("metric", "last", "best", "at step", "points"), rows, right=(1, 2, 3, 4))
+        print_table(("metric", "last", "best", "at step", "points"), lines, right=(1, 2, 3, 4))
+
+
+def tail(
+    run: RunName = "latest",
+    /,
+    *,
+    lines: Annotated[int, Parameter(name=["--lines", "-n"], show_default=True)] = 10,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="--no-follow")] = True,
+    all: bool = False,
+    runs: RunsFolder = None,
+    json: bool = False,
+) -> int:
+    """Follow a run's events as they are written.
+
+    Args:
+        lines: How many events of the past to begin with.
+        follow: Go on until the run ends; it does unless told not to.
+        all: Show heartbeats and the machine's figures too.
+        json: Each event as one line of JSON.
+    """
+    if lines < 0:
+        raise UsageError(f"--lines must be 0 or more, found {lines}")
+    followed = RunStore(runs).find(run)
+    stream, status = followed.events(), followed.status  # asked before reading: an ended run has no more to say
+    for event in stream.last(lines, lambda event: all or event.kind not in _QUIET):
+        _print_event(event, json)
+    last_look = time.monotonic()
+
+    def ended() -> bool:
+        nonlocal last_look, status
+        if status in _UNDER_WAY and time.monotonic() - last_look > 0.5:
+            last_look, status = time.monotonic(), followed.status
+        return status not in _UNDER_WAY
+
+    if follow and status in _UNDER_WAY:
+        for batch in stream.follow(ended):
+            for event in batch:
+                if all or event.kind not in _QUIET:
+                    _print_event(event, json)
+            if any(event.kind == "run_end" for event in batch):
+                status = followed.status
+                break
+    if not json:
+        print(f"{words.bounded(followed.id)} is {paint_status(status)}", flush=True)
+    return 0
+
+
+def _print_event(event: Event, json: bool) -> None:
+    if json:
+        print(json_line(event.data), flush=True)
+        return
+    at = paint(f"{words.duration(event.t):>9}", "dim")
+    kind, step = event.kind, "" if event.step is None else f"step {event.step}"
+    if not counts_as_training(event):  # a token of a text, or a request
+        kind, step = event.data["phase"], step.replace("step", "no.")
+    text = words.bounded(_text(event))
+    print(f"{at}  {words.shorten(words.plain(kind), 100):<10} {step:<10} {text}".rstrip(), flush=True)
+
+
+def _text(event: Event) -> str:
+    data: dict[str, Any] = event.data
+    if not counts_as_training(event):
+        return _pairs((name.removeprefix(f"{data['phase']}/"), words.number(value)) for name, value in rows(event))
+    match event.kind:
+        case "region_enter" | "region_exit":
+            return f"{'→' if event.kind == 'region_enter' else '←'} {data.get('region', '')}"
+        case "align" | "mask":
+            weight = data.get("wname") or f"layer {data.get('li')} weight {data.get('wi')}"
+            figures = _pairs((name.rpartition("/")[2], words.number(value)) for name, value in rows(event))
+            return "  ".join(filter(None, (str(weight), figures)))
+        case "step" | "scalars" | "eval":
+            return _pairs((name, words.number(value)) for name, value in rows(event))
+        case "sample":
+            return f"{data.get('prompt', '')}{data.get('text', '')}"
+        case "run_end":
+            names = ("reason", "error", "final_step", "final_loss")
+            return words.flags(_pairs((name, data[name]) for name in names if name in data))
+    own = ("kind", "t", "step", "phase", "schema")
+    return _pairs((name, value) for name, value in data.items() if name not in own)
+
+
+def _pairs(fields: Iterable[tuple[str, object]], between: str = "  ") -> str:
+    return between.join(f"{name} {value}" for name, value in fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -65,22 +66,11 @@ def from_scratch(
 
 def run_job(job: Job, run: RunFlags, json: bool) -> int:
     """Train a job to its end and say what it made."""
-    from linnet.cli.outcome import finish
-    from linnet.cli.progress import preparing, screen_for
-    from linnet.cli.streams import lasting_output
+    from linnet.cli.training import run_training
     from linnet.recipes import start
 
     labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
     if run.run_id is not None and "{" in run.run_id:
         check_template(run.run_id)
         labels |= {"run_id": None, "template": run.run_id}
-    with lasting_output():
-        training = start(
-            job,
-            runs_root=run.runs,
-            callbacks=[] if json else [screen_for()],
-            preparing=None if json else preparing,
-            tags=list(run.tag),
-            **labels,
-        )
-        return finish(training, json)
+    return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), **labels), json)

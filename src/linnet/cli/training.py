@@ -1,19 +1,53 @@
-"""What a training run made, and what to do with it next."""
+"""A training on the screen, from its start to what it made and what to do with it next; `linnet resume`."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.board.words import command, shown_path
+from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
-from linnet.train.state import steps_with_state
+from linnet.cli.streams import lasting_output
+from linnet.runs import RunStore
 
 if TYPE_CHECKING:
     from linnet.recipes import Training
     from linnet.train.loop import Outcome
+
+
+def resume(
+    run: RunName = "latest",
+    /,
+    *,
+    steps: int | None = None,
+    force: bool = False,
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """Go on with a run from its newest checkpoint, to the bit on the CPU.
+
+    Args:
+        steps: Train up to this step instead of the run's last one.
+        force: Go on although the corpus or the config has changed.
+    """
+    from linnet.recipes import resume
+
+    resumed = RunStore(runs).find(run)
+    return run_training(partial(resume, resumed, steps=steps, force=force), json)
+
+
+def run_training(begin: Callable[..., Training], json: bool) -> int:
+    """Train to the end on the screen, or in silence for `json`; the exit code. `begin`: `start` or `resume`."""
+    from linnet.cli.progress import preparing, screen_for
+
+    with lasting_output():
+        screen = {} if json else {"callbacks": [screen_for()], "preparing": preparing}
+        return finish(begin(**screen), json)
 
 
 def finish(training: Training, json: bool) -> int:
@@ -28,6 +62,8 @@ def finish(training: Training, json: bool) -> int:
 
 
 def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
+    from linnet.train.state import steps_with_state
+
     progress, folder = outcome.progress, training.run_dir
     print(f"{paint(training.run_id, 'bold')} {paint_status(outcome.reason)} after {words.number(progress.step)} steps")
     if outcome.error:

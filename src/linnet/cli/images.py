@@ -1,18 +1,22 @@
-"""`linnet eval` of a vision transformer."""
+"""What a vision transformer sees: `linnet classify`, and `linnet eval` of one."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
 from linnet.cli.printing import paint, print_facts, print_json, print_table
+from linnet.cli.streams import complain
 from linnet.data.errors import left_out_sentence
-from linnet.errors import UsageError
+from linnet.errors import LinnetError, UsageError
 from linnet.files import step_of
 from linnet.runs.run import add_evaluation
 
@@ -23,7 +27,73 @@ if TYPE_CHECKING:
     from linnet.models import ViTConfig
     from linnet.runs import Run
 
-_SHOWN = 20  # classes, the worst first
+_BAR = 12  # characters of certainty
+_LABEL = 100  # characters of a class's name
+_WORST = 20  # classes that an evaluation shows
+
+
+def classify(
+    model: ModelName,
+    /,
+    *files: Annotated[Path, Parameter(help="Image files.")],
+    top: int = 3,
+    device: str = "auto",
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """What a trained vision transformer sees in images: the likeliest classes, with their probabilities.
+
+    A file that cannot be read as an image is told of, the others are classified all the same, and the exit code is 1.
+
+    Args:
+        top: How many classes to name (3).
+        device: auto, cpu, cuda or mps (auto).
+    """
+    from linnet.data.image_files import read_image
+    from linnet.infer import classify
+    from linnet.models import load, pick_device
+
+    if not files:
+        raise UsageError("classify needs an image: linnet classify MODEL IMAGE…")
+    if top < 1:
+        raise UsageError(f"--top must be 1 or more, found {top}")
+    path = find_model(model, runs)
+    loaded = load(path, pick_device(device), task="images")
+    results: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            _refuse_what_is_no_file(file)
+            picture = read_image(file, loaded.config.image_size, loaded.config.num_channels)
+        except LinnetError as error:
+            results.append({"file": str(file), "error": str(error)})
+            if not json:
+                complain(words.flags(str(error)))
+            continue
+        guesses = [asdict(guess) for guess in classify(loaded, np.ascontiguousarray(picture[None]), top)[0]]
+        results.append({"file": str(file), "guesses": guesses})
+        if not json:
+            _print_guesses(file, guesses)
+    if json:
+        print_json({"model": str(path), "images": results})
+    return int(any("error" in result for result in results))
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    """A pipe or a device would be waited for."""
+    if path.is_dir():
+        raise LinnetError(f"{path}: this is a folder: name the images in it")
+    if path.exists() and not path.is_file():
+        raise LinnetError(f"{path}: not an image that can be read: it is neither file nor folder")
+
+
+def _print_guesses(file: Path, guesses: list[dict[str, Any]]) -> None:
+    print(paint(words.plain(str(file)), "bold"))
+    labels = [words.plain(words.shorten(guess["label"], _LABEL)) for guess in guesses]
+    wide = max(map(len, labels))
+    for label, guess in zip(labels, guesses, strict=True):
+        full = round(_BAR * guess["probability"])
+        bar = "█" * full + "░" * (_BAR - full)
+        print(f"  {label:<{wide}}  {paint(bar, 'cyan')} {guess['probability']:7.2%}")
 
 
 def eval_images(
@@ -73,7 +143,7 @@ def eval_images(
     if json:
         print_json(result)
     else:
-        _print(result)
+        _print_evaluation(result)
     if record is not None and run is not None:
         figures = {"samples": evaluated.samples, **evaluated.figures, "images": wanted, "split": result["split"]}
         add_evaluation(run, record, step_of(path), figures)
@@ -104,7 +174,7 @@ def _renumbered(part: ImageSet, names: tuple[str, ...], config: ViTConfig, sourc
     return ImageSet(part.images_NCHW, numbers[part.labels_N])
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print_evaluation(result: dict[str, Any]) -> None:
     print(paint(words.plain(result["model"]), "bold"))
     part = "all images" if result["split"] == "all" else "held-out images"
     print_facts(
@@ -117,8 +187,8 @@ def _print(result: dict[str, Any]) -> None:
             "left out": left_out_sentence(result["skipped"]),
         }
     )
-    worst = sorted(result["per_class"].items(), key=lambda pair: pair[1])[:_SHOWN]
-    rows = [(words.shorten(name, 100), f"{value:.2%}", _taken_for(result, name)) for name, value in worst]
+    worst = sorted(result["per_class"].items(), key=lambda pair: pair[1])[:_WORST]
+    rows = [(words.shorten(name, _LABEL), f"{value:.2%}", _taken_for(result, name)) for name, value in worst]
     print_table(("class", "right", "taken for"), rows, right=(1,))
 
 
@@ -127,4 +197,4 @@ def _taken_for(result: dict[str, Any], name: str) -> str:
     labels = result["labels"]
     row = result["confusion"][labels.index(name)]
     wrong = [(count, labels[k]) for k, count in enumerate(row) if count and labels[k] != name]
-    return ", ".join(f"{words.shorten(label, 100)} ({count})" for count, label in sorted(wrong, reverse=True)[:3])
+    return ", ".join(f"{words.shorten(label, _LABEL)} ({count})" for count, label in sorted(wrong, reverse=True)[:3])
