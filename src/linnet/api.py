@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import msgspec
 
-from linnet.errors import UsageError, suggestion
+from linnet.errors import UsageError, mismatch, suggestion
 from linnet.recipes.flags import DonorFlags, ImageFlags, ModelFlags, ShapeFlags, TextFlags, VitFlags
 from linnet.recipes.options import VitOptions, VitSettings
 from linnet.runs import Run
@@ -239,5 +239,4 @@ def _value(name: str, value: Any, kind: Any) -> Any:
     except msgspec.ValidationError as error:
         if choices := [choice for choice in getattr(kind, "__args__", ()) if isinstance(choice, str)]:
             raise UsageError(f"train: {name} cannot be {value!r}{suggestion(str(value), choices)}") from None
-        reason = str(error).replace("`", "").replace("Expected", "expected").replace("got", "found")
-        raise UsageError(f"train: {name} cannot be {value!r}: {reason}") from None
+        raise UsageError(f"train: {name} cannot be {value!r}: {mismatch(error)}") from None

@@ -21,6 +21,11 @@ class UsageError(LinnetError):
     exit_code = 2
 
 
+def mismatch(error: Exception) -> str:
+    """What msgspec says of a value of another type, without its backticks: `expected array, found int`."""
+    return str(error).replace("`", "").replace("Expected", "expected").replace(", got", ", found")
+
+
 # What the RuntimeErrors of torch's allocators say, by device.
 _ALLOCATOR_WORDS = (
     "DefaultCPUAllocator",

@@ -171,7 +171,7 @@ def test_a_flipped_bit_in_the_weights_is_noticed_and_force_goes_on(said: Said, c
     [
         ({"checkpoint_every": "x"}, "checkpoint_every"),
         ({"lr": "fast"}, "lr"),
-        ({"prompts": 3}, "Expected `array`"),
+        ({"prompts": 3}, "expected array, found int"),
     ],
 )
 def test_settings_of_another_type_in_run_json_are_named(

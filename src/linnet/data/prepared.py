@@ -23,7 +23,7 @@ from linnet.data.packs import id_passages, pack_vocab
 from linnet.data.token_set import TokenSet, TokenSetWriter, content_digest, token_dtype
 from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
 from linnet.data.workers import Encoded, HeldOutSplit, Workers, bundles, encode, n_workers
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, mismatch
 from linnet.files import write_file
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class Prepared:
         try:
             self.record = msgspec.json.decode((path / _RECORD).read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: not a prepared corpus: {error}; delete the folder and prepare it again") from None
+            raise DataError(
+                f"{path}: not a prepared corpus: {mismatch(error)}; delete the folder and prepare it again"
+            ) from None
         self.train = TokenSet(path / _TRAIN)
         self.held_out = TokenSet(path / _HELD_OUT)
         self.vocab: int = self.record.vocab

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, mismatch
 from linnet.recipes.options import OPTIONS, Options, WarmOptions
 from linnet.train.settings import TrainSettings
 
@@ -167,7 +167,7 @@ class Job:
                 loss_name=config.get("own_loss"),
             )
         except (KeyError, TypeError, ValueError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            reason = f"no {error}" if isinstance(error, KeyError) else mismatch(error)
             raise LinnetError(f"run.json does not describe a run that can be resumed: {reason}") from error
 
     def fingerprint(self) -> str:
