@@ -30,7 +30,7 @@ from linnet.board.terminal.palette import look
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import header, screen
+from linnet.board.terminal.views import screen
 
 _SHORTEST = 0.1  # seconds between two frames
 _WHILE_READING = 0.4  # the same while a long run is being read for the first time, which drawing would slow down
@@ -123,7 +123,6 @@ class BoardApp(App[None]):
         self.title = "linnet board"
         self.board = board
         self.look = palette.PLAIN if plain else theme
-        self.frames = 0  # drawn so far
         self._reader = Reader(board, on_change=lambda: self.post_message(self.Fresh()))  # called from its thread
         self._drawn = 0.0
         self._waiting, self._due = False, 0.0
@@ -177,14 +176,11 @@ class BoardApp(App[None]):
             return
         self._waiting = False
         width, height = width or self.size.width, height or self.size.height
-        room = max(1, height - screen.HEAD - screen.FOOT)
         base = self.screen_stack[0]
-        base.query_one("#body", Canvas).show(screen.body(self.board, width, room), self.look)
-        base.query_one("#header", Canvas).show(header.draw(self.board, width), self.look)
-        base.query_one("#footer", Canvas).show([header.footer(self.board, width)], self.look)
+        for name, lines in screen.parts(self.board, width, height).items():
+            base.query_one(f"#{name}", Canvas).show(lines, self.look)
         has_content = self.board.run_table.looked or self.board.watched_runs
         self._drawn = time.monotonic() if has_content else 0.0  # the first frame with content waits for no other
-        self.frames += 1
 
     def action_act(self, action: str) -> None:
         """A key: the board changes, and is drawn at once."""
@@ -260,7 +256,7 @@ class BoardApp(App[None]):
             self._reader.wake()
             self.draw()
         elif event.canvas.id == "header" and event.y == 2 and event.gesture == "click":
-            view = header.tab_at(self.board, self.size.width, event.x)
+            view = screen.tab_at(self.board, self.size.width, event.x)
             if view is not None:
                 self.action_act(f"view:{view}")
 

@@ -11,6 +11,8 @@ from linnet.board.plot import Span as Span
 from linnet.board.words import plain
 
 _LONGEST = 4096  # characters of one foreign text that are looked at; no screen shows more of it in a line
+_SIGNS = {"live": "●", "completed": "✓", "interrupted": "‖", "stalled": "…", "gone": "?"}
+_SIGNS |= dict.fromkeys(("aborted", "errored", "crashed"), "✗")
 
 
 def cells(text: str) -> int:
@@ -81,6 +83,12 @@ def justify(left: Line, right: Line, width: int) -> Line:
     if room <= 0:
         return fit(right, width)
     return fit(left, room) + right
+
+
+def status_span(status: str, word: bool = True) -> Span:
+    """A status as sign, word and colour."""
+    sign = _SIGNS.get(status, " ")
+    return (f"{sign} {status}" if word else sign, f"status.{status or 'none'}")
 
 
 def text_of(lines: Sequence[Line]) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from linnet.board.terminal.layout import Cell, group_of
-from linnet.board.terminal.spans import Line, cells, centered, cut, fit, justify, length, pad, safe
+from linnet.board.terminal.spans import Line, cells, centered, cut, fit, justify, length, pad, safe, status_span
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
-from linnet.board.terminal.views.header import status_span
 from linnet.board.terminal.views.system import panel
 from linnet.board.words import number
 

@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from linnet.board.plot import sparkline
 from linnet.board.run_table import RunRow
-from linnet.board.terminal.spans import Line, Span, cells, fill, fit, pad, safe
+from linnet.board.terminal.spans import Line, Span, cells, fill, fit, pad, safe, status_span
 from linnet.board.terminal.state import TABLE_HEAD, Board
-from linnet.board.terminal.views.header import status_span
 from linnet.board.words import duration, number
 
 _RIGHT = ("step", "last", "best", "age")
