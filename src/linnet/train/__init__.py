@@ -1,4 +1,4 @@
-"""The one loop, its optimiser, schedule, device, checkpoints and resume; torch is loaded when one of them is used."""
+"""The one loop, its optimizer, schedule, device, checkpoints and resume; torch is loaded when one of them is used."""
 
 from typing import TYPE_CHECKING
 

@@ -185,7 +185,7 @@ class TrainSettings:
         return max(1024, min(65_536, round(0.003 * self.steps * tokens_per_step)))
 
     def accumulate(self, ctx: int) -> int:
-        """Passes through the model for one optimiser step (gradient accumulation)."""
+        """Passes through the model for one optimizer step (gradient accumulation)."""
         if self.batch_tokens is None:
             return 1
         at_once = self.batch * ctx

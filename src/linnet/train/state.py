@@ -41,7 +41,7 @@ class State:
     """Where training stands.
 
     - `facts`: run id, step, tokens and seconds so far, the last losses, the best checkpoint, fingerprints.
-    - `moments`: the optimiser's tensors; `parameters`: the weights that the GGUF does not hold exactly.
+    - `moments`: the optimizer's tensors; `parameters`: the weights that the GGUF does not hold exactly.
     """
 
     facts: dict[str, Any]

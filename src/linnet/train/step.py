@@ -1,4 +1,4 @@
-"""One training step: forward, loss, backward, clipping, optimiser. Nothing in it waits for the device."""
+"""One training step: forward, loss, backward, clipping, optimizer. Nothing in it waits for the device."""
 
 from __future__ import annotations
 
