@@ -73,7 +73,7 @@ class Curve:
             mean=shown,
             stats=stats or stats_of(series, np.isfinite(series.value)),
             last_value=float(value[-1]) if len(value) else np.nan,
-            lower_is_better=series.lower_is_better,
+            lower_is_better=series.goal == "min",
         )
 
     @classmethod
@@ -132,7 +132,7 @@ def stats_of(series: Series, finite: NDArray[np.bool_]) -> Stats:
         return Stats(len(value), len(value), None, None, None, _point(step, value, -1), None)
     known = value[at]
     low, high = at[int(np.argmin(known))], at[int(np.argmax(known))]
-    best = (low if series.lower_is_better else high) if series.has_direction else None
+    best = None if series.goal is None else low if series.goal == "min" else high
     with np.errstate(over="ignore"):
         mean = float(np.mean(known))
         mean = mean if np.isfinite(mean) else float(np.mean(known / len(known)) * len(known))

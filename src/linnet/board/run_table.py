@@ -138,7 +138,7 @@ class RunTable:
             metrics.refresh()
         series = metrics.main
         if series is not None:
-            row.best = series.best if series.has_direction else None
+            row.best = series.best
             row.spark = _spark(series)
         if row.summary.status == "live" and len(self._open) < _OPEN and (series is None or len(series) < 200_000):
             self._open[row.path] = metrics

@@ -29,7 +29,10 @@ _HEAD = 24  # bytes by which lines of a different schema are told apart
 
 
 class ParserState(msgspec.Struct):
-    """What a parser knows besides its tables: what a cache must keep, and must fit to be one."""
+    """What a parser knows besides its tables: what a cache must keep, and must fit to be one.
+
+    `step_now`: that of the latest line with metrics, or resume, that has one; a line without one belongs to it.
+    """
 
     damaged: int
     lines: int
@@ -47,12 +50,7 @@ class MetricParser:
     """
 
     def __init__(self, *, origin: float = 0.0, superseded: bool = False) -> None:
-        self.damaged = 0
-        self.lines = 0
-        self.last_step: int | None = None
-        self.step_now = 0  # of the latest line with metrics, or resume, that has one; a line without one belongs to it
-        self.last_epoch: float | None = None
-        self.goals: dict[str, str] = {}
+        self.state = ParserState(damaged=0, lines=0, last_step=None, last_epoch=None, step_now=0, goals={})
         self.resumes = 0  # events met that made later steps void; not kept
         self._origin = origin
         self._superseded = superseded
@@ -63,7 +61,7 @@ class MetricParser:
 
     def take(self, block: bytes, parts: Sequence[Segment] | None = None) -> None:
         """Take in one block of whole lines; `parts`: its segments, where they were cut already."""
-        self._block_start = self.lines
+        self._block_start = self.state.lines
         if not self._take_segments(block, list(segments(block)) if parts is None else parts):
             self._take_mixed(block)
         self._flush()
@@ -90,15 +88,10 @@ class MetricParser:
         """Bytes of the rows in memory."""
         return sum(table.memory for table in self._tables.values())
 
-    def state(self) -> ParserState:
-        """All else that is to be kept."""
-        return ParserState(**{key: getattr(self, key) for key in ParserState.__struct_fields__})
-
     def restore(self, tables: Sequence[Table], state: ParserState) -> None:
         """Go on from what was kept."""
         self._tables = {table.names: table for table in tables}
-        for key in ParserState.__struct_fields__:
-            setattr(self, key, getattr(state, key))
+        self.state = state
 
     # -- lines of one schema -----------------------------------------------------------------------------------
 
@@ -111,9 +104,9 @@ class MetricParser:
                 self._take_lines(block[part.begin : part.end])
                 self._empty_buffers()  # so that metrics are known in the order in which they came
             else:
-                end = self.lines + len(part.columns[0])
-                self._take_columns(part.names, np.arange(self.lines, end, dtype=np.int64), part.columns)
-                self.lines = end
+                end = self.state.lines + len(part.columns[0])
+                self._take_columns(part.names, np.arange(self.state.lines, end, dtype=np.int64), part.columns)
+                self.state.lines = end
         return True
 
     def _take_columns(self, names: tuple[str, ...], lines: NDArray[np.int64], columns: Columns) -> None:
@@ -131,7 +124,7 @@ class MetricParser:
             self._take_lines(block)
             return
         heads: dict[bytes, tuple[list[int], list[bytes]]] = {}
-        base, lines = self.lines, split_lines(block)
+        base, lines = self.state.lines, split_lines(block)
         for number, line in enumerate(lines, base):
             numbers, alike = heads.setdefault(line[:_HEAD], ([], []))
             numbers.append(number)
@@ -140,7 +133,7 @@ class MetricParser:
             heads = {b"": (list(range(base, base + len(lines))), lines)}
         for numbers, alike in heads.values():
             self._take_alike(numbers, alike)
-        self.lines = base + len(lines)
+        self.state.lines = base + len(lines)
 
     def _take_alike(self, numbers: list[int], lines: list[bytes]) -> None:
         if len(lines) >= _FEW:
@@ -156,22 +149,22 @@ class MetricParser:
                 self._take_alike(numbers[half:], lines[half:])
                 return
         for number, line in zip(numbers, lines, strict=True):
-            self.lines = number
+            self.state.lines = number
             self._take_line(line)
 
     # -- any line ----------------------------------------------------------------------------------------------
 
     def _take_line(self, line: bytes) -> None:
-        number, self.lines = self.lines, self.lines + 1
+        number, self.state.lines = self.state.lines, self.state.lines + 1
         event = decode(line, self._origin)
         if event is None:
-            self.damaged += 1
+            self.state.damaged += 1
         elif event.kind == "resume":
             self._resume(event)
         elif event.kind == "goal":
             metric, goal = event.data.get("metric"), event.data.get("goal")
             if isinstance(metric, str) and goal in ("min", "max"):
-                self.goals[metric] = goal
+                self.state.goals[metric] = goal
         elif metrics := dict(rows(event)):
             self._take_event(event, number, metrics)
 
@@ -193,19 +186,19 @@ class MetricParser:
         if event.step is None:
             return
         self.resumes += 1
-        self.step_now, self._block_start = event.step, self.lines
+        self.state.step_now, self._block_start = event.step, self.state.lines
         if self._superseded:
             return
         for names, table in self._tables.items():
             if not all(name.startswith("sys/") for name in names):
                 table.keep_to(event.step)
-        self.last_step = event.step
+        self.state.last_step = event.step
 
     def _see(self, step: int | None, epoch: float) -> None:
-        if step is not None and (self.last_step is None or step > self.last_step):
-            self.last_step = step
-        if epoch == epoch and (self.last_epoch is None or epoch > self.last_epoch):
-            self.last_epoch = epoch
+        if step is not None and (self.state.last_step is None or step > self.state.last_step):
+            self.state.last_step = step
+        if epoch == epoch and (self.state.last_epoch is None or epoch > self.state.last_epoch):
+            self.state.last_epoch = epoch
 
     def _table(self, names: tuple[str, ...]) -> Table:
         if names not in self._tables:
@@ -218,12 +211,12 @@ class MetricParser:
         lines, steps = self._steps_of_block()
         for names, row in self._stepless:
             before = int(np.searchsorted(lines, row[0])) - 1
-            row[1] = int(steps[before]) if before >= 0 else self.step_now
+            row[1] = int(steps[before]) if before >= 0 else self.state.step_now
             self._buffers.setdefault(names, []).append(row)
         self._stepless.clear()
         self._empty_buffers()
         if len(steps):
-            self.step_now = int(steps[-1])
+            self.state.step_now = int(steps[-1])
 
     def _empty_buffers(self) -> None:
         for names, table_rows in self._buffers.items():

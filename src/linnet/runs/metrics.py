@@ -139,7 +139,7 @@ class Metrics(Mapping[str, Series]):
 
         Names, steps and counts stay known. Nothing is kept beside the stream from here on.
         """
-        tables, state = self._parser.tables(), self._parser.state()
+        tables, state = self._parser.tables(), self._parser.state
         self._parser = self._fresh()
         self._parser.restore([], state)
         self._series.clear()
@@ -163,12 +163,12 @@ class Metrics(Mapping[str, Series]):
     @property
     def goals(self) -> dict[str, str]:
         """Which way is better, by name, as far as it was declared."""
-        return {**self._parser.goals, **self._declared}
+        return {**self._parser.state.goals, **self._declared}
 
     @property
     def damaged(self) -> int:
         """Lines that could not be read."""
-        return self._parser.damaged + self._reader.oversized
+        return self._parser.state.damaged + self._reader.oversized
 
     @property
     def trouble(self) -> str:
@@ -178,12 +178,12 @@ class Metrics(Mapping[str, Series]):
     @property
     def last_step(self) -> int | None:
         """The highest step of training seen."""
-        return self._parser.last_step
+        return self._parser.state.last_step
 
     @property
     def last_epoch(self) -> float | None:
         """The highest epoch seen."""
-        return self._parser.last_epoch
+        return self._parser.state.last_epoch
 
     @property
     def main(self) -> Series | None:
@@ -307,10 +307,10 @@ class Metrics(Mapping[str, Series]):
                 oversized=self._reader.oversized,
                 origin=self._origin,
                 stamp=self._before,
-                state=self._parser.state(),
+                state=self._parser.state,
             )
             tables = cache.save(self._reader.path, header, self._parser.tables(), self._writer)
             self._cached = tables is not None
             if tables is not None and self._writer is not None:
-                self._parser.restore(tables, self._parser.state())
+                self._parser.restore(tables, self._parser.state)
                 self._writer = None

@@ -262,16 +262,6 @@ class Series:
         return (last[1], last[0]) if last is not None else None
 
     @property
-    def lower_is_better(self) -> bool:
-        """The goal is the least value."""
-        return self.goal == "min"
-
-    @property
-    def has_direction(self) -> bool:
-        """One way is known to be better."""
-        return self.goal is not None
-
-    @property
     def best(self) -> tuple[int, float] | None:
         """Step and value of the best finite row, the first of equals; None where no way is known to be better."""
         return None if self.goal is None else self.best_by(self.goal)
