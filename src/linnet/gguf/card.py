@@ -9,15 +9,7 @@ from pathlib import Path
 from linnet.architectures.registry import ARCHITECTURES
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import Metadata, Scalar
-
-# llama.cpp's numbers for general.file_type.
-_FILE_TYPES = {
-    0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 7: "q8_0", 8: "q5_0", 9: "q5_1", 10: "q2_k", 11: "q3_k_s",
-    12: "q3_k_m", 13: "q3_k_l", 14: "q4_k_s", 15: "q4_k_m", 16: "q5_k_s", 17: "q5_k_m", 18: "q6_k",
-    19: "iq2_xxs", 20: "iq2_xs", 21: "q2_k_s", 22: "iq3_xs", 23: "iq3_xxs", 24: "iq1_s", 25: "iq4_nl",
-    26: "iq3_s", 27: "iq3_m", 28: "iq2_s", 29: "iq2_m", 30: "iq4_xs", 31: "iq1_m", 32: "bf16",
-    36: "tq1_0", 37: "tq2_0", 38: "mxfp4",
-}  # fmt: skip
+from linnet.gguf.tensor import FILE_TYPES
 
 # Sizes that are shown, in this order; those of an architecture that is not ours too, since llama.cpp's keys are alike.
 _SHOWN = (
@@ -111,9 +103,8 @@ def _kind(file: GGUFFile) -> str:
 def _file_type(file: GGUFFile) -> str:
     """The type as the file states it; where it does not, that of most of the bytes."""
     stated = file.metadata.get("general.file_type")
-    if isinstance(stated, int) and stated in _FILE_TYPES:
-        return _FILE_TYPES[stated]
-    return next((share.type for share in _types(file)), "")
+    names = (name for name, number in FILE_TYPES.items() if isinstance(stated, int) and stated == number)
+    return next(names, None) or next((share.type for share in _types(file)), "")
 
 
 def _types(file: GGUFFile) -> tuple[TypeShare, ...]:

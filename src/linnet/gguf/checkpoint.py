@@ -20,15 +20,12 @@ from linnet.gguf.config import config_of, hyper_parameters, rope_divisors
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile, point_link
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import GGMLType, TensorInfo
+from linnet.gguf.tensor import FILE_TYPES, GGMLType, TensorInfo
 from linnet.gguf.toy import EMBEDDING, LENS, Folded, Joined, Tensors
 from linnet.gguf.writer import GGUFWriter, storage_type, writable_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# llama.cpp's numbers for "the type most tensors have".
-FILE_TYPES = {GGMLType.F32: 0, GGMLType.F16: 1, GGMLType.Q8_0: 7, GGMLType.BF16: 32}
 
 
 @dataclass(frozen=True)
@@ -275,7 +272,7 @@ def _complete(config: Any, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _general_keys(config: AnyConfig, kind: str, name: str, wanted: GGMLType) -> MetadataBlock:
     metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", kind)
-    return metadata.text("general.name", name).u32("general.file_type", FILE_TYPES[wanted])
+    return metadata.text("general.name", name).u32("general.file_type", FILE_TYPES[wanted.name.lower()])
 
 
 def _tokenizer(config: Config, tokenizer: MetadataBlock | None) -> MetadataBlock:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from linnet.architectures.registry import names_for, task_of
 from linnet.gguf.check import tensor_findings
-from linnet.gguf.checkpoint import FILE_TYPES
 from linnet.gguf.config import config_of
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import GGMLType, TensorInfo
+from linnet.gguf.tensor import FILE_TYPES, GGMLType, TensorInfo
 from linnet.gguf.tokenizer import donor_keys
 from linnet.gguf.toy import EMBEDDING, LENS, Folded, Joined, Tensors, lens_of
 from linnet.gguf.writer import GGUFWriter, storage_type, writable_type
@@ -48,7 +47,7 @@ def convert(
             )
             raise GGUFError(problem, f"metadata {quoted(_MODEL)}", "`tokenizer=FILE.gguf`", "none", source)
         metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
-        metadata.u32("general.file_type", FILE_TYPES[wanted])
+        metadata.u32("general.file_type", FILE_TYPES[wanted.name.lower()])
         if wanted is GGMLType.Q8_0:
             metadata.u32("general.quantization_version", 2)
         if _WRITTEN in file.metadata:
