@@ -43,8 +43,7 @@ def axes() -> dict[str, Any]:
     """Principal axes straight from the file, and what they take beyond torch itself."""
     import torch  # noqa: F401
 
-    from linnet.recipes.donor import Donor
-    from linnet.recipes.pca import principal_axes
+    from linnet.recipes.donor import Donor, principal_axes
 
     before = machine.memory_peak()
     with Donor(smollm2()) as donor:

@@ -28,11 +28,9 @@ from linnet.board.words import compact
 from linnet.models import LlamaConfig
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD
-from linnet.recipes import Job, TextData, WarmOptions, WarmStart, start, warm_start
+from linnet.recipes import RECIPES, Job, RecipeEntry, TextData, WarmOptions, WarmStart, start
 from linnet.recipes.donor import Donor
-from linnet.recipes.inheritance import Init
-from linnet.recipes.shape import shape_from
-from linnet.recipes.training import RECIPES
+from linnet.recipes.transfer import Init, shape_from
 from linnet.train import RunData, TrainSettings
 from linnet.train.hardware import Hardware
 
@@ -179,14 +177,20 @@ class _Done:
         self._path.write_text(json.dumps(self._runs, indent=1) + "\n")
 
 
-def _large_rows(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
+class LargeRows(WarmStart):
     """A recipe of this script's own: from scratch, with embedding rows as large as a lens's."""
-    recipe, job = warm_start.from_job(job, data, hardware, resumed)
-    recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
-    return recipe, job
+
+    name = "scratch-large-rows"
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
+        """The warm start's, with its rows made larger."""
+        recipe, job = super().from_job(job, data, hardware, resumed)
+        recipe.model.token_embd.weight.data.mul_(SEEN_STD / EMBEDDING_STD)
+        return recipe, job
 
 
-RECIPES["scratch-large-rows"] = _large_rows
+RECIPES["scratch-large-rows"] = RecipeEntry(LargeRows)
 
 
 def _smollm2() -> Path:

@@ -260,7 +260,6 @@ def prepare_process() -> None:
     import linnet.infer.generation
     import linnet.models
     import linnet.recipes.donor
-    import linnet.recipes.pca
 
     del torch, PIL, tokenizers, linnet
 

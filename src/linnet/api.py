@@ -5,18 +5,16 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from linnet.errors import UsageError, mismatch, suggestion
-from linnet.recipes.flags import DonorFlags, ImageFlags, ModelFlags, ShapeFlags, TextFlags, VitFlags
-from linnet.recipes.options import VitOptions, VitSettings
+from linnet.recipes.flags import Flag, defaults_of
+from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
-from linnet.runs.folder import check_template
-from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
@@ -24,17 +22,6 @@ if TYPE_CHECKING:
     from linnet.recipes.training import Training
     from linnet.train import Callback
     from linnet.train.step import LossFunction
-
-_Flags = TypeVar("_Flags")
-
-# The classes whose fields are a recipe's flags, and flags that images have no use for.
-_RECIPES: dict[str, tuple[type[Any], ...]] = {
-    "from-scratch": (ModelFlags, TextFlags, TrainSettings),
-    "warm-start": (DonorFlags, ShapeFlags, TextFlags, TrainSettings),
-    "vit-tiny": (VitFlags, ImageFlags, VitOptions, VitSettings),
-}
-_NOT_FOR_IMAGES = ("batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
-_RUN_WORDS = ("run_id", "name", "experiment", "tag", "runs")
 
 # What others call it.
 _ELSEWHERE = {
@@ -105,14 +92,11 @@ def train(
         raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
     if loss is not None:
         job = replace(job, loss=loss, loss_name=getattr(loss, "__qualname__", type(loss).__name__))
-    labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment}
-    if run_id is not None and "{" in run_id:
-        check_template(run_id)
-        labels |= {"run_id": None, "template": run_id}
     from linnet.recipes import start
 
-    tags = [tag] if isinstance(tag, str) else list(tag)
     callbacks, preparing = _with_screen(callbacks, progress)
+    labels = {"run_id": run_id, "name": name, "experiment": experiment}
+    tags = [tag] if isinstance(tag, str) else list(tag)
     return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
 
 
@@ -160,24 +144,26 @@ def _run_of(training: Training) -> Run:
     return Run.load(training.run_dir)
 
 
-def _job(recipe: str, flags: Mapping[str, Any]) -> Job:
-    from linnet.recipes import requests
-
-    kinds = _kinds(recipe)
-    _check_names(recipe, flags)
-    if recipe == "warm-start" and "donor" not in flags:
-        raise UsageError("train: warm-start needs a donor, the path of a GGUF of the llama family")
-    parts = [_fill(kind, flags) for kind in kinds]
-    build: Any = {"from-scratch": requests.scratch_job, "warm-start": requests.warm_job, "vit-tiny": requests.vit_job}
-    job: Job = build[recipe](*parts)
-    return job
+def _job(recipe: str, given: Mapping[str, Any]) -> Job:
+    kind = recipe_type(recipe)
+    flags = {flag.name: flag for group in kind.flags.values() for flag in group}
+    own = [*flags, *(train.__kwdefaults__ or ())]
+    for name in given:
+        if name not in flags:
+            meant = _ELSEWHERE.get(name)
+            close = [meant] if meant in own else difflib.get_close_matches(name, own, n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
+            raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
+    for flag in flags.values():
+        if flag.default is MISSING and flag.name not in given:
+            raise UsageError(f"train: {recipe} needs a {flag.name}: {flag.help}")
+    return kind.job({**defaults_of(flags.values()), **{name: _value(flags[name], given[name]) for name in given}})
 
 
 def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags: dict[str, Any]) -> Job:
-    from linnet.recipes.job import RowData, Rows
-    from linnet.recipes.row_tokenizer import vocabulary_size
+    from linnet.recipes.job import RowData, Rows, vocabulary_size
 
-    if recipe != "from-scratch":
+    if RowData not in recipe_type(recipe).data_types:
         raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
     if corpus := [name for name in ("corpus", "field", "cache", "documents") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
@@ -194,43 +180,12 @@ def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags:
     return replace(job, data=RowData(type(data).__name__, held_out), rows=rows, prompts=prompts)
 
 
-def _kinds(recipe: str) -> tuple[type[Any], ...]:
-    if recipe not in _RECIPES:
-        raise UsageError(f"train: there is no recipe {recipe!r}{suggestion(str(recipe), _RECIPES)}")
-    return _RECIPES[recipe]
-
-
-def _check_names(recipe: str, flags: Mapping[str, Any]) -> None:
-    hidden = _NOT_FOR_IMAGES if recipe == "vit-tiny" else ()
-    known = [field.name for kind in _kinds(recipe) for field in fields(kind) if field.name not in hidden]
-    own = [*known, *_RUN_WORDS, "data", "eval_data", "loss", "callbacks", "progress"]
-    for name in flags:
-        if name not in known:
-            meant = _ELSEWHERE.get(name)
-            close = [meant] if meant in own else difflib.get_close_matches(name, own, n=1, cutoff=0.6)
-            hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
-            raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
-
-
-def _fill(kind: type[_Flags], flags: Mapping[str, Any]) -> _Flags:
-    """The flags that are fields of one class, each of its type."""
-    hints = get_type_hints(kind)
-    given = {
-        field.name: _value(field.name, flags[field.name], hints[field.name])
-        for field in fields(kind)  # type: ignore[arg-type] # all of them are dataclasses
-        if field.name in flags
-    }
-    assert all(field.name in given or field.default is not MISSING for field in fields(kind))  # type: ignore[arg-type]
-    return kind(**given)
-
-
-def _value(name: str, value: Any, kind: Any) -> Any:
+def _value(flag: Flag, value: Any) -> Any:
     """A value of the type that its flag has; a path for a text where the command takes one."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if kind in (Path, Path | None):
-        if value is None or isinstance(value, str):
-            return None if value is None else Path(value)
+    name, kind = flag.name, flag.type
+    if flag.is_path and not isinstance(value, str | None):
         raise UsageError(f"train: {name} is a path, found {value!r}")
     if kind == tuple[str, ...] and isinstance(value, str):
         value = (value,)

@@ -12,13 +12,13 @@ import pytest
 import linnet
 from linnet.board.words import flags
 from linnet.cli import main
-from linnet.recipes.options import VitOptions
+from linnet.recipes import VitOptions
 from linnet.runs import RunStore
 from linnet.train.metrics import Gate
 from linnet.train.settings import TrainSettings
 
 _PACKAGE = Path(linnet.__file__).parent
-_COMMAND_LINES = ("board/", "runs/provenance.py")  # whole commands to type, and git's
+_COMMAND_LINES = ("board/", "runs/provenance.py", "recipes/registry.py")  # whole commands to type, and git's
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import torch
 from linnet.models import LlamaConfig
 from linnet.recipes import Job, TextData, start
 from linnet.recipes.donor import Donor
-from linnet.recipes.inheritance import Init
-from linnet.recipes.shape import shape_from
+from linnet.recipes.transfer import Init, shape_from
 from linnet.recipes.warm_start import WarmStart
 from linnet.train import TrainSettings
 from linnet.train.hardware import choose

@@ -90,7 +90,7 @@ def test_a_run_that_kept_its_corpus_relative_is_resumed_as_before(said: Said, ro
 def test_names_for_what_is_built_in_and_patterns_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from linnet.recipes.requests import absolute_source
+    from linnet.recipes.flags import absolute_source
 
     for name in ("python", "digits", "*.txt", "hf://somewhere/else", "none.txt"):
         assert absolute_source(name) == name

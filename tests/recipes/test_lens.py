@@ -18,8 +18,7 @@ from linnet.gguf import read_lens
 from linnet.models import LlamaConfig, build, put_lens
 from linnet.models.initial import EMBEDDING_STD
 from linnet.models.lens import SEEN_STD
-from linnet.recipes.donor import Donor
-from linnet.recipes.pca import principal_axes
+from linnet.recipes.donor import Donor, principal_axes
 from tests.conftest import Said
 from tests.recipes.conftest import warmed
 
@@ -41,8 +40,7 @@ def test_axes_are_those_of_the_covariance() -> None:
 def test_the_axes_of_smollm2_take_seconds_and_little_memory(smollm2: Path) -> None:
     program = f"""
 import resource, time
-from linnet.recipes.donor import Donor
-from linnet.recipes.pca import principal_axes
+from linnet.recipes.donor import Donor, principal_axes
 import torch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with Donor({str(smollm2)!r}) as donor:

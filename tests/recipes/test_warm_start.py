@@ -18,8 +18,7 @@ from linnet import gguf
 from linnet.models import load
 from linnet.recipes import Job, TextData, WarmOptions, start
 from linnet.recipes.donor import Donor
-from linnet.recipes.inheritance import Init
-from linnet.recipes.shape import shape_from
+from linnet.recipes.transfer import Init, shape_from
 from linnet.train import TrainSettings
 from tests.conftest import Said, losses
 from tests.gguf.llama_client import ask

@@ -7,7 +7,7 @@ that are applied to the same input are one (`attn_qkv`, `ffn_gate_up`), and a bl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 # ruff: noqa: D102 (the attributes of the protocol are described where they are defined, in the configs)
@@ -39,6 +39,11 @@ class Config(Protocol):
     def tied(self) -> bool: ...
     @property
     def head_size(self) -> int: ...
+
+
+def unless(flag: str, help: str) -> Any:
+    """A field of a config that is true unless `linnet train` is given a flag."""
+    return field(default=True, metadata={"flag": flag, "help": help})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,11 @@ from linnet.architectures.rotary import ROTARY_NAMES, RotaryFields, rotary_field
 
 @dataclass(frozen=True)
 class LlamaConfig(RotaryFields):
-    """A llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU."""
+    """A llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+    Args:
+        qkv_bias: Biases on queries, keys and values (llama; a qwen2 has them).
+    """
 
     arch: ClassVar[str] = "llama"
     qkv_bias: bool = False

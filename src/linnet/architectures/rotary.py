@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from linnet.architectures.checks import check_counts, check_positive, check_rotary_heads, require
-from linnet.architectures.description import TEXT_KEYS, Config, Key
+from linnet.architectures.description import TEXT_KEYS, Config, Key, unless
 from linnet.errors import UsageError
 
 # ruff: noqa: D102 (the attributes of the protocol are described where they are defined, in the configs)
@@ -72,7 +72,20 @@ class RotaryConfig(Config, Protocol):
 
 @dataclass(frozen=True)
 class RotaryFields:
-    """The fields of every such config."""
+    """The fields of every such config; those with a help text here are flags of `linnet train`.
+
+    Args:
+        vocab: Tokens; a tokenizer of so many is trained, unless one is given.
+        d_model: Width.
+        n_layers: Depth.
+        n_heads: Attention heads.
+        n_kv: Heads of keys and values.
+        d_ff: Width of the feed-forward part.
+        ctx: Tokens of a sequence.
+        head_dim: Size of a head; d_model / n_heads by default.
+        rope_base: Base of the rotary angles.
+        rms_eps: Added under the root of the norm.
+    """
 
     vocab: int
     d_model: int
@@ -85,7 +98,8 @@ class RotaryFields:
     rms_eps: float = 1e-5
     head_dim: int = 0  # 0: d_model / n_heads
     rope_scaling: RopeScaling | None = None
-    tied: bool = True  # the output head is the embedding
+    # The output head is the embedding.
+    tied: bool = unless("untied", "Give the output a matrix of its own instead of the embedding's.")
 
     def __post_init__(self) -> None:
         check_counts(self, "vocab", "d_model", "n_heads", "n_kv", "d_ff", "n_layers", "ctx")

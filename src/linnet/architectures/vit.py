@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from linnet.architectures.checks import check_counts, check_heads, check_positive, divisors, require
-from linnet.architectures.description import Architecture, Key, Transformers
+from linnet.architectures.description import Architecture, Key, Transformers, unless
 from linnet.errors import UsageError
 
 
@@ -15,6 +15,19 @@ class ViTConfig:
     """A vision transformer with a class head.
 
     Toy's is `pooling="cls", norm="rms", norm_eps=1e-5, act="silu", bias=False`.
+
+    Args:
+        image_size: Pixels a side; images of another size are scaled.
+        patch_size: Pixels a side of a patch.
+        d_model: Width.
+        n_layers: Depth.
+        n_heads: Attention heads.
+        d_ff: Width of the feed-forward part.
+        pooling: What the head reads: the mean of all patches, or a class token.
+        positions: Trained, or a fixed table of sines and cosines.
+        norm: LayerNorm or RMSNorm.
+        act: GELU or SiLU.
+        norm_eps: What is added to the variance before a norm's root is taken; 1e-6 in the presets.
     """
 
     arch: ClassVar[str] = "vit"
@@ -26,11 +39,14 @@ class ViTConfig:
     n_layers: int
     num_classes: int = 10
     num_channels: int = 3
-    pooling: Literal["mean", "cls"] = "mean"  # of all patches, or a class token
-    positions: Literal["learned", "sincos"] = "learned"  # sincos: a fixed table
+    pooling: Literal["mean", "cls"] = "mean"
+    positions: Literal["learned", "sincos"] = "learned"
     norm: Literal["layer", "rms"] = "layer"
     act: Literal["gelu", "silu"] = "gelu"  # gelu by tanh, as ggml has it
-    bias: bool = True
+    bias: bool = unless(
+        "no_bias",
+        "Leave out all biases. Toy's model: `pooling=cls` `norm=rms` `norm_eps=1e-5` `act=silu` `no_bias` `init=seed`.",
+    )
     norm_eps: float = 1e-6
     image_mean: tuple[float, ...] = ()  # of each channel, as a share of full brightness; (): a half
     image_std: tuple[float, ...] = ()

@@ -15,25 +15,12 @@ from linnet.board.words import flags
 from linnet.cli.errors import explain, out_of_memory
 from linnet.cli.streams import complain, discard, prepare_streams, settle_streams
 from linnet.errors import LinnetError, UsageError
+from linnet.recipes.registry import RECIPES
 from linnet.train.process import wait_asleep_where_shared
 
-# Every command with its examples. Here, so that the list of commands can be shown without loading any of them.
+# Every command with its examples. Here, so that the list of commands can be shown without loading any of them. Those of
+# `train` are in the registry of the recipes.
 _COMMANDS = """
-train from-scratch: Train a language model that knows nothing yet, on any text.
-    linnet train from-scratch
-    linnet train from-scratch --corpus books/ --preset nano --steps 5000
-    linnet train from-scratch --config run.toml --lr 3e-4
-
-train warm-start: Train a llama that begins with what a donor GGUF knows.
-    linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6
-    linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/
-    linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4
-
-train vit-tiny: Train a vision transformer to tell classes of images.
-    linnet train vit-tiny
-    linnet train vit-tiny --images photos/ --flip 0.5 --crop 0.3 --steps 5000
-    linnet train vit-tiny --images mnist/ --preset vit-tiny-28 --batch 256 --steps 4000
-
 resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
     linnet resume latest
     linnet resume llama-20260531-001 --steps 20000
@@ -124,8 +111,6 @@ _GROUPS = {
 
 # The files of commands that are in none of their own name, nor of their group's.
 _FILES = {
-    "train warm-start": "warm_start",
-    "train vit-tiny": "vit_tiny",
     "resume": "training",
     "tail": "show",
     "compare": "metrics",
@@ -170,7 +155,8 @@ def build_app() -> App:
     }
     for group in groups.values():
         app.command(group)
-    for paragraph in _COMMANDS.strip().split("\n\n"):
+    recipes = [f"train {name}: {recipe.help}\n{recipe.examples}" for name, recipe in RECIPES.items()]
+    for paragraph in (*recipes, *_COMMANDS.strip().split("\n\n")):
         head, examples = paragraph.split("\n", 1)
         command, _, text = head.partition(": ")
         group_name, _, verb = command.rpartition(" ")

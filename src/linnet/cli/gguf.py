@@ -175,8 +175,7 @@ def lens(
         force: Replace the file if it is there.
     """
     from linnet.gguf import Lens, write_lens
-    from linnet.recipes.donor import Donor
-    from linnet.recipes.pca import principal_axes
+    from linnet.recipes.donor import Donor, principal_axes
 
     _refuse_to_replace(out, force)
     with Donor(donor) as opened:

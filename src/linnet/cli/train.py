@@ -1,40 +1,34 @@
-"""`linnet train`: one command a recipe."""
+"""`linnet train RECIPE`: a command for each recipe, made of its flags."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from linnet.board import words
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
-from linnet.recipes.flags import ModelFlags, TextFlags
-from linnet.runs.folder import check_template
-from linnet.train.settings import TrainSettings
+from linnet.recipes.flags import Flag, defaults_of
+from linnet.recipes.registry import RECIPES, recipe_type
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
-
-# ruff: noqa: B008 (the defaults are frozen)
-
-_MODEL, _TEXT, _TRAINING, _RUN = (Group.create_ordered(name) for name in ("Model", "Text", "Training", "Run"))
 
 
 @dataclass(frozen=True)
 class RunFlags:
     """Where the run goes and what it is called.
 
-    Parameters
-    ----------
-    run_id
-        The folder's name, or a template for it such as {recipe}-{date}-{seq}; {arch}-{date}-{seq} by default.
-    name
-        A label.
-    experiment
-        What it is part of.
-    tag
-        May be given several times.
+    Args:
+        run_id: The folder's name, or a template for it such as {recipe}-{date}-{seq}; {arch}-{date}-{seq} by default.
+        name: A label.
+        experiment: What it is part of.
+        tag: May be given several times.
     """
 
     config: ConfigPath = None
@@ -45,32 +39,45 @@ class RunFlags:
     tag: tuple[str, ...] = ()
 
 
-def from_scratch(
-    *,
-    model: Annotated[ModelFlags, Parameter(name="*", group=_MODEL, show_default=unless_off)] = ModelFlags(),
-    text: Annotated[TextFlags, Parameter(name="*", group=_TEXT, show_default=unless_off)] = TextFlags(),
-    settings: Annotated[TrainSettings, Parameter(name="*", group=_TRAINING, show_default=unless_off)] = TrainSettings(),
-    run: Annotated[RunFlags, Parameter(name="*", group=_RUN)] = RunFlags(),
-    json: AsJson = False,
-) -> int:
-    """Train a language model that knows nothing yet, on any text.
-
-    With no flags at all it learns Python from the interpreter's own standard library. Every checkpoint is a GGUF that
-    llama.cpp, Ollama and LM Studio open as it is. `--config FILE.toml` reads flags from a file; those given on the
-    command line win.
-    """
-    from linnet.recipes.requests import scratch_job
-
-    return run_job(scratch_job(model, text, settings), run, json)
+def __getattr__(name: str) -> Callable[..., int]:
+    """The command of a recipe: `linnet.cli.train:vit_tiny`."""
+    for recipe in RECIPES:
+        if recipe.replace("-", "_") == name:
+            return _command(recipe)
+    raise AttributeError(f"there is no command {name!r}")
 
 
-def run_job(job: Job, run: RunFlags, json: bool) -> int:
+def _command(name: str) -> Callable[..., int]:
+    recipe = recipe_type(name)
+    titles = {title: Group.create_ordered(title) for title in (*recipe.flags, "Run")}
+    flags = {flag: titles[title] for title, group in recipe.flags.items() for flag in group}
+
+    def command(*, run: RunFlags = RunFlags(), json: bool = False, **given: Any) -> int:  # noqa: B008 (it is frozen)
+        return _run_job(recipe.job(defaults_of(flags) | given), run, json)
+
+    run_type = Annotated[RunFlags, Parameter(name="*", group=titles["Run"])]
+    parameters = [_parameter(flag, group) for flag, group in flags.items()]
+    parameters += [_keyword("run", run_type, RunFlags()), _keyword("json", AsJson, False)]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _parameter(flag: Flag, group: Group) -> inspect.Parameter:
+    default = inspect.Parameter.empty if flag.default is MISSING else flag.default
+    negative = f"--no-{flag.name}" if default is True else ()
+    shown = Parameter(group=group, help=words.flags(flag.help), show_default=unless_off, negative=negative)
+    return _keyword(flag.name, Annotated[Path if flag.is_path else flag.type, shown], default)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _run_job(job: Job, run: RunFlags, json: bool) -> int:
     """Train a job to its end and say what it made."""
     from linnet.cli.training import run_training
     from linnet.recipes import start
 
-    labels: dict[str, Any] = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
-    if run.run_id is not None and "{" in run.run_id:
-        check_template(run.run_id)
-        labels |= {"run_id": None, "template": run.run_id}
+    labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
     return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), **labels), json)

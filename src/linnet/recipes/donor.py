@@ -1,4 +1,7 @@
-"""`Donor`: a GGUF that a new model begins with, open and checked. What is wrong with one is a `DonorError`."""
+"""`Donor`: a GGUF that a new model begins with, open and checked; the principal axes of its embedding.
+
+What is wrong with one is a `DonorError`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from linnet.errors import UsageError
 from linnet.gguf import GGUFError, GGUFFile, read_params, resolve_link
 from linnet.gguf.errors import quoted
 from linnet.models import LlamaConfig, config_of
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
 
 _WIDTH = "llama.embedding_length"
 _TABLE = "token_embd.weight"
-_BLOCK = 1 << 22
+_SQUARE = 1 << 22  # numbers of a covariance that is always worth it
+_ROWS = 4096  # at a time: 19 MB of float64 for a donor 576 wide
 
 
 class DonorError(GGUFError):
@@ -48,7 +53,7 @@ class Donor:
     """An open donor of the llama family, of any file type.
 
     with Donor("donor.gguf") as donor:
-        donor.width, donor.vocab, donor.config
+        donor.width, donor.config
         rows = donor.table(49152)
     """
 
@@ -58,38 +63,33 @@ class Donor:
             raise DonorError("donor GGUF not found", path=path, expected="a GGUF file", found="nothing of that name")
         self._is_link = self.path.name in ("latest", "best")  # of a run
         with donor_errors():
-            self._file = GGUFFile.open(resolve_link(self.path) if self._is_link else self.path)
+            self.file = GGUFFile.open(resolve_link(self.path) if self._is_link else self.path)
         self.closed = False
         try:
             self.width = self._width()
         except BaseException:
-            self._file.close()
+            self.file.close()
             raise
-
-    @property
-    def file(self) -> GGUFFile:
-        """The open file, for whoever reads its tokenizer."""
-        return self._file
 
     @property
     def name(self) -> str:
         """What the file calls itself; its own name where it does not."""
         with donor_errors():
-            return self._file.metadata.text("general.name") or self._file.path.name
+            return self.file.metadata.text("general.name") or self.file.path.name
 
     @property
     def source(self) -> str:
         """The file's name; of a run's `latest` or `best` the model's name and the checkpoint that is meant."""
-        return f"{self.name}/{self._file.path.name}" if self._is_link else self.path.name
+        return f"{self.name}/{self.file.path.name}" if self._is_link else self.path.name
 
     @cached_property
     def config(self) -> LlamaConfig:
         """The donor's shape."""
         with donor_errors():
-            config = config_of(self._file, task="text")
+            config = config_of(self.file, task="text")
         if not isinstance(config, LlamaConfig):  # a file of both kinds of keys
             place = "metadata 'general.architecture'"
-            raise self._error("the donor is not of the llama family", place, "llama", config.arch)
+            raise self.error("the donor is not of the llama family", place, "llama", config.arch)
         return config
 
     @property
@@ -97,29 +97,22 @@ class Donor:
         """The keys of its tokenizer; its lists of tokens and of their types are such lists."""
         with donor_errors():
             for key, kind in (("tokenizer.ggml.tokens", str), ("tokenizer.ggml.token_type", int)):
-                values = self._file.metadata.get(key, ())
+                values = self.file.metadata.get(key, ())
                 if not isinstance(values, tuple) or not all(isinstance(value, kind) for value in values):
-                    expected, found = f"an array of {kind.__name__}", self._file.metadata.label(key)
-                    raise self._error("the type is wrong", f"metadata {quoted(key)}", expected, found)
-            return {key: self._file.metadata[key] for key in self._file.metadata if key.startswith("tokenizer.")}
-
-    @property
-    def tokens(self) -> tuple[str, ...] | None:
-        """The texts of its tokens, as the file spells them; None where it has no vocabulary."""
-        with donor_errors():
-            found = self._file.metadata.get("tokenizer.ggml.tokens")
-        return tuple(map(str, found)) if isinstance(found, tuple) else None
+                    expected, found = f"an array of {kind.__name__}", self.file.metadata.label(key)
+                    raise self.error("the type is wrong", f"metadata {quoted(key)}", expected, found)
+            return {key: self.file.metadata[key] for key in self.file.metadata if key.startswith("tokenizer.")}
 
     @property
     def embedding(self) -> TensorInfo:
         """`token_embd.weight`, to be read in parts: [rows, width]."""
-        tensor = self._file.tensors.get(_TABLE)
+        tensor = self.file.tensors.get(_TABLE)
         if tensor is None:
-            found = f"{len(self._file.tensors)} tensors without it"
-            raise self._error("the donor has no embedding", f"tensor {quoted(_TABLE)}", "rows of its width", found)
+            found = f"{len(self.file.tensors)} tensors without it"
+            raise self.error("the donor has no embedding", f"tensor {quoted(_TABLE)}", "rows of its width", found)
         if len(tensor.shape) != 2 or tensor.shape[1] != self.width:
             expected, found = f"[rows, {self.width}], as {_WIDTH} says", str(list(tensor.shape))
-            raise self._error("the donor's embedding is of another width", f"tensor {quoted(_TABLE)}", expected, found)
+            raise self.error("the donor's embedding is of another width", f"tensor {quoted(_TABLE)}", expected, found)
         return tensor
 
     def table(self, rows: int | None = None) -> NDArray[np.float32]:
@@ -127,7 +120,7 @@ class Donor:
         tensor = self.embedding
         wanted = tensor.shape[0] if rows is None else rows
         if tensor.shape[0] < wanted:
-            raise self._error(
+            raise self.error(
                 "the donor has fewer rows than the vocabulary",
                 f"tensor {quoted(_TABLE)}",
                 f"{wanted:,} rows or more",
@@ -142,45 +135,41 @@ class Donor:
         """Its parameters by our names, one at a time."""
         _ = self.embedding  # an unfolded lens, or another fault of the table, is found here
         with donor_errors():
-            for name, array in read_params(self._file):
+            for name, array in read_params(self.file):
                 if not np.isfinite(array).all():
-                    found = f"{int((~np.isfinite(array)).sum()):,} that are not"
-                    raise self._error("the donor has numbers to avoid", f"parameter {name}", "finite numbers", found)
+                    wrong = f"{int((~np.isfinite(array)).sum()):,} that are NaN or infinite"
+                    raise self.error("the donor has weights that are not finite", f"parameter {name}", "finite", wrong)
                 yield name, array
 
     def sha256(self) -> str:
         """The hash of the file, to know it again."""
-        digest = hashlib.sha256()
-        with self._file.path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        return digest.hexdigest()
+        with self.file.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
         """Close the file."""
         if not self.closed:
             self.closed = True
-            self._file.close()
+            self.file.close()
 
     def __enter__(self) -> Donor:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
+    def error(self, problem: str, place: str, expected: str, found: str) -> DonorError:
+        """What is wrong with this donor."""
+        return DonorError(problem, path=self.path, place=place, expected=expected, found=found)
+
     def _width(self) -> int:
-        width = self._file.metadata.get(_WIDTH)
+        width = self.file.metadata.get(_WIDTH)
         if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-            arch = quoted(self._file.architecture) if self._file.architecture else "no architecture"
+            arch = quoted(self.file.architecture) if self.file.architecture else "no architecture"
             found = f"{arch} without it" if width is None else ascii(width)[:40]
             problem = "the donor states no width; is it of the llama family?"
-            raise self._error(problem, f"metadata {quoted(_WIDTH)}", "a whole number from 1", found)
+            raise self.error(problem, f"metadata {quoted(_WIDTH)}", "a whole number from 1", found)
         return width
-
-    def _error(self, problem: str, place: str, expected: str, found: str) -> DonorError:
-        return DonorError(problem, path=self.path, place=place, expected=expected, found=found)
 
 
 def check_rows(table_VW: NDArray[np.float32], path: str | os.PathLike[str] | None = None) -> None:
@@ -200,3 +189,46 @@ def check_rows(table_VW: NDArray[np.float32], path: str | os.PathLike[str] | Non
                 expected="a row of its own for every token",
                 found=f"{len(rows):,} such among {len(table_VW):,} ({shown})",
             )
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The directions in which a table's rows differ most, and the share of their variance that lies in them."""
+
+    proj_DW: NDArray[np.float32]  # orthonormal rows, the widest direction first
+    mean_W: NDArray[np.float32]  # of the table's rows
+    explained: float
+
+
+def principal_axes(table_VW: NDArray[np.float32] | TensorInfo, d_model: int) -> Axes:
+    """The first `d_model` principal axes of a table [V, W], in float64, from its covariance; the same bits every time.
+
+    The table is passed once, in parts.
+    """
+    V, W = table_VW.shape
+    if d_model > W:
+        raise UsageError(
+            f"a donor {W} wide has {W} principal axes, and a model {d_model} wide needs as many: choose `d_model={W}`"
+            " or less, or `init=warm`"
+        )
+    if W * W > _SQUARE + 64 * V * W:  # the work is that of the square, which a small file can make as large as it likes
+        raise UsageError(
+            f"a table of {V:,} rows, each {W:,} wide, says too little about its axes: take a donor of more rows"
+        )
+    squares_WW, sum_W = np.zeros((W, W)), np.zeros(W)
+    for start in range(0, V, _ROWS):
+        rows = slice(start, min(start + _ROWS, V))
+        part = table_VW[rows] if isinstance(table_VW, np.ndarray) else table_VW.read(rows)
+        part = part.astype(np.float64)
+        squares_WW += part.T @ part
+        sum_W += part.sum(0)
+    mean_W = sum_W / V
+    variances_W, axes_WW = np.linalg.eigh(squares_WW / V - np.outer(mean_W, mean_W))  # the narrowest first
+    proj_DW = axes_WW.T[::-1][:d_model]
+    # An axis has no front and no back: the largest of its numbers is made positive.
+    largest_D = np.abs(proj_DW).argmax(1)
+    proj_DW = proj_DW * np.sign(proj_DW[np.arange(d_model), largest_D])[:, None]
+    total = float(np.clip(variances_W, 0, None).sum())
+    kept = float(np.clip(variances_W[::-1][:d_model], 0, None).sum())
+    explained = kept / total if total else 0.0
+    return Axes(proj_DW.astype(np.float32), mean_W.astype(np.float32), explained)

@@ -1,253 +1,105 @@
-"""The words that a training is asked for with: the flags of `linnet train`, and the arguments of `linnet.train`."""
+"""Flags are the data's fields: what the docstring of a dataclass explains is a flag, a TOML key, an argument."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
-from linnet.architectures import names_for
+import docstring_parser
 
-if TYPE_CHECKING:
-    TextArchitecture = str
-else:
-    TextArchitecture = Literal[names_for("text")]
+from linnet.data.corpus import expanded
 
+_Data = TypeVar("_Data")
 
-@dataclass(frozen=True)
-class ModelFlags:
-    """The shape of the model; what is not given is the preset's.
-
-    Parameters
-    ----------
-    preset
-        tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m or smollm2-360m.
-    arch
-        Another architecture, with the preset's sizes.
-    vocab
-        Tokens; a tokenizer of so many is trained, unless one is given.
-    d_model
-        Width.
-    n_layers
-        Depth.
-    n_heads
-        Attention heads.
-    n_kv
-        Heads of keys and values.
-    d_ff
-        Width of the feed-forward part.
-    ctx
-        Tokens of a sequence.
-    head_dim
-        Size of a head; d_model / n_heads by default.
-    rope_base
-        Base of the rotary angles.
-    rms_eps
-        Added under the root of the norm.
-    untied
-        Give the output a matrix of its own instead of the embedding's.
-    qkv_bias
-        Biases on queries, keys and values (llama; a qwen2 has them).
-    init_scale
-        Times the usual size of the first weights.
-    """
-
-    preset: str = "demo"
-    arch: TextArchitecture | None = None
-    vocab: int | None = None
-    d_model: int | None = None
-    n_layers: int | None = None
-    n_heads: int | None = None
-    n_kv: int | None = None
-    d_ff: int | None = None
-    ctx: int | None = None
-    head_dim: int | None = None
-    rope_base: float | None = None
-    rms_eps: float | None = None
-    untied: bool = False
-    qkv_bias: bool = False
-    init_scale: float = 1.0
+# Names that a run keeps so that they hold in any folder: `linnet resume` may be called in another one.
+FilePath = Annotated[str, "path"]
+SourceName = Annotated[str, "source"]  # a path, a pattern, or the word for something built in
 
 
 @dataclass(frozen=True)
-class TextFlags:
-    """The text to learn from.
+class Flag:
+    """A word that a training is asked for with: `--d-model 64`, `d_model = 64`, `linnet.train(d_model=64)`."""
 
-    Parameters
-    ----------
-    corpus
-        A file, a folder, a pattern, or python: the standard library of this interpreter.
-    field
-        Where the text is in a JSONL line or a Parquet row; text by default.
-    tokenizer
-        A GGUF whose tokenizer is taken; by default the donor's where there is one, else one is trained.
-    held_out
-        The share of documents kept for evaluation.
-    documents
-        Keep documents from seeing each other.
-    cache
-        Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
-    prompt
-        What samples begin with; may be given several times.
-    """
+    name: str
+    type: Any
+    default: Any  # MISSING: it must be given
+    help: str
+    turns_off: str | None = None  # a field that is true unless the flag is given
 
-    corpus: str = "python"
-    field: str | None = None
-    tokenizer: Path | None = None
-    held_out: float = 0.02
-    documents: bool = False
-    cache: Path | None = None
-    prompt: tuple[str, ...] = ()
+    @property
+    def is_path(self) -> bool:
+        """Is its value the name of a file?"""
+        return "path" in _marks(self.type)
 
 
-@dataclass(frozen=True)
-class DonorFlags:
-    """What the model begins with.
-
-    Parameters
-    ----------
-    donor
-        A GGUF of the llama family, quantised or not.
-    init
-        select: layers, heads and channels of a larger donor; pca or warm: its embedding through a lens; embed: the
-        rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all of it;
-        scratch: nothing.
-    lens
-        A lens file (linnet lens) for pca or warm to begin with.
-    tokens
-        With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces, or anew.
-    layers
-        Which layers select takes: evenly spread ones, or the first ones.
-    rescale
-        Centre embedding rows and give every dimension one spread; --no-rescale leaves them as they are in the donor.
-    train_table
-        Train the table behind the lens too.
-    """
-
-    donor: Path
-    init: str = "select"
-    lens: Path | None = None
-    tokens: Literal["pieces", "exact"] = "pieces"
-    layers: Literal["even", "first"] = "even"
-    rescale: bool = True
-    train_table: bool = False
+FlagGroups: TypeAlias = Mapping[str, tuple[Flag, ...]]  # by their titles in `--help`
 
 
-@dataclass(frozen=True)
-class ShapeFlags:
-    """The shape of the model; what is not given follows from the donor's.
-
-    Parameters
-    ----------
-    d_model
-        Width.
-    n_layers
-        Depth.
-    n_heads
-        Attention heads.
-    n_kv
-        Heads of keys and values.
-    d_ff
-        Width of the feed-forward part.
-    ctx
-        Tokens of a sequence; 256 by default.
-    head_dim
-        Size of a head.
-    rope_base
-        Base of the rotary angles.
-    rms_eps
-        Added under the root of the norm.
-    untied
-        Give the output a matrix of its own; a lens needs one and has it.
-    init_scale
-        Times the usual size of those first weights that are new.
-    """
-
-    d_model: int | None = None
-    n_layers: int | None = None
-    n_heads: int | None = None
-    n_kv: int | None = None
-    d_ff: int | None = None
-    ctx: int | None = None
-    head_dim: int | None = None
-    rope_base: float | None = None
-    rms_eps: float | None = None
-    untied: bool = False
-    init_scale: float = 1.0
+def flags_of(kind: type[Any], leave_out: Iterable[str] = ()) -> tuple[Flag, ...]:
+    """The flags of a dataclass: the fields that its docstring and those of its bases explain, in that order."""
+    types, defaults = get_type_hints(kind, include_extras=True), {field.name: field.default for field in fields(kind)}
+    help = {name: text for base in reversed(kind.__mro__) for name, text in _explained(base).items()}
+    return tuple(Flag(name, types[name], defaults[name], help[name]) for name in help if name not in leave_out)
 
 
-@dataclass(frozen=True)
-class VitFlags:
-    """The shape of the model; what is not given is the preset's. Classes and channels are the images'.
-
-    Parameters
-    ----------
-    preset
-        vit-tiny (224 px), vit-tiny-32, vit-tiny-28 or vit-tiny-8; by default the one for the size of the images.
-    image_size
-        Pixels a side; images of another size are scaled.
-    patch_size
-        Pixels a side of a patch.
-    d_model
-        Width.
-    n_layers
-        Depth.
-    n_heads
-        Attention heads.
-    d_ff
-        Width of the feed-forward part.
-    pooling
-        What the head reads: the mean of all patches, or a class token.
-    positions
-        Trained, or a fixed table of sines and cosines.
-    norm
-        LayerNorm or RMSNorm.
-    act
-        GELU or SiLU.
-    norm_eps
-        What is added to the variance before a norm's root is taken; 1e-6 in the presets.
-    no_bias
-        Leave out all biases. Toy's model: --pooling cls --norm rms --norm-eps 1e-5 --act silu --no-bias --init seed.
-    init_scale
-        Times the usual size of the first weights.
-    """
-
-    preset: str | None = None
-    image_size: int | None = None
-    patch_size: int | None = None
-    d_model: int | None = None
-    n_layers: int | None = None
-    n_heads: int | None = None
-    d_ff: int | None = None
-    pooling: Literal["mean", "cls"] | None = None
-    positions: Literal["learned", "sincos"] | None = None
-    norm: Literal["layer", "rms"] | None = None
-    act: Literal["gelu", "silu"] | None = None
-    norm_eps: float | None = None
-    no_bias: bool = False
-    init_scale: float = 1.0
+def config_flags(configs: Iterable[type[Any]], leave_out: Iterable[str] = (), **help: str) -> tuple[Flag, ...]:
+    """The flags of some architectures' hyper-parameters, none of which must be given. `help`: other words for some."""
+    flags: dict[str, Flag] = {}
+    for config in configs:
+        types, known = get_type_hints(config, include_extras=True), {field.name: field for field in fields(config)}
+        for base in reversed(config.__mro__):
+            for name, text in _explained(base).items():
+                flags.setdefault(name, Flag(name, types[name] | None, None, text))
+            for name in inspect.get_annotations(base):
+                if name in known and (word := known[name].metadata.get("flag")):
+                    flags.setdefault(word, Flag(word, bool, False, known[name].metadata["help"], turns_off=name))
+    return tuple(replace(flag, help=help.get(name, flag.help)) for name, flag in flags.items() if name not in leave_out)
 
 
-@dataclass(frozen=True)
-class ImageFlags:
-    """The images to learn from.
+def changed_fields(flags: Iterable[Flag], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a config that were given with these flags."""
+    given = [flag for flag in flags if values[flag.name] is not None and values[flag.name] is not False]
+    return {flag.turns_off or flag.name: False if flag.turns_off else values[flag.name] for flag in given}
 
-    Parameters
-    ----------
-    images
-        A folder of class folders, of IDX files, or of train and test with class folders in them; an .npz; or digits.
-    held_out
-        The share kept for evaluation where there is no test set.
-    num_classes
-        Refuse labels from this one on; by default there are as many classes as labels.
-    channels
-        1: grey, 3: colour; by default as the images are.
-    strict
-        Stop at a file that is no image, instead of leaving it out.
-    """
 
-    images: str = "digits"
-    held_out: float = 0.2
-    num_classes: int | None = None
-    channels: Literal[1, 3] | None = None
-    strict: bool = False
+def fill(kind: type[_Data], values: Mapping[str, Any]) -> _Data:
+    """A dataclass from the values of flags, with paths that hold in any folder."""
+    types = get_type_hints(kind, include_extras=True)
+    return kind(**{name: _kept(value, types[name]) for name, value in values.items() if name in types})
+
+
+def defaults_of(flags: Iterable[Flag]) -> dict[str, Any]:
+    """The values of flags that are not given."""
+    return {flag.name: flag.default for flag in flags if flag.default is not MISSING}
+
+
+def absolute(path: str | Path) -> str:
+    """A path as a run keeps it."""
+    return str(expanded(path).absolute())
+
+
+def absolute_source(name: str) -> str:
+    """The same for a corpus or images; words for what is built in, and patterns, stay as they are."""
+    path = absolute(name)
+    return path if Path(path).exists() else name
+
+
+def _kept(value: Any, kind: Any) -> Any:
+    marks = _marks(kind)
+    if value is None or not marks:
+        return value
+    return absolute(value) if "path" in marks else absolute_source(value)
+
+
+def _marks(kind: Any) -> list[str]:
+    """`path` of `FilePath | None`."""
+    return [mark for part in (kind, *get_args(kind)) for mark in getattr(part, "__metadata__", ())]
+
+
+def _explained(kind: type[Any]) -> dict[str, str]:
+    """The help of fields, from a class's own docstring."""
+    parameters = docstring_parser.parse(kind.__doc__ or "").params
+    return {parameter.arg_name: " ".join((parameter.description or "").split()) for parameter in parameters}

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
-from linnet import gguf
-from linnet.data import Batch as TextBatch
-from linnet.errors import LinnetError
-from linnet.models import Config, LanguageModel, Llama, ViTConfig, build
-from linnet.recipes.job import Job
-from linnet.train.hardware import Hardware
-from linnet.train.protocols import RunData
+from linnet import data
+from linnet.architectures import ARCHITECTURES, AnyConfig, names_for, preset, presets_for
+from linnet.errors import UsageError
+from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.job import Job, RowData, TextData
+from linnet.recipes.recipe import INIT_SCALE, ModelRecipe
 from linnet.train.settings import TrainSettings
-from linnet.train.state import State, check_parameters
-from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linnet.models import LanguageModel  # noqa: F401
+    from linnet.train.step import Batch, StepResult
+
+_SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
+_PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
+TEXT_FLAGS = {"Text": (*flags_of(TextData), _PROMPT), "Training": flags_of(TrainSettings)}
 
 
-class FromScratch:
+class FromScratch(ModelRecipe["LanguageModel"]):
     """The recipe in three phases: `realize` allocates and initialises, `build` readies the step, `step` trains.
 
     recipe = FromScratch(settings, hardware)
@@ -31,112 +36,69 @@ class FromScratch:
     """
 
     name = "from-scratch"
+    flags: ClassVar[FlagGroups] = {
+        "Model": (
+            Flag("preset", str, "demo", "tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m or smollm2-360m."),
+            Flag("arch", Literal[names_for("text")] | None, None, "Another architecture, with the preset's sizes."),
+            *_SHAPE,
+            INIT_SCALE,
+        ),
+        **TEXT_FLAGS,
+    }
+    data_types: ClassVar[tuple[type[Any], ...]] = (TextData, RowData)
 
-    def __init__(
-        self,
-        settings: TrainSettings,
-        hardware: Hardware,
-        *,
-        init_scale: float = 1.0,
-        loss: LossFunction | None = None,
-    ) -> None:
-        self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
-        self._own_loss = loss
-        self._model: LanguageModel | None = None
-        self._step: Step | None = None
-        self.step_index = 0  # steps done, those before a restored checkpoint among them
-
-    @property
-    def model(self) -> LanguageModel:
-        """The model, once it is realised."""
-        if self._model is None:
-            raise LinnetError("the recipe has no model yet; call realize(config) first")
-        return self._model
-
-    @property
-    def config(self) -> Config:
-        """Its shape."""
-        return self.model.config
-
-    def realize(self, config: Config) -> None:
-        """Allocate the model on the device and initialise it from the seed."""
-        device = str(self._hardware.device)
-        self._model = build(config, seed=self._settings.seed, init_scale=self._init_scale, device=device)
-        self._model.set_compute_dtype(self._hardware.dtype)
-
-    def build(self) -> None:
-        """Make optimiser and step."""
-        own = None if self._own_loss is None else OwnLoss(self.model, self._own_loss, text_batch)
-        self._step = Step(self.model, self._settings, self._hardware, own)
+    @classmethod
+    def job(cls, values: Mapping[str, Any]) -> Job:
+        """The preset with the given fields changed; fields of another architecture are refused by name."""
+        if values["vocab"] is not None and values["tokenizer"] is not None:
+            _check_vocab(values["vocab"], values["tokenizer"])
+        config = _config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
+        return Job(config, recipe=cls.name, **text_job(values))
 
     def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on one batch at the rate `lr`.
 
-        `is_first`: forget the optimiser's moments, as the seed does at its first step.
+        `is_first`: forget the optimizer's moments, as the seed does at its first step.
         """
-        if is_first:
-            self._built.optimizers.load({})
-            self.step_index = 0
-        result = self._built(batch, lr)
-        self.step_index += 1
-        return result
+        return self._train(batch, lr, is_first)
 
     def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
         """The loop's step."""
         return self.step(batch, lr)
 
-    def parameters(self) -> dict[str, Tensor]:
-        """The weights by the names of `linnet.architectures`."""
-        return self.model.params()
-
-    def moments(self) -> dict[str, Tensor]:
-        """The optimiser's tensors."""
-        return self._built.optimizers.state()
-
-    @property
-    def origin(self) -> Mapping[str, Any]:
-        """Where the model comes from, for its checkpoints."""
-        return {}
-
-    def restore(self, weights: Path, state: State) -> None:
-        """Put a checkpoint back into the model and its optimiser, to the bit.
-
-        The state has what the file does not hold as it was: all of it below f32, a lens and its table.
-        """
-        parameters = dict(self.model.named_parameters())
-        kept = state.parameters
-        if not parameters.keys() <= kept.keys():
-            kept = {**dict(_read(weights)), **kept}
-        if "rope_freqs.weight" in kept and isinstance(self.model, Llama):
-            kept = dict(kept)
-            self.model.use_divisors(kept.pop("rope_freqs.weight"))
-        check_parameters(parameters, kept)
-        for name, tensor in kept.items():
-            parameters[name].data.copy_(tensor)
-        self._built.optimizers.load(state.moments)
-        self.step_index = int(state.facts.get("step", 0))
-
-    @property
-    def _built(self) -> Step:
-        if self._step is None:
-            raise LinnetError("the recipe has no step yet; call build() after realize(config)")
-        return self._step
+    @staticmethod
+    def batch_of(ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None) -> data.Batch:
+        """Some rows as a batch, for a loss of one's own; their targets are counted on the device's own time."""
+        return data.Batch(ids_BT, targets_BT, documents_BT, int((targets_BT >= 0).sum()))
 
 
-def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[FromScratch, Job]:
-    """The recipe of a job, built; a resumed one is the same until its checkpoint is put back."""
-    assert not isinstance(job.model, ViTConfig)
-    recipe = FromScratch(job.settings, hardware, init_scale=job.init_scale, loss=job.loss)
-    recipe.realize(job.model)
-    recipe.build()
-    return recipe, job
+def text_job(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What every job on text has besides its model; samples begin with something that fits the corpus."""
+    prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
+    return {
+        "data": fill(TextData, values),
+        "settings": fill(TrainSettings, values),
+        "prompts": tuple(prompts),
+        "init_scale": values["init_scale"],
+    }
 
 
-def text_batch(ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None) -> TextBatch:
-    """Some rows as a batch, for a loss of one's own; their targets are counted on the device's own time."""
-    return TextBatch(ids_BT, targets_BT, documents_BT, int((targets_BT >= 0).sum()))
+def _check_vocab(vocab: int, tokenizer: str | Path) -> None:
+    from linnet.data.tokenizer import Vocabulary
+
+    rows = Vocabulary(tokenizer).rows
+    if rows != vocab:
+        raise UsageError(f"`vocab={vocab}` does not go with a tokenizer of {rows} tokens: leave it out")
 
 
-def _read(weights: Path) -> list[tuple[str, Tensor]]:
-    with gguf.GGUFFile.open(weights) as file:
-        return [(name, torch.from_numpy(array)) for name, array in gguf.read_params(file)]
+def _config(name: str, arch: str | None, changes: dict[str, Any]) -> AnyConfig:
+    """A preset, with its sizes in another architecture where `arch` names one."""
+    base: AnyConfig = preset(name, presets_for("text"))
+    kind = ARCHITECTURES[arch or base.arch].config
+    known = [field.name for field in fields(kind)]
+    for field in changes:
+        if field not in known:
+            raise UsageError(f"`{field}` does not belong to a {kind.arch}")
+    sizes = {field: getattr(base, field) for field in known if hasattr(base, field)}  # a GPT-2 has an n_kv, too
+    config: AnyConfig = kind(**{**sizes, **changes})
+    return config

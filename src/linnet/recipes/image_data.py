@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 from torch import nn
 
 from linnet.data.errors import left_out_sentence
 from linnet.data.image_batches import ImageBatch, ImageBatches
-from linnet.data.images import Images, load_images
+from linnet.data.images import load_images
 from linnet.models import ViT, ViTConfig
 from linnet.recipes.job import ImageData, Job, PrepareProgress
-from linnet.recipes.options import VitOptions
+from linnet.recipes.vit_tiny import VitOptions
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.images import CONFUSION, WRONG, ImageEvaluation, draw_confusion, draw_wrong, evaluate_images
@@ -32,20 +33,41 @@ class ImageRunData:
     step_metrics = ("loss", "accuracy")
     held_out_metrics = ("loss", "accuracy", "top5")
 
-    def __init__(self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None) -> None:
-        assert isinstance(job.options, VitOptions)
-        images, self.job = read_images(job, progress)
-        self._images, self._settings, self._options = images, job.settings, job.options
+    def __init__(
+        self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None, tokenizer: Path | None = None
+    ) -> None:
+        model, data, settings, options = job.model, job.data, job.settings, job.options
+        assert isinstance(model, ViTConfig) and isinstance(data, ImageData) and isinstance(options, VitOptions)
+        images = load_images(
+            data.images,
+            size=model.image_size,
+            channels=data.channels,
+            num_classes=data.num_classes,
+            held_out=data.held_out,
+            strict=data.strict,
+            progress=progress,
+        )
+        mean, std = images.brightness()
+        shape = replace(
+            model,
+            num_classes=len(images.labels),
+            num_channels=images.channels,
+            labels=images.labels,
+            image_mean=mean,
+            image_std=std,
+        )
+        self.job = replace(job, model=shape)
+        self._images, self._settings, self._options = images, settings, options
         self.description = f"set of images {images.source!r}"
         self.fingerprint = images.fingerprint
         self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
-        self.per_step = job.settings.batch
+        self.per_step = settings.batch
         self._batches = ImageBatches(
             images.train,
-            batch=job.settings.batch,
+            batch=settings.batch,
             classes=len(images.labels),
-            seed=job.settings.seed,
-            how=job.options,
+            seed=settings.seed,
+            how=options,
             device=hardware.device,
             dtype=hardware.dtype,
             compile=hardware.compile,
@@ -53,7 +75,7 @@ class ImageRunData:
 
     @property
     def memory_settings(self) -> str:
-        """The flags that save memory."""
+        """The settings that save memory."""
         return f"`batch` (now {self._settings.batch})"
 
     def flops(self, model: nn.Module) -> float:
@@ -91,28 +113,3 @@ class ImageRunData:
     def samples(self, model: nn.Module) -> tuple[tuple[str, str], ...]:
         """A classifier writes nothing."""
         return ()
-
-
-def read_images(job: Job, progress: PrepareProgress | None = None) -> tuple[Images, Job]:
-    """The images of a job, and the job with the classes, channels and brightness that they have."""
-    model, data = job.model, job.data
-    assert isinstance(model, ViTConfig) and isinstance(data, ImageData)
-    images = load_images(
-        data.images,
-        size=model.image_size,
-        channels=data.channels,
-        num_classes=data.num_classes,
-        held_out=data.held_out,
-        strict=data.strict,
-        progress=progress,
-    )
-    mean, std = images.brightness()
-    shape = replace(
-        model,
-        num_classes=len(images.labels),
-        num_channels=images.channels,
-        labels=images.labels,
-        image_mean=mean,
-        image_std=std,
-    )
-    return images, replace(job, model=shape)

@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
 from linnet.errors import LinnetError, mismatch
-from linnet.recipes.options import OPTIONS, Options, WarmOptions
+from linnet.recipes.flags import FilePath, SourceName, absolute
+from linnet.recipes.registry import recipe_type
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from linnet.gguf import GGUFFile
     from linnet.recipes.donor import Donor
     from linnet.train.step import LossFunction
@@ -49,31 +52,52 @@ _LABELS = 32  # names of classes that `run.json` lists
 
 @dataclass(frozen=True)
 class TextData:
-    """Where the text comes from and how it becomes tokens."""
+    """Where the text comes from and how it becomes tokens.
 
-    corpus: str = "python"
-    tokenizer: str | None = None  # a GGUF whose tokenizer is taken; None: one is trained
+    Args:
+        corpus: A file, a folder, a pattern, or python: the standard library of this interpreter.
+        field: Where the text is in a JSONL line or a Parquet row; text by default.
+        tokenizer: A GGUF whose tokenizer is taken; by default the donor's where there is one, else one is trained.
+        held_out: The share of documents kept for evaluation.
+        documents: Keep documents from seeing each other.
+        cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+    """
+
+    run_data: ClassVar[str] = "linnet.recipes.token_data:TextRunData"
+    corpus: SourceName = "python"
+    tokenizer: FilePath | None = None
     held_out: float = 0.02
-    documents: bool = False  # documents do not see each other
-    cache: str | None = None
-    field: str | None = None  # of JSONL lines and Parquet rows; None: text
+    documents: bool = False
+    cache: FilePath | None = None
+    field: str | None = None
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Where the images come from; classes, channels and brightness are found out when they are read."""
+    """Where the images come from; classes, channels and brightness are found out when they are read.
 
-    images: str = "digits"
-    held_out: float = 0.2  # where the data has no test set of its own
-    channels: int | None = None  # 1: grey, 3: colour; None: as the images are
-    num_classes: int | None = None  # refuse labels from this one on
-    strict: bool = False  # a file that is no image is an error
+    Args:
+        images: A folder of class folders, of IDX files, or of train and test with class folders in them; an .npz;
+            or digits.
+        held_out: The share kept for evaluation where there is no test set.
+        num_classes: Refuse labels from this one on; by default there are as many classes as labels.
+        channels: 1: grey, 3: colour; by default as the images are.
+        strict: Stop at a file that is no image, instead of leaving it out.
+    """
+
+    run_data: ClassVar[str] = "linnet.recipes.image_data:ImageRunData"
+    images: SourceName = "digits"
+    held_out: float = 0.2
+    channels: Literal[1, 3] | None = None
+    num_classes: int | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
 class RowData:
     """Rows of token ids that a program gives: `rows` names their type, since `run.json` cannot hold them."""
 
+    run_data: ClassVar[str] = "linnet.recipes.token_data:RowRunData"
     rows: str
     held_out: float = 0.02  # of a map-style dataset
 
@@ -99,31 +123,21 @@ class Job:
     settings: TrainSettings
     prompts: tuple[str, ...] = ()
     init_scale: float = 1.0
-    recipe: str = "from-scratch"  # a name of `training.RECIPES`
-    options: Options = None  # what only this recipe is asked for, and what it found when it was realised
+    recipe: str = "from-scratch"  # a name of `registry.RECIPES`
+    options: DataclassInstance | None = None  # what only this recipe is asked for, and found out when it was realised
     loss_name: str | None = None  # of a program's own loss
     donor: Donor | None = field(default=None, compare=False, repr=False)  # where it is open already
     rows: Rows | None = field(default=None, compare=False, repr=False)
     loss: LossFunction | None = field(default=None, compare=False, repr=False)
 
     @property
-    def open_donor(self) -> Donor:
-        """The warm start's donor: the one that is open, else opened now."""
-        from linnet.recipes.donor import Donor
-
-        assert isinstance(self.options, WarmOptions)
-        return Donor(self.options.donor) if self.donor is None or self.donor.closed else self.donor
-
-    @property
     def tokenizer_source(self) -> Path | GGUFFile | None:
         """Where the tokenizer is read from: the donor's file where that is open and has it."""
-        named = self.data.tokenizer if isinstance(self.data, TextData) else None
-        if named is None:
+        path = self.data.tokenizer if isinstance(self.data, TextData) else None
+        if path is None:
             return None
-        is_donors = isinstance(self.options, WarmOptions) and self.options.donor == named
-        if is_donors and self.donor is not None and not self.donor.closed:
-            return self.donor.file
-        return Path(named)
+        is_donors = self.donor is not None and not self.donor.closed and absolute(self.donor.path) == path
+        return self.donor.file if self.donor is not None and is_donors else Path(path)
 
     @property
     def tokens_at_once(self) -> int:
@@ -152,18 +166,16 @@ class Job:
     def from_fields(cls, model: Mapping[str, Any], config: Mapping[str, Any], recipe: str | None = None) -> Job:
         """Read a job back from a manifest."""
         recipe = recipe or "from-scratch"
+        kind = recipe_type(recipe)
         try:
-            described = ARCHITECTURES[model["arch"]]
             return cls(
-                model=_read_fields(described.config, model),
-                data=_read_fields(
-                    ImageData if described.task == "images" else RowData if "rows" in config else TextData, config
-                ),
+                model=_read_fields(ARCHITECTURES[model["arch"]].config, model),
+                data=_read_fields(_data_type(kind.data_types, config), config),
                 settings=_read_fields(TrainSettings, config),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
                 recipe=recipe,
-                options=_read_fields(OPTIONS[recipe], config) if recipe in OPTIONS else None,
+                options=_read_fields(kind.options_type, config) if kind.options_type is not None else None,
                 loss_name=config.get("own_loss"),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -182,13 +194,19 @@ def weights_of_layers(model: AnyConfig) -> int:
     return sum(prod(p.shape) for name, p in params.items() if name.startswith("blocks.") and not p.optional)
 
 
-def _kind_of_data(is_vit: bool, config: Mapping[str, Any]) -> type[TextData | ImageData | RowData]:
-    if is_vit:
-        return ImageData
-    return RowData if "rows" in config else TextData
+def _data_type(kinds: tuple[type[Any], ...], config: Mapping[str, Any]) -> type[Any]:
+    """The kind of data that a manifest holds: by the field that says where it comes from."""
+    return next((kind for kind in kinds if fields(kind)[0].name in config), kinds[0])
 
 
 def _read_fields(kind: Any, values: Mapping[str, Any]) -> Any:
     """A dataclass from what a manifest holds; a value of another type is a ValueError that names its field."""
     given = {field.name: values[field.name] for field in fields(kind) if field.name in values}
     return msgspec.convert(given, kind)
+
+
+def vocabulary_size(tokenizer: Any) -> int | None:
+    """How many tokens a tokenizer object has; None where it is none."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    size = getattr(backend, "get_vocab_size", None)
+    return None if size is None else int(size(with_added_tokens=True))

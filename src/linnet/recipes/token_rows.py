@@ -70,10 +70,10 @@ class TokenRows:
         drawn = np.random.default_rng(seed).standard_normal((len(new), table_VW.shape[1]), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # looked at below
             out[new] = drawn * table_VW.std(0) + table_VW.mean(0)
-            found = np.flatnonzero(counts)
-            if len(found):
-                sums = np.add.reduceat(table_VW[self.of], self.first[found], axis=0)
-                out[found] = sums / counts[found, None]
+            known = np.flatnonzero(counts)
+            if len(known):
+                sums = np.add.reduceat(table_VW[self.of], self.first[known], axis=0)
+                out[known] = sums / counts[known, None]
         if not np.isfinite(out).all():
             raise DonorError(
                 "the donor's rows are too large to take a mean of",
@@ -147,8 +147,7 @@ class _Cutter:
         try:
             return list(self._tokenizer.encode(text.decode(), add_special_tokens=False).ids)
         except UnicodeDecodeError:  # a part of a letter: its single bytes, where the donor has them
-            found = [self._known.get(bytes([byte])) for byte in text]
-            return [number for number in found if number is not None]
+            return [self._known[letter] for letter in (bytes([byte]) for byte in text) if letter in self._known]
 
 
 def _spelt(tokenizer: Mapping[str, Any]) -> list[bytes | str]:

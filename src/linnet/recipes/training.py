@@ -12,15 +12,12 @@ from typing import Any, Protocol
 from linnet import gguf
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
-from linnet.recipes import from_scratch, vit_tiny, warm_start
-from linnet.recipes.image_data import ImageRunData
-from linnet.recipes.job import ImageData, Job, PrepareProgress, RowData, Rows, weights_of_layers
-from linnet.recipes.options import WarmOptions
-from linnet.recipes.row_data import RowRunData
-from linnet.recipes.text_data import TextRunData
+from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
+from linnet.recipes.recipe import AnyRecipe
+from linnet.recipes.registry import imported, recipe_type
 from linnet.runs import Run, Session
 from linnet.runs import start as start_run
-from linnet.runs.folder import WEIGHTS, require_writable
+from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
@@ -28,26 +25,16 @@ from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.metrics import Gate
 from linnet.train.process import StopSignals
-from linnet.train.protocols import Recipe, RunData
+from linnet.train.protocols import RunData
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.step import LossFunction
 
 
-class RecipeBuilder(Protocol):
-    """Makes the recipe of a job, ready to step, and completes the job with what was found out on the way.
+class JobData(RunData, Protocol):
+    """The data of a run, and the job that was given with what was found in them."""
 
-    `resumed`: it goes on from a checkpoint, which the caller puts back.
-    """
-
-    def __call__(self, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[Recipe, Job]: ...  # noqa: D102
-
-
-# What can be trained.
-RECIPES: dict[str, RecipeBuilder] = {
-    "from-scratch": from_scratch.from_job,
-    "warm-start": warm_start.from_job,
-    "vit-tiny": vit_tiny.from_job,
-}
+    @property
+    def job(self) -> Job: ...  # noqa: D102
 
 
 class Training:
@@ -82,22 +69,27 @@ def start(
     runs_root: str | os.PathLike[str] | None = None,
     callbacks: Iterable[Callback] = (),
     preparing: PrepareProgress | None = None,
+    run_id: str | None = None,
     **labels: Any,
 ) -> Training:
     """Prepare everything and claim a run folder; nothing is made when the job cannot be done.
 
-    `labels`: run_id or a template for it, name, experiment, tags, group, parent.
+    `run_id`: or a template for it, `{recipe}-{date}-{seq}`. `labels`: name, experiment, tags, group, parent.
     """
     with job.donor if job.donor is not None else nullcontext():  # nobody needs it once the recipe is built
+        if run_id is not None and "{" in run_id:
+            check_template(run_id)
+            labels, run_id = {**labels, "template": run_id}, None
         if job.settings.gate:
             Gate.parse(job.settings.gate)
         root, called = require_writable(runs_root), Callbacks(callbacks)
         hardware = _hardware(job)
         data = _read(job, hardware, preparing)
-        recipe, job = _built(data.job, data, hardware, resumed=False)
+        recipe, job = _built(data, hardware, resumed=False)
     _check_gate(job, data)
     session = start_run(
         root,
+        run_id=run_id,
         arch=job.model.arch,
         recipe=recipe.name,
         model=job.model_fields(),
@@ -150,7 +142,7 @@ def resume(
     hardware = _hardware(job)
     data = _read(job, hardware, preparing, tokenizer=weights)
     _check_same(run, data, state, force)
-    recipe, job = _built(data.job, data, hardware, resumed=True)
+    recipe, job = _built(data, hardware, resumed=True)
     recipe.restore(weights, state)
     _check_gate(job, data)
     details = _chosen(job, data, hardware)
@@ -191,14 +183,9 @@ def _hardware(job: Job) -> Hardware:
     return replace(hardware, compile=False, graph=False, halves=False, why=why)
 
 
-def _read(
-    job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None
-) -> TextRunData | ImageRunData | RowRunData:
-    if isinstance(job.data, ImageData):
-        return ImageRunData(job, hardware, preparing)
-    if isinstance(job.data, RowData):
-        return RowRunData(job, hardware)
-    return TextRunData(job, hardware, preparing, tokenizer)
+def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> JobData:
+    data: JobData = imported(job.data.run_data)(job, hardware, preparing, tokenizer)
+    return data
 
 
 def _newest_step(run: Run) -> int:
@@ -234,12 +221,10 @@ def _check_pair(run: Run, at: int, state: State, weights: Path) -> None:
         raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with `force`")
 
 
-def _built(job: Job, data: RunData, hardware: Hardware, *, resumed: bool) -> tuple[Recipe, Job]:
+def _built(data: JobData, hardware: Hardware, *, resumed: bool) -> tuple[AnyRecipe, Job]:
     """The job's recipe, ready to step, and the job with what was found out on the way."""
-    if job.recipe not in RECIPES:
-        raise UsageError(f"there is no recipe {job.recipe!r}; choose from {', '.join(RECIPES)}")
     try:
-        return RECIPES[job.recipe](job, data, hardware, resumed)
+        return recipe_type(data.job.recipe).from_job(data.job, data, hardware, resumed)
     except RuntimeError as problem:
         if not is_out_of_memory(problem):
             raise
@@ -267,7 +252,7 @@ def _training(
     session: Session,
     job: Job,
     data: RunData,
-    recipe: Recipe,
+    recipe: AnyRecipe,
     hardware: Hardware,
     progress: Progress,
     callbacks: Callbacks,
@@ -275,12 +260,12 @@ def _training(
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
     loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks)
     remarks = [hardware.why, *data.remarks]
-    if isinstance(job.options, WarmOptions) and job.options.taken is not None and progress.step == 0:
-        remarks.append(f"from {job.options.donor_name}: {job.options.taken}")
+    if recipe.remark is not None and progress.step == 0:
+        remarks.append(recipe.remark)
     return Training(session, loop, remarks)
 
 
-def _check_same(run: Run, data: TextRunData | ImageRunData | RowRunData, state: State, force: bool) -> None:
+def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:
     """Refuse to go on with other data or settings than the run began with."""
     before = state.facts.get("fingerprints", {})
     now = {"data": data.fingerprint, "config": data.job.fingerprint()}

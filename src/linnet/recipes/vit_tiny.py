@@ -3,30 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from linnet import models
+from linnet.architectures import AnyConfig, ViTConfig, preset, presets_for
+from linnet.data.augmentation import Augmentation
+from linnet.errors import UsageError
+from linnet.recipes.flags import FilePath, Flag, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.job import ImageData, Job
+from linnet.recipes.recipe import INIT_SCALE, ModelRecipe, put_back
+from linnet.train.settings import OptimizerName, TrainSettings
 
-from linnet import gguf
-from linnet.data.image_batches import ImageBatch
-from linnet.errors import LinnetError, UsageError
-from linnet.models import ViT, ViTConfig, build, load, select_weights
-from linnet.recipes.donor import donor_errors
-from linnet.recipes.job import Job
-from linnet.recipes.options import VitOptions
-from linnet.train.hardware import Hardware
-from linnet.train.protocols import RunData
-from linnet.train.settings import TrainSettings
-from linnet.train.state import State, check_parameters
-from linnet.train.step import Batch, LossFunction, OwnLoss, Step, StepResult
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linnet.data.image_batches import ImageBatch
+    from linnet.models import ViT
+    from linnet.train import Hardware, RunData
+    from linnet.train.state import State
+    from linnet.train.step import Batch, LossFunction, StepResult
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
+_SHAPE = config_flags([ViTConfig])
+_FOR_TEXT = ("batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
 
 
-class VitTiny:
+@dataclass(frozen=True)
+class VitSettings(TrainSettings):
+    """The settings of the loop, as they are right for small images.
+
+    Args:
+        batch: Images of a step.
+        eval_every: Steps between evaluations on held-out images; ten times a run by default, 0: never.
+    """
+
+    steps: int = 600
+    batch: int = 64
+    lr: float = 3e-3
+    optimizer: OptimizerName = "muon"
+    weight_decay: float = 0.05
+
+
+@dataclass(frozen=True)
+class VitOptions(Augmentation):
+    """How a vision transformer begins, what is averaged, and how its images are varied.
+
+    Args:
+        init: How the weights begin: by the seed's table, with attention as in trained models, or as a part of a
+            larger one.
+        donor: select: the GGUF of a larger vision transformer.
+        ema: How much of itself the running average of the weights keeps at a step; that is what is evaluated and kept.
+        eval_images: Held-out images scored each time; by default so many that it costs about 2 % of the run, at the end
+            all.
+    """
+
+    shift: float = 0.1
+    rotate: float = 10.0
+    zoom: float = 0.1
+    mixup: float = 0.3
+    label_smoothing: float = 0.1
+    init: Literal["seed", "mimetic", "select"] = "mimetic"
+    donor: FilePath | None = None
+    ema: float = 0.99
+    eval_images: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.ema < 1:
+            raise UsageError(f"`ema` must be from 0 to below 1, found {self.ema:g}")
+        if self.eval_images is not None and self.eval_images < 1:
+            raise UsageError(f"`eval_images` must be 1 or more, found {self.eval_images}")
+        if (self.init == "select") != (self.donor is not None):
+            raise UsageError("`init=select` takes its weights from a larger model, `donor=FILE.gguf`: give both")
+
+
+class VitTiny(ModelRecipe["ViT"]):
     """The recipe in three phases: `realize` allocates and initialises, `build` readies the step, `step` trains.
 
     recipe = VitTiny(settings, hardware, VitOptions(ema=0.999))
@@ -39,6 +92,24 @@ class VitTiny:
     """
 
     name = "vit-tiny"
+    flags: ClassVar[FlagGroups] = {
+        "Model": (
+            Flag(
+                "preset",
+                str | None,
+                None,
+                "vit-tiny (224 px), vit-tiny-32, vit-tiny-28 or vit-tiny-8;"
+                " by default the one for the size of the images.",
+            ),
+            *_SHAPE,
+            INIT_SCALE,
+        ),
+        "Images": flags_of(ImageData),
+        "Beginning and variation": flags_of(VitOptions),
+        "Training": flags_of(VitSettings, leave_out=_FOR_TEXT),
+    }
+    data_types = (ImageData,)
+    options_type = VitOptions
 
     def __init__(
         self,
@@ -49,126 +120,120 @@ class VitTiny:
         init_scale: float = 1.0,
         loss: LossFunction | None = None,
     ) -> None:
-        self._own_loss = loss
-        self._settings, self._hardware, self._init_scale = settings, hardware, init_scale
+        super().__init__(settings, hardware, init_scale=init_scale, loss=loss)
         self._options = options or VitOptions()
-        self._trained: ViT | None = None
         self._average: ViT | None = None
-        self._averages: list[Tensor] = []
-        self._weights: list[Tensor] = []
-        self._step: Step | None = None
-        self._steps = 0  # how many the average has seen
+        self._followed: tuple[list[Tensor], list[Tensor]] = ([], [])  # averages, and the weights they follow
+
+    @classmethod
+    def job(cls, values: Mapping[str, Any]) -> Job:
+        """The preset for the size of the images, with the given fields changed."""
+        return Job(
+            _config(values["preset"], changed_fields(_SHAPE, values), values["images"]),
+            fill(ImageData, values),
+            fill(VitSettings, values),
+            init_scale=values["init_scale"],
+            recipe=cls.name,
+            options=fill(VitOptions, values),
+        )
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[VitTiny, Job]:
+        """The recipe of a job, built; a resumed one needs no donor, its checkpoint is put back."""
+        options = job.options
+        assert isinstance(options, VitOptions) and isinstance(job.model, ViTConfig)
+        chosen = replace(options, init="seed", donor=None) if resumed else options
+        recipe = cls(job.settings, hardware, chosen, init_scale=job.init_scale, loss=job.loss)
+        recipe.realize(job.model)
+        recipe.build()
+        return recipe, job
 
     @property
     def model(self) -> ViT:
-        """The model that is evaluated and kept, once it is realised."""
-        return self._realized if self._average is None else self._average
-
-    @property
-    def config(self) -> ViTConfig:
-        """Its shape."""
-        return self._realized.config
+        """The model that is evaluated and kept: the average, where there is one."""
+        return self.trained if self._average is None else self._average
 
     def realize(self, config: ViTConfig) -> None:
         """Allocate the model on the device and initialise it from the seed."""
-        options, device = self._options, self._hardware.device
-        mimetic = options.init == "mimetic"
-        model = build(config, self._settings.seed, self._init_scale, device, mimetic=mimetic)
+        from linnet.recipes.donor import donor_errors
+
+        options = self._options
+        self._allocate(config, mimetic=options.init == "mimetic")
         if options.donor is not None:
             with donor_errors():
-                select_weights(model, load(options.donor, task="images"))
-        model.set_compute_dtype(self._hardware.dtype)
-        self._trained = model
+                models.select_weights(self.trained, models.load(options.donor, task="images"))
         if options.ema > 0:
-            self._average = ViT(config, device)
-            self._average.set_compute_dtype(self._hardware.dtype)
-            self._average.requires_grad_(False)
-            self._average.load_state_dict(model.state_dict())
-            pairs = zip(self._average.parameters(), model.parameters(), strict=True)
-            trained = [(average, weight) for average, weight in pairs if weight.requires_grad]
-            self._averages, self._weights = [pair[0] for pair in trained], [pair[1] for pair in trained]
-
-    def build(self) -> None:
-        """Make optimiser and step."""
-        own = None if self._own_loss is None else OwnLoss(self._realized, self._own_loss, ImageBatch)
-        self._step = Step(self._realized, self._settings, self._hardware, own)
+            average = models.ViT(self.config, self._hardware.device)
+            average.set_compute_dtype(self._hardware.dtype)
+            average.requires_grad_(False)
+            average.load_state_dict(self.trained.state_dict())
+            pairs = zip(average.parameters(), self.trained.parameters(), strict=True)
+            followed = [pair for pair in pairs if pair[1].requires_grad]
+            self._followed = [pair[0] for pair in followed], [pair[1] for pair in followed]
+            self._average = average
 
     def step(self, images: Tensor, labels: Tensor, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on pixels [B, C, H, W] from 0 to 255 and classes [B], or shares of them [B, classes].
 
-        `is_first`: forget the optimiser's moments, as the seed does at its first step. Labels out of range are an
+        `is_first`: forget the optimizer's moments, as the seed does at its first step. Labels out of range are an
         error; of those that lie on a GPU only the first step's are looked at.
         """
         if is_first or labels.device.type == "cpu":  # on a GPU each look at them would make the host wait
             _check_labels(labels, self.config.num_classes)
-        if is_first:
-            self._built.optimizers.load({})
-            self._steps = 0
-        result = self._built(ImageBatch(images, labels), lr)
-        self._steps += 1
+        result = self._train(self.batch_of(images, labels), lr, is_first)
         self._follow()
         return result
 
     def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
         """The loop's step."""
-        assert isinstance(batch, ImageBatch)
-        return self.step(batch.images_BCHW, batch.targets, lr, is_first=index == 0)
+        images_BCHW, targets = batch.inputs
+        assert images_BCHW is not None and targets is not None
+        return self.step(images_BCHW, targets, lr, is_first=index == 0)
 
-    @torch.no_grad()
+    @staticmethod
+    def batch_of(images_BCHW: Tensor, targets: Tensor) -> ImageBatch:
+        """Some images as a batch."""
+        from linnet.data.image_batches import ImageBatch
+
+        return ImageBatch(images_BCHW, targets)
+
     def _follow(self) -> None:
         """Move the average towards the weights: quickly at first, when they are still far from where they will be."""
         if self._average is not None:
-            weight = 1 - min(self._options.ema, (1 + self._steps) / (10 + self._steps))
-            torch._foreach_lerp_(self._averages, self._weights, weight)
+            import torch
 
-    def parameters(self) -> dict[str, Tensor]:
-        """The weights of a checkpoint by the names of `linnet.architectures`: the average, where there is one."""
-        return self.model.params()
+            weight = 1 - min(self._options.ema, (1 + self.step_index) / (10 + self.step_index))
+            with torch.no_grad():
+                torch._foreach_lerp_(*self._followed, weight)
 
     def moments(self) -> dict[str, Tensor]:
-        """The optimiser's tensors, and the weights themselves where a checkpoint holds their average."""
-        moments = self._built.optimizers.state()
+        """The optimizer state, and the weights themselves where a checkpoint holds their average."""
+        moments = super().moments()
         if self._average is not None:
-            moments |= {_TRAINED + name: tensor for name, tensor in self._realized.params().items()}
+            moments |= {_TRAINED + name: tensor for name, tensor in self.trained.params().items()}
         return moments
 
-    @property
-    def origin(self) -> Mapping[str, Any]:
-        """Where the model comes from, for its checkpoints."""
-        return {}
-
     def restore(self, weights: Path, state: State) -> None:
-        """Put a checkpoint back into model, average and optimiser, to the bit."""
-        _put(self.model, state.parameters or _read(weights))
+        """Put a checkpoint back into model, average and optimizer, to the bit."""
+        trained = {name: tensor for name, tensor in state.moments.items() if name.startswith(_TRAINED)}
+        moments = {name: tensor for name, tensor in state.moments.items() if name not in trained}
+        super().restore(weights, replace(state, moments=moments))
         if self._average is not None:
-            own = {name.removeprefix(_TRAINED): t for name, t in state.moments.items() if name.startswith(_TRAINED)}
-            _put(self._realized, own)
-        moments = {name: tensor for name, tensor in state.moments.items() if not name.startswith(_TRAINED)}
-        self._built.optimizers.load(moments)
-        self._steps = int(state.facts["step"])
-
-    @property
-    def _realized(self) -> ViT:
-        if self._trained is None:
-            raise LinnetError("the recipe has no model yet; call realize(config) first")
-        return self._trained
-
-    @property
-    def _built(self) -> Step:
-        if self._step is None:
-            raise LinnetError("the recipe has no step yet; call build() after realize(config)")
-        return self._step
+            put_back(self.trained, {name.removeprefix(_TRAINED): tensor for name, tensor in trained.items()})
 
 
-def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[VitTiny, Job]:
-    """The recipe of a job, built; a resumed one needs no donor, its checkpoint is put back."""
-    options = job.options
-    assert isinstance(options, VitOptions) and isinstance(job.model, ViTConfig)
-    chosen = replace(options, init="seed", donor=None) if resumed else options
-    recipe = VitTiny(job.settings, hardware, chosen, init_scale=job.init_scale, loss=job.loss)
-    recipe.realize(job.model)
-    recipe.build()
-    return recipe, job
+def _config(name: str | None, changes: dict[str, Any], source: str) -> AnyConfig:
+    """A preset with some fields changed; by default the one for the size of the images."""
+    from linnet.data.images import native_size
+
+    presets = presets_for("images")
+    if name is None:
+        size = changes.get("image_size") or native_size(source)
+        small = "vit-tiny" if size is None or size > 64 else "vit-tiny-32"  # its patches suit small images
+        name = next((name for name, config in presets.items() if config.image_size == size), small)
+        changes = changes if size is None else {**changes, "image_size": size}
+    config: AnyConfig = preset(name, presets, **changes)
+    return config
 
 
 def _check_labels(labels: Tensor, num_classes: int) -> None:
@@ -182,14 +247,3 @@ def _check_labels(labels: Tensor, num_classes: int) -> None:
             raise UsageError(
                 f"label {wrong} is out of range: expected 0 to {num_classes - 1}, the classes of the model"
             )
-
-
-def _read(weights: Path) -> dict[str, Tensor]:
-    with gguf.GGUFFile.open(weights) as file:
-        return {name: torch.from_numpy(array) for name, array in gguf.read_params(file)}
-
-
-def _put(model: ViT, tensors: dict[str, Tensor]) -> None:
-    check_parameters(dict(model.named_parameters()), tensors)
-    for name, parameter in model.named_parameters():
-        parameter.data.copy_(tensors[name])

@@ -5,30 +5,72 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import torch
 
+from linnet import models
+from linnet.architectures import LlamaConfig, ViTConfig
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
-from linnet.models import Config, Llama, LlamaConfig, ViTConfig, put_lens
-from linnet.models.lens import Lens, fit_lens
-from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors
-from linnet.recipes.from_scratch import FromScratch
-from linnet.recipes.inheritance import Asked, Init, Taken, take
-from linnet.recipes.job import Job
-from linnet.recipes.options import WarmOptions
-from linnet.recipes.pca import principal_axes
+from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors, principal_axes
+from linnet.recipes.flags import FilePath, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.from_scratch import TEXT_FLAGS, FromScratch, text_job
+from linnet.recipes.job import Job, TextData
+from linnet.recipes.recipe import INIT_SCALE, put
 from linnet.recipes.token_rows import TokenRows, find_rows, same_rows
-from linnet.train.hardware import Hardware
-from linnet.train.protocols import RunData
-from linnet.train.settings import TrainSettings
-from linnet.train.step import LossFunction
+from linnet.recipes.transfer import Init, Transfer, shape_from
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
+
+    from linnet.models import Config, Lens
+    from linnet.train import Hardware, RunData, TrainSettings
+    from linnet.train.step import LossFunction
+
+_SHAPE = config_flags(
+    [LlamaConfig],
+    leave_out=("vocab", "qkv_bias"),
+    ctx="Tokens of a sequence; 256 by default.",
+    head_dim="Size of a head.",
+    untied="Give the output a matrix of its own; a lens needs one and has it.",
+)
+
+
+@dataclass(frozen=True)
+class WarmOptions:
+    """What a warm start takes from where. The fields from `donor_d_in` on are found out when it is realised.
+
+    Args:
+        donor: A GGUF of the llama family, quantised or not.
+        init: select: layers, heads and channels of a larger donor; pca or warm: its embedding through a lens; embed:
+            the rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all
+            of it; scratch: nothing.
+        lens: A lens file (linnet lens) for pca or warm to begin with.
+        tokens: With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces,
+            or anew.
+        layers: Which layers select takes: evenly spread ones, or the first ones.
+        rescale: Centre embedding rows and give every dimension one spread; `no_rescale` leaves them as they are in the
+            donor.
+        train_table: Train the table behind the lens too.
+    """
+
+    donor: FilePath
+    init: str = "select"
+    lens: FilePath | None = None
+    tokens: Literal["pieces", "exact"] | None = "pieces"  # None: all tokens must be the donor's
+    layers: Literal["even", "first"] = "even"
+    rescale: bool = True
+    train_table: bool = False
+    donor_d_in: int | None = None
+    donor_name: str | None = None
+    donor_sha256: str | None = None
+    explained_variance: float | None = None
+    coverage: float | None = None
+    taken: str | None = None  # what was taken from where, in a line
 
 
 class WarmStart(FromScratch):
@@ -45,6 +87,13 @@ class WarmStart(FromScratch):
     """
 
     name = "warm-start"
+    flags: ClassVar[FlagGroups] = {
+        "Donor": flags_of(WarmOptions),
+        "Model": (*_SHAPE, replace(INIT_SCALE, help="Times the usual size of those first weights that are new.")),
+        **TEXT_FLAGS,
+    }
+    data_types = (TextData,)
+    options_type = WarmOptions
 
     def __init__(
         self,
@@ -53,7 +102,7 @@ class WarmStart(FromScratch):
         *,
         init: str = "pca",
         lens: str | os.PathLike[str] | None = None,
-        tokens: Literal["exact", "pieces"] | None = "pieces",
+        tokens: Literal["pieces", "exact"] | None = "pieces",
         layers: Literal["even", "first"] = "even",
         rescale: bool = True,
         train_table: bool = False,
@@ -62,18 +111,46 @@ class WarmStart(FromScratch):
     ) -> None:
         super().__init__(settings, hardware, init_scale=init_scale, loss=loss)
         self.init = Init.parse(init)
+        path = None if lens is None else os.fspath(lens)
         # What was asked for, and what is found out on the way: it goes into run.json and the GGUF.
-        self.options = WarmOptions(
-            donor="",
-            init=str(self.init),
-            lens=None if lens is None else os.fspath(lens),
-            tokens=tokens,
-            layers=layers,
-            rescale=rescale,
-            train_table=train_table,
-        )
-        self._window: Literal["not opened", "open", "closed"] = "not opened"
+        self.options = WarmOptions("", str(self.init), path, tokens, layers, rescale, train_table)
         self._uploaded = False
+
+    @classmethod
+    def job(cls, values: Mapping[str, Any]) -> Job:
+        """A shape that follows from the donor's where it is not given; the donor travels in the job, open."""
+        init = Init.parse(values["init"])
+        if values["lens"] is not None and not init.has_lens:
+            raise UsageError(f"`lens` does not go with `init={init}`: only pca and warm look through one")
+        if values["train_table"] and not init.has_lens:
+            raise UsageError(f"`train_table` does not go with `init={init}`: only pca and warm have a table")
+        parts = text_job({**values, "tokenizer": values["tokenizer"] or values["donor"]})
+        options = fill(WarmOptions, {**values, "init": str(init)})
+        import torch  # noqa: F401 (who has none is told so before a donor is looked for)
+
+        donor = Donor(values["donor"])
+        try:
+            config = shape_from(donor.config, init, **changed_fields(_SHAPE, values))
+        except BaseException:
+            donor.close()
+            raise
+        return Job(config, recipe=cls.name, options=options, donor=donor, **parts)
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
+        """The recipe of a job, built. Going on needs neither donor nor lens: the state holds what came of them."""
+        options = job.options
+        assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
+        recipe = cls(job.settings, hardware, init=options.init, init_scale=job.init_scale, loss=job.loss)
+        recipe.options = replace(options, init=str(recipe.init))
+        if resumed or recipe.init.kind == "scratch":
+            recipe.realize_scratch(job.model, options.donor_d_in or 0)
+        else:
+            with Donor(options.donor) if job.donor is None or job.donor.closed else job.donor as donor:
+                recipe.realize_scratch(job.model, donor.width if recipe.init.has_lens else 0)
+                recipe.realize_warm(donor, data.vocabulary)
+        recipe.build()
+        return recipe, replace(job, options=recipe.options)
 
     @staticmethod
     def donor_embed_width(path: str | os.PathLike[str]) -> int:
@@ -85,8 +162,6 @@ class WarmStart(FromScratch):
     def origin(self) -> Mapping[str, Any]:
         """Where the model comes from, for its checkpoints."""
         options = self.options
-        if self._window == "not opened":
-            return {}
         known = {
             "donor": options.donor_name,
             "donor_sha256": options.donor_sha256,
@@ -95,6 +170,11 @@ class WarmStart(FromScratch):
             "coverage": options.coverage,
         }
         return {key: value for key, value in known.items() if value is not None}
+
+    @property
+    def remark(self) -> str | None:
+        """What was taken from where."""
+        return None if self.options.taken is None else f"from {self.options.donor_name}: {self.options.taken}"
 
     def realize(self, config: Config) -> None:
         """`realize_scratch` without a lens."""
@@ -113,9 +193,8 @@ class WarmStart(FromScratch):
             raise UsageError(f"init {self.init} has no lens: call realize_scratch(config) without donor_d_in")
         super().realize(config)
         if donor_d_in:
-            put_lens(self.model, donor_d_in, seed=self._settings.seed, train_table=self.options.train_table)
+            models.put_lens(self.model, donor_d_in, seed=self._settings.seed, train_table=self.options.train_table)
         self.options = replace(self.options, donor_d_in=donor_d_in or None)
-        self._window = "open"
 
     def realize_warm(
         self, donor: str | os.PathLike[str] | Donor, tokenizer: Mapping[str, object] | None = None
@@ -132,14 +211,13 @@ class WarmStart(FromScratch):
             )
         with donor_errors(), nullcontext(donor) if isinstance(donor, Donor) else Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
-            take_in = self._see_through_lens if self.init.has_lens else self._take_over
-            words = take_in(opened, rows)
+            taken = self._see_through_lens(opened, rows) if self.init.has_lens else self._take_over(opened, rows)
             self.options = replace(
                 self.options,
                 donor_name=opened.name,
                 donor_sha256=opened.sha256(),
                 coverage=rows.coverage,
-                taken=words,
+                taken=taken,
             )
 
     def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
@@ -152,61 +230,59 @@ class WarmStart(FromScratch):
         target = self.model.token_embd.weight
         rows_VW = np.asarray(table_VW, np.float32)
         if rows_VW.ndim == 1:
-            rows_VW = _rows_of(rows_VW, n_floats, target.shape)
+            rows_VW = _rows_of(rows_VW, n_floats, tuple(target.shape))
         elif n_floats is not None and n_floats != rows_VW.size:
             raise UsageError(
                 f"the donor's rows: n_floats is for a flat buffer; expected {rows_VW.size}, found {n_floats}"
             )
         _check_shape("the donor's rows", rows_VW.shape, target.shape, "[vocab, donor_d_in]")
         check_rows(rows_VW)
-        target.data.copy_(torch.from_numpy(np.ascontiguousarray(rows_VW)))
+        _copy(rows_VW, target)
         self._uploaded = True
 
     def upload_lens(self, proj_DW: NDArray[np.float32]) -> None:
         """Put a projection into the lens: [d_model, donor_d_in]."""
         self._require_window("upload_lens()")
-        lens = self._require_lens("upload_lens()")
-        _check_shape("the lens", proj_DW.shape, lens.proj.weight.shape, "[d_model, donor_d_in]")
+        target = self._require_lens("upload_lens()").proj.weight
+        _check_shape("the lens", proj_DW.shape, target.shape, "[d_model, donor_d_in]")
         if not np.isfinite(proj_DW).all():
             raise UsageError("the lens has numbers that are not finite: expected none, found NaN or infinity")
-        lens.proj.weight.data.copy_(torch.from_numpy(np.ascontiguousarray(proj_DW, np.float32)))
+        _copy(proj_DW, target)
 
     def build(self) -> None:
-        """Close the window: fit what is seen through a lens to the model, make optimiser and step."""
+        """Close the window: fit what is seen through a lens to the model, make optimizer and step."""
+        from linnet.models.lens import fit_lens
+
         self._require_window("build()")
         if self.model.lens is not None and self._uploaded and self.options.rescale:
             fit_lens(self.model)
         super().build()
-        self._window = "closed"
 
     def _rows(self, donor: Donor, tokenizer: Mapping[str, object] | None) -> TokenRows:
-        vocab = self.model.config.vocab
         if tokenizer is None:
-            return same_rows(vocab)
+            return same_rows(self.config.vocab)
         rows = find_rows(donor.metadata, tokenizer, pieces=self.options.tokens != "exact", path=donor.path)
         if not rows.same and self.options.tokens is None:
-            raise DonorError(
+            raise donor.error(
                 "the corpus has another tokenizer than the donor",
-                path=donor.path,
-                place="metadata 'tokenizer.ggml.tokens'",
-                expected="the same tokens; or tokens='pieces' or 'exact', to find rows by their text",
-                found=rows.words,
+                "metadata 'tokenizer.ggml.tokens'",
+                "the same tokens; or tokens='pieces' or 'exact', to find rows by their text",
+                rows.words,
             )
         return rows
 
     def _see_through_lens(self, donor: Donor, rows: TokenRows) -> str:
-        if donor.width != self.model.token_embd.weight.shape[1]:
-            raise DonorError(
+        vocab, D, width = self.config.vocab, self.config.d_model, self.model.token_embd.weight.shape[1]
+        if donor.width != width:
+            raise donor.error(
                 "the donor's width is not that of the lens",
-                path=donor.path,
-                place="metadata 'llama.embedding_length'",
-                expected=f"{self.model.token_embd.weight.shape[1]}, the donor_d_in of realize_scratch()",
-                found=str(donor.width),
+                "metadata 'llama.embedding_length'",
+                f"{width}, the donor_d_in of realize_scratch()",
+                str(donor.width),
             )
-        vocab, D = self.model.config.vocab, self.model.config.d_model
         table = rows.take(donor.table(vocab if rows.same else None), self._settings.seed)
         if self.options.lens is not None:
-            self.upload_lens(_read_lens(self.options.lens, (D, donor.width)))
+            self.upload_lens(_read_lens(self.options.lens, (D, width)))
             how = f"the lens {self.options.lens}"
         elif self.init.kind == "pca":
             axes = principal_axes(table, D)
@@ -217,27 +293,24 @@ class WarmStart(FromScratch):
             how = "a random projection"
         self.upload_donor(table)
         frozen = "trained" if self.options.train_table else "frozen"
-        return f"embedding {donor.width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
+        return f"embedding {width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
 
     def _take_over(self, donor: Donor, rows: TokenRows) -> str:
-        config = self.model.config
-        if not isinstance(config, LlamaConfig):
-            raise UsageError(f"init {self.init} makes a llama of a llama, found a {config.arch}; choose pca or warm")
-        asked = Asked(self.init.number, rows, self.options.layers, self.options.rescale, self._settings.seed)
-        taken = take(self.init, donor, config, asked)
-        self._put(taken)
+        import torch
+
+        if not isinstance(self.config, LlamaConfig):
+            raise UsageError(
+                f"init {self.init} makes a llama of a llama's layers, found a {self.config.arch}; choose pca or warm"
+            )
+        options = self.options
+        transfer = Transfer(donor, self.config, rows, options.layers, options.rescale, self._settings.seed)
+        taken = transfer.take(self.init)
+        put(self.model, {name: torch.from_numpy(array) for name, array in taken.tensors.items()})
         return taken.words
 
-    @torch.no_grad()
-    def _put(self, taken: Taken) -> None:
-        parameters = dict(self.model.named_parameters())
-        for name, array in taken.tensors.items():
-            tensor = torch.from_numpy(array)
-            if name == "rope_freqs.weight":
-                assert isinstance(self.model, Llama)
-                self.model.use_divisors(tensor)
-            else:
-                parameters[name].copy_(tensor)
+    @property
+    def _window(self) -> str:
+        return "not opened" if self._trained is None else "open" if self._step is None else "closed"
 
     def _require_window(self, call: str) -> None:
         if self._window == "not opened":
@@ -247,27 +320,16 @@ class WarmStart(FromScratch):
             raise LinnetError(f"{call} came {again}; the window is closed, and the model is being trained as it is")
 
     def _require_lens(self, call: str) -> Lens:
-        if self.model.lens is None:
+        lens: Lens | None = self.model.lens
+        if lens is None:
             raise LinnetError(f"{call} needs a lens: realize_scratch(config, donor_d_in=…) makes one")
-        return self.model.lens
+        return lens
 
 
-def from_job(job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
-    """The recipe of a job, built. Going on needs neither donor nor lens: the state holds what came of them."""
-    options = job.options
-    assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
-    recipe = WarmStart(job.settings, hardware, init=options.init, init_scale=job.init_scale, loss=job.loss)
-    recipe.options = replace(options, init=str(recipe.init))
-    if resumed:
-        recipe.realize_scratch(job.model, options.donor_d_in or 0)
-    elif recipe.init.kind != "scratch":
-        with job.open_donor as donor:
-            recipe.realize_scratch(job.model, donor.width if recipe.init.has_lens else 0)
-            recipe.realize_warm(donor, data.vocabulary)
-    else:
-        recipe.realize_scratch(job.model)
-    recipe.build()
-    return recipe, replace(job, options=recipe.options)
+def _copy(array: NDArray[np.float32], target: Tensor) -> None:
+    import torch
+
+    target.data.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float32)))
 
 
 def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray[np.float32]:
@@ -283,18 +345,18 @@ def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray
     return proj_DW
 
 
-def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: torch.Size) -> NDArray[np.float32]:
+def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: Sequence[int]) -> NDArray[np.float32]:
     """A flat buffer as rows; it must hold exactly as many numbers as the table, or `n_floats` of them."""
     count = len(flat) if n_floats is None else n_floats
-    if count != wanted.numel() or count > len(flat):
+    if count != prod(wanted) or count > len(flat):
         found = f"{len(flat):,}" if n_floats is None else f"n_floats {n_floats:,} of a buffer of {len(flat):,}"
         raise UsageError(
-            f"the donor's rows: the flat buffer is of another size; expected {wanted.numel():,} numbers,"
+            f"the donor's rows: the flat buffer is of another size; expected {prod(wanted):,} numbers,"
             f" {list(wanted)} as [vocab, donor_d_in], found {found}"
         )
     return flat[:count].reshape(tuple(wanted))
 
 
-def _check_shape(what: str, found: tuple[int, ...], wanted: torch.Size, words: str) -> None:
+def _check_shape(what: str, found: tuple[int, ...], wanted: Sequence[int], words: str) -> None:
     if tuple(found) != tuple(wanted):
         raise UsageError(f"{what}: the shape is wrong; expected {list(wanted)}, {words}, found {list(found)}")

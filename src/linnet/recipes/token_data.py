@@ -1,63 +1,173 @@
-"""Rows of token ids as the data of a run: a `torch.utils.data` dataset, a list, a generator, whatever gives rows."""
+"""Token ids as the data of a run: those of a corpus, or rows of a program's own.
+
+Such rows come from a `torch.utils.data` dataset, a list, a generator: whatever gives rows of token ids.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from linnet.data import NOT_SCORED, Batch, DataError
+from linnet.architectures import ViTConfig
+from linnet.data import NOT_SCORED, Batch, Batches, DataError, prepare
 from linnet.data.order import shuffled
+from linnet.data.tokenizer import Vocabulary
 from linnet.infer import score_batches
-from linnet.models import LanguageModel, ViTConfig
-from linnet.recipes.job import Job, RowData
-from linnet.recipes.row_tokenizer import RowTokenizer
+from linnet.models import LanguageModel
+from linnet.recipes.job import Job, PrepareProgress, RowData, TextData, vocabulary_size
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
+from linnet.train.own_model import tokenizer_keys
 from linnet.train.protocols import DataEndedError, EvalResult
-from linnet.train.text import Evaluation, write_sample
+from linnet.train.text import Evaluation, evaluate, write_sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
 
     from linnet.gguf import MetadataBlock
 
 _SAMPLED = 8  # rows of a dataset that its fingerprint looks at
 
 
-class RowRunData:
-    """Batches of a program's own rows. `job` is the one that was given, with the tokenizer's vocabulary.
+class TokenRunData:
+    """What a corpus and rows share. `job` is the one that was given, with the vocabulary of their tokenizer."""
+
+    unit = "tokens"
+    step_metrics = ("loss",)
+    job: Job
+    _sampler: Tokenizer | None
+
+    def __init__(self, job: Job, hardware: Hardware) -> None:
+        assert not isinstance(job.model, ViTConfig)
+        self._model, self._settings, self._device = job.model, job.settings, hardware.device
+        self._ctx = job.model.ctx
+        self._rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
+        self.per_step = self._rows_per_step * self._ctx
+
+    @property
+    def memory_settings(self) -> str:
+        """The settings that save memory."""
+        return f"`batch` (now {self._settings.batch}) or `ctx` (now {self._ctx})"
+
+    def flops(self, model: nn.Module) -> float:
+        """The arithmetic of a step."""
+        assert isinstance(model, LanguageModel)
+        return model.flops_per_token(self._ctx) * self.per_step
+
+    def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
+        """Each prompt with what the model writes after it; nothing without a tokenizer."""
+        assert isinstance(model, LanguageModel)
+        if self._sampler is not None:
+            for prompt in self.job.prompts:
+                yield prompt, write_sample(model, self._sampler, prompt, self._settings.sample_tokens)
+
+
+class TextRunData(TokenRunData):
+    """The tokens of a corpus, cut into batches.
+
+    `tokenizer` stands for the file that the job names: a checkpoint has a copy of it, and the file may be gone.
+    """
+
+    def __init__(
+        self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None, tokenizer: Path | None = None
+    ) -> None:
+        super().__init__(job, hardware)
+        data = job.data
+        assert isinstance(data, TextData)
+        self._prepared = prepare(
+            data.corpus,
+            vocab=None if data.tokenizer else self._model.vocab,
+            tokenizer=(tokenizer or job.tokenizer_source) if data.tokenizer else None,
+            held_out=data.held_out,
+            field=data.field or "text",
+            cache=data.cache,
+            progress=progress,
+        )
+        self.job = replace(job, model=replace(self._model, vocab=self._prepared.vocab))
+        self.description = f"corpus {data.corpus!r}"
+        self.fingerprint = self._prepared.fingerprint
+        self.remarks: tuple[str, ...] = self._prepared.remarks
+        self.tokenizer = self._prepared.tokenizer_keys
+        self._sampler = self._prepared.tokenizer
+        self._batches = Batches(
+            self._prepared.train,
+            ctx=self._ctx,
+            batch=self._rows_per_step,
+            seed=self._settings.seed,
+            documents=data.documents,
+        ).to(hardware.device)
+
+    @property
+    def vocabulary(self) -> Mapping[str, object] | None:
+        """The keys of its tokenizer; None for a pack prepared without one."""
+        return self._prepared.vocabulary.metadata if self._prepared.vocabulary is not None else None
+
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]:
+        """What an evaluation gives; nothing where no text is held out."""
+        if len(self._prepared.held_out) < 2:
+            return ()
+        return ("loss", "ppl", "bits_per_byte") if self._prepared.bytes_per_token else ("loss", "ppl")
+
+    def batch(self, index: int) -> Batch:
+        """The batch of a step, counted from 0."""
+        return self._batches.at(index)
+
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
+        """Score the first of the held-out tokens."""
+        assert isinstance(model, LanguageModel)
+        if not self.held_out_metrics:
+            return None
+        return evaluate(
+            model,
+            self._prepared.held_out,
+            ctx=self._ctx,
+            device=self._device,
+            most=self._settings.tokens_to_score(self.per_step),
+            bytes_per_token=self._prepared.bytes_per_token,
+        )
+
+    def report(self, run: Session, step: int, result: EvalResult) -> None:
+        """One `eval` event."""
+        assert isinstance(result, Evaluation)
+        extra = {"bits_per_byte": result.bits_per_byte}
+        run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens, extra=extra)
+
+
+class RowRunData(TokenRunData):
+    """Batches of a program's own rows.
 
     Rows of a map-style dataset come in an order that is a pure function of seed and step: resume goes on to the bit.
     Those of an iterable come as it gives them; to go on at step N the first N batches are passed over.
     """
 
-    unit = "tokens"
-    step_metrics = ("loss",)
-
-    def __init__(self, job: Job, hardware: Hardware) -> None:
-        assert isinstance(job.data, RowData) and not isinstance(job.model, ViTConfig) and job.rows is not None
-        given, model, settings = job.rows, job.model, job.settings
-        self._tokenizer = RowTokenizer.of(given.tokenizer, model.vocab) if given.tokenizer is not None else None
-        self._vocab = model.vocab if self._tokenizer is None else self._tokenizer.rows
-        self.job = replace(job, model=replace(model, vocab=self._vocab))
-        self._ctx, self._settings, self._device = model.ctx, settings, hardware.device
-        self._rows_per_step = settings.batch * settings.accumulate(model.ctx)
-        self.per_step = self._rows_per_step * model.ctx
+    def __init__(self, job: Job, hardware: Hardware, progress: object = None, tokenizer: Path | None = None) -> None:
+        super().__init__(job, hardware)
+        assert isinstance(job.data, RowData) and job.rows is not None
+        rows, vocab = job.rows, self._model.vocab
+        self._tokenizer = RowTokenizer.of(rows.tokenizer, vocab) if rows.tokenizer is not None else None
+        self._sampler = None if self._tokenizer is None else self._tokenizer.tokenizer
+        self._vocab = vocab if self._tokenizer is None else self._tokenizer.rows
+        self.job = replace(job, model=replace(self._model, vocab=self._vocab))
         self.description = f"data ({job.data.rows})"
         self.remarks: tuple[str, ...] = ()
-        share = 0.0 if given.eval_rows is not None else job.data.held_out
-        source = MapRows(given.rows, share, settings.seed) if is_map_style(given.rows) else StreamRows(given.rows)
-        self._source: MapRows | StreamRows = source
-        self.fingerprint = source.fingerprint
-        self._eval_rows: Iterable[Any] = source.held_out() if given.eval_rows is None else given.eval_rows
-        self._scored: list[Batch] | None = None
+        share = 0.0 if rows.eval_rows is not None else job.data.held_out
+        self._source: MapRows | StreamRows = (
+            MapRows(rows.rows, share, self._settings.seed) if is_map_style(rows.rows) else StreamRows(rows.rows)
+        )
+        self.fingerprint = self._source.fingerprint
+        self._eval_rows: Iterable[Any] = self._source.held_out() if rows.eval_rows is None else rows.eval_rows
 
     @property
     def tokenizer(self) -> MetadataBlock | None:
@@ -70,19 +180,9 @@ class RowRunData:
         return None if self._tokenizer is None else self._tokenizer.metadata
 
     @property
-    def memory_settings(self) -> str:
-        """The settings that save memory."""
-        return f"`batch` (now {self._settings.batch}) or `ctx` (now {self._ctx})"
-
-    @property
     def held_out_metrics(self) -> tuple[str, ...]:
         """What an evaluation gives; nothing where no rows are held out."""
         return ("loss", "ppl") if self._eval_batches else ()
-
-    def flops(self, model: nn.Module) -> float:
-        """The arithmetic of a step."""
-        assert isinstance(model, LanguageModel)
-        return model.flops_per_token(self._ctx) * self.per_step
 
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0."""
@@ -100,29 +200,21 @@ class RowRunData:
         assert isinstance(result, Evaluation)
         run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
 
-    def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
-        """Each prompt with what the model writes after it; nothing without a tokenizer."""
-        assert isinstance(model, LanguageModel)
-        for prompt in self.job.prompts if self._tokenizer is not None else ():
-            assert self._tokenizer is not None
-            yield prompt, write_sample(model, self._tokenizer.tokenizer, prompt, self._settings.sample_tokens)
-
-    @property
+    @cached_property
     def _eval_batches(self) -> list[Batch]:
-        """The held-out rows as batches, as many as an evaluation scores; read once."""
-        if self._scored is None:
-            self._scored, most = [], self._settings.tokens_to_score(self.per_step)
-            rows = _flat(self._eval_rows)
-            while most > 0 and (part := list(islice(rows, self._settings.batch))):
-                self._scored.append(self._collate(part))
-                most -= self._scored[-1].n_targets
-        return self._scored
+        """The held-out rows as batches, as many as an evaluation scores."""
+        batches, most = [], self._settings.tokens_to_score(self.per_step)
+        rows = _flat(self._eval_rows)
+        while most > 0 and (part := list(islice(rows, self._settings.batch))):
+            batches.append(self._collate(part))
+            most -= batches[-1].n_targets
+        return batches
 
     def _collate(self, rows: Sequence[Any]) -> Batch:
         """Inputs and targets [B, ctx]; where a row is shorter, what is filled up is not scored."""
         ids_BT = np.zeros((len(rows), self._ctx), np.int64)
         targets_BT = np.full((len(rows), self._ctx), NOT_SCORED, np.int64)
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             ids, labels = _ids_and_labels(row)
             if not 2 <= len(ids) <= self._ctx + 1:
                 raise DataError(
@@ -132,13 +224,33 @@ class RowRunData:
             if ids.min() < 0 or ids.max() >= self._vocab:
                 wrong = int(ids.min() if ids.min() < 0 else ids.max())
                 raise DataError(f"a row of the data has the token {wrong}: expected 0 to {self._vocab - 1} (vocab)")
-            ids_BT[place, : len(ids) - 1] = ids[:-1]
-            targets_BT[place, : len(ids) - 1] = np.where(labels[1:] < 0, NOT_SCORED, labels[1:])
+            ids_BT[number, : len(ids) - 1] = ids[:-1]
+            targets_BT[number, : len(ids) - 1] = np.where(labels[1:] < 0, NOT_SCORED, labels[1:])
         n_targets = int((targets_BT != NOT_SCORED).sum())
         if n_targets == 0:
             raise DataError("a batch of the data has no token to predict: every label is negative")
         sent = [torch.from_numpy(array).to(self._device) for array in (ids_BT, targets_BT)]
         return Batch(sent[0], sent[1], None, n_targets)
+
+
+@dataclass(frozen=True)
+class RowTokenizer:
+    """The tokenizer of rows: what samples are written with and checkpoints carry."""
+
+    tokenizer: Tokenizer
+    keys: MetadataBlock
+    rows: int
+    metadata: Mapping[str, object] | None
+
+    @classmethod
+    def of(cls, source: Any, vocab: int) -> RowTokenizer:
+        """From the path of a GGUF, or from a tokenizer object, whose vocabulary may be smaller than `vocab`."""
+        if isinstance(source, str | os.PathLike):
+            vocabulary = Vocabulary(source)
+            return cls(vocabulary.tokenizer, vocabulary.keys, vocabulary.rows, vocabulary.metadata)
+        backend = getattr(source, "backend_tokenizer", source)
+        rows = max(vocab, vocabulary_size(source) or 0)
+        return cls(backend, tokenizer_keys(source, rows), rows, None)
 
 
 class MapRows:

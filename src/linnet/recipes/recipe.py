@@ -1,0 +1,177 @@
+"""`ModelRecipe`: a model with its optimizer and step, made from a job. Torch is loaded when the model is realised."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from linnet import gguf, models
+from linnet.errors import LinnetError
+from linnet.recipes.flags import Flag, FlagGroups
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linnet.models import LanguageModel, ViT
+    from linnet.recipes.job import Job
+    from linnet.train import Hardware, RunData, TrainSettings
+    from linnet.train.state import State
+    from linnet.train.step import Batch, LossFunction, Step, StepResult
+
+_Model = TypeVar("_Model", bound="LanguageModel | ViT")
+AnyRecipe: TypeAlias = "ModelRecipe[Any]"
+
+_DIVISORS = "rope_freqs.weight"
+INIT_SCALE = Flag("init_scale", float, 1.0, "Times the usual size of the first weights.")
+
+
+class ModelRecipe(ABC, Generic[_Model]):
+    """What the recipes share. `realize` allocates and initialises the model, `build` makes its step, `step` trains.
+
+    - `flags`: what it is asked for with, by the title of their group; `job` makes a job of their values.
+    - `data_types`: the kinds of data it trains on; `options_type`: what a job holds for this recipe alone.
+    """
+
+    name: str
+    flags: ClassVar[FlagGroups]
+    data_types: ClassVar[tuple[type[Any], ...]]
+    options_type: ClassVar[type[Any] | None] = None
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        hardware: Hardware,
+        *,
+        init_scale: float = 1.0,
+        loss: LossFunction | None = None,
+    ) -> None:
+        self._settings, self._hardware, self._init_scale, self._loss = settings, hardware, init_scale, loss
+        self._trained: _Model | None = None
+        self._step: Step | None = None
+        self.step_index = 0  # steps done, those before a restored checkpoint among them
+
+    @classmethod
+    @abstractmethod
+    def job(cls, values: Mapping[str, Any]) -> Job:
+        """The job that the values of all flags ask for."""
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[AnyRecipe, Job]:
+        """The recipe of a job, built, and the job with what was found out on the way.
+
+        `resumed`: it goes on from a checkpoint, which the caller puts back.
+        """
+        recipe = cls(job.settings, hardware, init_scale=job.init_scale, loss=job.loss)
+        recipe.realize(job.model)
+        recipe.build()
+        return recipe, job
+
+    @property
+    def trained(self) -> _Model:
+        """The model that the optimizer works on, once it is realised."""
+        if self._trained is None:
+            raise LinnetError("the recipe has no model yet; call realize(config) first")
+        return self._trained
+
+    @property
+    def model(self) -> _Model:
+        """The model that is evaluated and kept."""
+        return self.trained
+
+    @property
+    def config(self) -> Any:
+        """Its shape."""
+        return self.trained.config
+
+    def realize(self, config: Any) -> None:
+        """Allocate the model on the device and initialise it from the seed."""
+        self._allocate(config)
+
+    def _allocate(self, config: Any, **initialisation: Any) -> None:
+        device = str(self._hardware.device)
+        model: Any = models.build(config, self._settings.seed, self._init_scale, device, **initialisation)
+        model.set_compute_dtype(self._hardware.dtype)
+        self._trained = model
+
+    def build(self) -> None:
+        """Make optimizer and step."""
+        from linnet.train.step import OwnLoss, Step
+
+        own_loss = None if self._loss is None else OwnLoss(self.trained, self._loss, self.batch_of)
+        self._step = Step(self.trained, self._settings, self._hardware, own_loss)
+
+    @staticmethod
+    @abstractmethod
+    def batch_of(*inputs: Any) -> Batch:
+        """A batch of the inputs of some rows, for a loss of one's own."""
+
+    @abstractmethod
+    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+        """The loop's step."""
+
+    def _train(self, batch: Batch, lr: float, is_first: bool) -> StepResult:
+        if is_first:
+            self._built.optimizers.load({})
+            self.step_index = 0
+        result = self._built(batch, lr)
+        self.step_index += 1
+        return result
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The weights of a checkpoint by the names of `linnet.architectures`."""
+        return self.model.params()
+
+    def moments(self) -> dict[str, Tensor]:
+        """The optimizer state."""
+        return self._built.optimizers.state()
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Where the model comes from, for its checkpoints."""
+        return {}
+
+    @property
+    def remark(self) -> str | None:
+        """What is said of the model before its first step."""
+        return None
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint back into the model and its optimizer, to the bit.
+
+        The state has what the file does not hold as it was: all of it below f32, a lens and its table.
+        """
+        put_back(self.model, state.parameters, weights)
+        self._built.optimizers.load(state.moments)
+        self.step_index = int(state.facts.get("step", 0))
+
+    @property
+    def _built(self) -> Step:
+        if self._step is None:
+            raise LinnetError("the recipe has no step yet; call build() after realize(config)")
+        return self._step
+
+
+def put(model: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors into the parameters of a model; a llama's rotary divisors are none, but come in the same files."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in tensors.items():
+        if name == _DIVISORS:
+            model.use_divisors(tensor)
+        else:
+            parameters[name].data.copy_(tensor)
+
+
+def put_back(model: Any, tensors: Mapping[str, Tensor], weights: Path | None = None) -> None:
+    """The same with just all parameters; those that `tensors` has not got are read from the file."""
+    import torch
+
+    from linnet.train.state import check_parameters
+
+    parameters = dict(model.named_parameters())
+    if weights is not None and not parameters.keys() <= tensors.keys():
+        with gguf.GGUFFile.open(weights) as file:
+            tensors = {**{name: torch.from_numpy(array) for name, array in gguf.read_params(file)}, **tensors}
+    check_parameters(parameters, {name: tensors[name] for name in tensors if name != _DIVISORS})
+    put(model, tensors)
