@@ -1,4 +1,4 @@
-"""One description an architecture: hyper-parameters with their GGUF keys, parameters, how each starts, presets.
+"""One description an architecture: hyper-parameters with their GGUF keys, parameters, how each is initialised, presets.
 
 No torch and no numpy. `linnet.gguf` reads and writes files by it, `linnet.models` computes what it describes.
 """

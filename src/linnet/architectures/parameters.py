@@ -1,4 +1,4 @@
-"""A config's parameters: their shapes, how they start, and the tensors of a GGUF file that hold them."""
+"""A config's parameters: their shapes, how they are initialised, and the tensors of a GGUF file that hold them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from linnet.architectures.registry import AnyConfig, describe
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The first values of a parameter: one value, N(0, std²), or N(0, init_scale² / fan_in)."""
+class Init:
+    """How a parameter is initialised: to one value, from N(0, std²), or from N(0, init_scale² / fan_in)."""
 
     value: float = 0.0
     std: float | None = None
     fan_in: int | None = None
 
-    def spread(self, init_scale: float = 1.0) -> float | None:
+    def scaled_std(self, init_scale: float = 1.0) -> float | None:
         """The standard deviation; None where every number is the same."""
         return self.std if self.fan_in is None else init_scale / math.sqrt(self.fan_in)
 
@@ -35,7 +35,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One of our parameters: its shape, the pieces it is made of in the file, and how it starts.
+    """One of our parameters: its shape, the pieces it is made of in the file, and its initial values.
 
     An `optional` one may be absent; `condition` is the config's field that decides, `!tied` where it must be false.
     """
@@ -45,7 +45,7 @@ class Param:
     pieces: tuple[Piece, ...]
     optional: bool = False
     condition: str = ""
-    start: Start = Start()
+    init: Init = Init()
 
     def belongs_to(self, config: object) -> bool:
         """Whether the config's model has it, as far as a field says."""
@@ -68,7 +68,7 @@ class Row:
 
     name: str
     shape: tuple[str, ...]
-    start: str
+    init: str
     tensors: tuple[str, ...]
     optional: bool
     condition: str
@@ -78,9 +78,9 @@ def rows(table: str) -> list[Row]:
     """The lines of a table (see `Architecture.parameters`)."""
     parsed = []
     for line in table.strip().splitlines():
-        name, shape, start, tensors = re.split(r"\s{2,}", line.strip())
+        name, shape, init, tensors = re.split(r"\s{2,}", line.strip())
         name, mark, condition = name.partition("?")
-        parsed.append(Row(name, tuple(shape.split()), start, _expanded(tensors), bool(mark), condition))
+        parsed.append(Row(name, tuple(shape.split()), init, _expanded(tensors), bool(mark), condition))
     return parsed
 
 
@@ -121,11 +121,11 @@ def _param(row: Row, sizes: dict[str, int], block: str) -> Param:
     for tensor, height in zip(row.tensors, heights, strict=True):
         pieces.append(Piece(tensor.replace("#", block), top, top + height, (height, *tail)))
         top += height
-    name, start = row.name.replace("#", block), _start(row.start, sizes)
-    return Param(name, (top, *tail), tuple(pieces), row.optional, row.condition, start)
+    name, init = row.name.replace("#", block), _init(row.init, sizes)
+    return Param(name, (top, *tail), tuple(pieces), row.optional, row.condition, init)
 
 
-def _start(word: str, sizes: dict[str, int]) -> Start:
+def _init(word: str, sizes: dict[str, int]) -> Init:
     if word.startswith("~/"):
-        return Start(fan_in=sizes[word[2:]])
-    return Start(std=float(word[1:])) if word.startswith("~") else Start(value=float(word))
+        return Init(fan_in=sizes[word[2:]])
+    return Init(std=float(word[1:])) if word.startswith("~") else Init(value=float(word))

@@ -79,7 +79,7 @@ def train_tokenizer(
     special: Sequence[str] = ("<|endoftext|>",),
     progress: bool = False,
 ) -> Tokenizer:
-    """Train a byte-level BPE of at most `size` tokens that cuts words as `pre` says; `special` come first."""
+    """Train a byte-level BPE of at most `size` tokens that splits words as `pre` says; `special` come first."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     least = 256 + len(special)

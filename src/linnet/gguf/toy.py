@@ -77,7 +77,7 @@ class Joined:
 
 
 class Tensors(Mapping[str, TensorInfo | Joined]):
-    """The tensors of a file by ggml's names. Asking for a name joins what the file has cut up."""
+    """The tensors of a file by ggml's names. Asking for a name joins what the file has split."""
 
     def __init__(self, file: GGUFFile) -> None:
         self._file = file

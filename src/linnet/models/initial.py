@@ -87,12 +87,12 @@ def initialise(model: LanguageModel | ViT, seed: int = 0, init_scale: float = 1.
     """
     params = layout(model.config).params
     for name, parameter in model.named_parameters():
-        start = params[name].start
-        std = start.spread(init_scale)
+        init = params[name].init
+        std = init.scaled_std(init_scale)
         if std is not None:
             fill_normal(parameter, std, seed, name)
         else:
-            parameter.fill_(start.value)
+            parameter.fill_(init.value)
 
 
 def fill_normal(out: Tensor, std: float, seed: int, name: str) -> None:
