@@ -114,7 +114,7 @@ class Architecture:
     - our name; `?` after it: may be absent, `?bias`: is there where that field of the config is true, `?!tied`: false;
       `#` is the block's number
     - its shape in words of `sizes`; `q+kv` are two heights one after the other
-    - how it is initialised: to a value (`0`, `1`), drawn from N(0, std²) (`~0.02`), or from N(0, init_scale² / d) (`~/d`)
+    - how it is initialised: to a value (`0`, `1`), from N(0, std²) (`~0.02`), or from N(0, init_scale² / d) (`~/d`)
     - the tensors of the file, `attn_{q,k,v}` for several stacked by rows: writing slices the parameter, reading fills
       it, no value moves
     """
