@@ -18,7 +18,6 @@ from linnet.board.terminal.views.screen import frame
 from linnet.runs import RunStore
 
 Event = dict[str, Any]
-Make = Callable[..., Path]
 BEGAN = 1_780_000_000.0
 
 

@@ -53,18 +53,18 @@ def hostile() -> dict[str, Any]:
 
 
 def events() -> list[Any]:
-    found: list[Any] = [{"kind": "run_start", "t": 0.0}]
+    lines: list[Any] = [{"kind": "run_start", "t": 0.0}]
     for step in range(1, 30):
         values = dict.fromkeys(NASTY, step * 0.5)
-        found.append({"kind": "scalars", "t": step, "step": step, "values": values})
+        lines.append({"kind": "scalars", "t": step, "step": step, "values": values})
     for text in NASTY:
-        found.append({"kind": "sample", "t": 30, "step": 30, "prompt": text, "text": text})
-        found.append({"kind": "note", "t": 30, "text": text, "at": text})
-        found.append({"kind": text or "odd", "t": 30, text: text})
-        found.append({"kind": "checkpoint", "t": 30, "step": 30, "path": text})
-        found.append(text.encode())
-    found.append({"kind": "eval", "t": 30, "step": 30, "name": NASTY[3], "loss": 1.0})
-    return [*found, {"kind": "run_end", "t": 31, "reason": NASTY[3], "error": NASTY[0]}]
+        lines.append({"kind": "sample", "t": 30, "step": 30, "prompt": text, "text": text})
+        lines.append({"kind": "note", "t": 30, "text": text, "at": text})
+        lines.append({"kind": text or "odd", "t": 30, text: text})
+        lines.append({"kind": "checkpoint", "t": 30, "step": 30, "path": text})
+        lines.append(text.encode())
+    lines.append({"kind": "eval", "t": 30, "step": 30, "name": NASTY[3], "loss": 1.0})
+    return [*lines, {"kind": "run_end", "t": 31, "reason": NASTY[3], "error": NASTY[0]}]
 
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 40)])
@@ -164,10 +164,14 @@ def test_steps_that_go_back_or_are_gigantic(root: Path) -> None:
     lines.append({"kind": "step", "t": -5.0, "step": -7, "loss": 2.0})
     write(root / "a", lines, created_at=1e299, total_steps=-1)
     board = board_of(root, "a")
-    look(board)
+    text = look(board)
+    assert "1 loss" in text
+    assert "step 4.612e+18" in text
     board.open_metric("loss")
     for _ in range(5):
-        look(board)
+        text = look(board)
+        assert f"x {board.axis}" in text
+        assert "points 17" in text
         act(board, "axis")
 
 
@@ -186,7 +190,8 @@ def test_a_run_json_of_wrong_types(root: Path) -> None:
     board = board_of(root, "a")
     for view in VIEWS:
         act(board, f"view:{view}")
-        look(board)
+        header = look(board).splitlines()[1]
+        assert "step 3 " in header  # and of how many, it did not say
 
 
 def test_links_and_pipes_in_the_weights_folder(trained: Path) -> None:

@@ -299,8 +299,8 @@ def test_the_command_palette_knows_every_command(two: Path) -> None:
         assert "log scale" in titles
         await pilot.press("ctrl+p", *"checkpoints")
         for _ in range(200):
-            found = app.screen.query(CommandList)
-            if found and found.first().option_count == 1:
+            lists = app.screen.query(CommandList)
+            if lists and lists.first().option_count == 1:
                 break
             await pilot.pause(0.02)
         await pilot.press("enter", "enter")
@@ -447,11 +447,11 @@ def test_no_thread_and_no_file_is_left_behind(two: Path) -> None:
     import threading
 
     def open_streams() -> list[str]:
-        found = []
+        names = []
         for fd in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
-                found.append(str(fd.readlink()))
-        return [name for name in found if name.startswith(str(two))]
+                names.append(str(fd.readlink()))
+        return [name for name in names if name.startswith(str(two))]
 
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         await pilot.press("r")

@@ -62,11 +62,11 @@ def test_the_cursor_goes_from_row_to_row_where_they_are_far_apart() -> None:
     x = np.array([1.0, 50.0, 100.0, 100.2, 100.4, 1000.0])
     y = np.array([1.0, np.nan, 1.0, 1.0, 1.0, 1.0])
     zoom = Zoom(whole=(1.0, 1000.0), columns=(0, 100), curves=[Curve.through(x, y)])
-    places = []
+    cursors = []
     for by in (1, -1, -1, -1, -1, 1, 1, 1, 1):
         zoom.move_cursor(by)
-        places.append(zoom.cursor)
-    assert places == [1000.0, 100.4, 100.0, 1.0, 1.0, 100.0, 100.4, 1000.0, 1000.0]
+        cursors.append(zoom.cursor)
+    assert cursors == [1000.0, 100.4, 100.0, 1.0, 1.0, 100.0, 100.4, 1000.0, 1000.0]
 
 
 @given(st.lists(st.tuples(st.sampled_from("zp"), st.floats(-3, 3)), max_size=20))

@@ -41,8 +41,8 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def step_on(text: str) -> int:
-    found = re.search(r"step ([\d,]+)", text)
-    return int(found[1].replace(",", "")) if found else -1
+    step = re.search(r"step ([\d,]+)", text)
+    return int(step[1].replace(",", "")) if step else -1
 
 
 @pytest.mark.parametrize("kind", KINDS)

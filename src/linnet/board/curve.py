@@ -100,12 +100,12 @@ class Curve:
         return replace(self, x=np.asarray(np.interp(self.step, tokens.step, _counted(tokens))))
 
     def nearest(self, x: float) -> int | None:
-        """The row that stands closest to a place of the axis and has a value."""
+        """The row closest to `x` that has a value."""
         at = np.flatnonzero(np.isfinite(self.mean) & np.isfinite(self.x))
         return int(at[int(np.argmin(np.abs(self.x[at] - x)))]) if len(at) else None
 
     def best(self) -> tuple[float, float] | None:
-        """Place on the axis and value of the best row; None where no way is better, or it is not among these rows."""
+        """x and value of the best row; None where no way is better, or it is not among these rows."""
         if self.stats.best is None:
             return None
         step, value = self.stats.best
