@@ -28,7 +28,7 @@ def folded(values: np.ndarray, chunk: int) -> Curve:
     fold = Fold()
     for begin in range(0, len(values), chunk):
         fold.take([table(values[begin : begin + chunk], begin)])
-    curve = fold.curve("loss", lower_is_better=True, has_direction=True)
+    curve = fold.curve("loss", "min")
     assert curve is not None
     return curve
 
@@ -73,7 +73,7 @@ def test_a_metric_logged_in_two_companies_is_one_curve() -> None:
     both.extend([[0, 2], [1, 3], [0.0, 2.0], [np.nan] * 2, [1.0, 3.0], [0.1, 0.1]])
     alone.extend([[1], [2], [1.0], [np.nan], [2.0]])
     fold.take([both, alone])
-    curve = fold.curve("loss", True, True)
+    curve = fold.curve("loss", "min")
     assert curve is not None
     assert curve.mean.tolist() == [1.0, 2.0, 3.0]
     assert curve.last_value == 3.0

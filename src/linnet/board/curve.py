@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linnet.runs import Series
+from linnet.runs.metric_names import Goal
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ class Curve:
     stats: Stats
     exact: bool = True
     last_value: float = np.nan
-    lower_is_better: bool = True
+    goal: Goal | None = None
 
     def __len__(self) -> int:
         return len(self.step)
@@ -73,7 +74,7 @@ class Curve:
             mean=shown,
             stats=stats or stats_of(series, np.isfinite(series.value)),
             last_value=float(value[-1]) if len(value) else np.nan,
-            lower_is_better=series.goal == "min",
+            goal=series.goal,
         )
 
     @classmethod
@@ -109,7 +110,7 @@ class Curve:
         if self.stats.best is None:
             return None
         step, value = self.stats.best
-        at = np.flatnonzero((self.low if self.lower_is_better else self.high) == value)
+        at = np.flatnonzero((self.low if self.goal == "min" else self.high) == value)
         if not len(at):
             return None
         return float(self.x[at[int(np.argmin(np.abs(self.step[at] - step)))]]), value

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linnet.board.curve import Curve, Floats, Stats
+from linnet.runs.metric_names import Goal
 from linnet.runs.series import Table
 
 
@@ -67,7 +68,7 @@ class Fold:
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for names in self._tables for name in names))
 
-    def curve(self, name: str, lower_is_better: bool, has_direction: bool) -> Curve | None:
+    def curve(self, name: str, goal: Goal | None) -> Curve | None:
         parts = [table for names, table in self._tables.items() if name in names]
         if not parts:
             return None
@@ -87,10 +88,10 @@ class Fold:
             low=low,
             high=high,
             mean=mean,
-            stats=_stats(tallies, lower_is_better, has_direction),
+            stats=_stats(tallies, goal),
             exact=all(part.stride == 1 for part in parts),
             last_value=max(tallies, key=lambda tally: tally.last_line).last[1],
-            lower_is_better=lower_is_better,
+            goal=goal,
         )
 
 
@@ -214,7 +215,7 @@ def _wider(old: Floats, room: int) -> Floats:
     return new
 
 
-def _stats(tallies: list[_Tally], lower_is_better: bool, has_direction: bool) -> Stats:
+def _stats(tallies: list[_Tally], goal: Goal | None) -> Stats:
     rows, count = sum(t.rows for t in tallies), sum(t.count for t in tallies)
     low = min((t.low for t in tallies if t.low), key=lambda point: point[1], default=None)
     high = max((t.high for t in tallies if t.high), key=lambda point: point[1], default=None)
@@ -225,5 +226,5 @@ def _stats(tallies: list[_Tally], lower_is_better: bool, has_direction: bool) ->
         high=high,
         mean=sum(t.total for t in tallies) / count if count else None,
         last=max(tallies, key=lambda t: t.last_line).last,
-        best=(low if lower_is_better else high) if has_direction else None,
+        best=None if goal is None else low if goal == "min" else high,
     )

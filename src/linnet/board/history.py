@@ -150,9 +150,7 @@ class History:
         return sum(table.rows * (4 + len(table.names)) for table in self._metrics.tables())
 
     def _make(self, name: str) -> Curve | None:
-        goals = self._metrics.goals
         if self._fold is not None:
-            goal = goal_of(name, goals)
-            return self._fold.curve(name, goal == "min", goal is not None)
+            return self._fold.curve(name, goal_of(name, self._metrics.goals))
         series = self._metrics.get(name)
         return None if series is None else Curve.of(series)
