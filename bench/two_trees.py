@@ -25,7 +25,6 @@ import train_gpu
 
 TREE = Path(__file__).parents[1]
 TURNS = 40  # on a CPU, of AT_ONCE steps each
-ROUNDS = 3  # on a GPU, a process each
 MOST = {"CPU": 1.03, "GPU": 1.01, "memory": 1.02}  # after divided by before
 
 
@@ -38,7 +37,7 @@ def compare(chosen: argparse.Namespace) -> bool:
             packed = subprocess.run(["git", "archive", chosen.base], cwd=TREE, check=True, capture_output=True).stdout
             with tarfile.open(fileobj=BytesIO(packed)) as archive:
                 archive.extractall(base, filter="data")
-        rows = _gpu(base) if chosen.gpu else _cpu(base)
+        rows = _gpu(base, chosen.rounds) if chosen.gpu else _cpu(base)
     return all(rows)
 
 
@@ -73,11 +72,11 @@ def _turns(shape: str, base: Path) -> tuple[float, float]:
     return before, before * statistics.median(b / a for a, b in zip(*seconds, strict=True))
 
 
-def _gpu(base: Path) -> list[bool]:
+def _gpu(base: Path, rounds: int) -> list[bool]:
     rows = []
     for shape in train_gpu.SHAPES:
         answers: dict[Path, list[dict[str, Any]]] = {base: [], TREE: []}
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for tree, taken in answers.items():
                 taken.append(_play(tree, shape))
         for key, unit, most in (("ms", "ms", MOST["GPU"]), ("gigabytes", "GB", MOST["memory"])):
@@ -103,7 +102,10 @@ def _environment(tree: Path) -> dict[str, str]:
 def _row(shape: str, unit: str, before: float, after: float, most: float) -> bool:
     reached = after <= before * most
     verdict = "reached" if reached else "NOT REACHED"
-    print(f"{shape:<28} {before:10.4f} → {after:10.4f} {unit:<3} × {after / before:.3f}, at most {most}  {verdict}")
+    print(
+        f"{shape:<28} {before:10.4f} → {after:10.4f} {unit:<3} × {after / before:.3f}, at most {most}  {verdict}",
+        flush=True,
+    )
     return reached
 
 
@@ -111,4 +113,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", help="a commit, or the folder of a checkout")
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each tree and shape, on a GPU")
     sys.exit(0 if compare(parser.parse_args()) else 1)
