@@ -1,11 +1,10 @@
 """A run's folder: the names of what lies in it, its id, and how a new one is claimed.
 
-Readers import these names, so nothing here loads the writer.
+Readers import these names, so nothing here loads the writer, or `logging`.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
@@ -41,8 +40,6 @@ ID_TEMPLATE = "{arch}-{date}-{seq}"
 _TOKENS = ("arch", "recipe", "date", "time", "seq", "hex", "experiment")
 _LONGEST = 40  # characters of one label in an id
 _ATTEMPTS = 1000
-
-log = logging.getLogger("linnet")
 
 
 def is_leftover(subfolder: str, name: str) -> bool:
@@ -135,12 +132,7 @@ def claim_or_name(root: Path, run_id: str | None, template: str, labels: Mapping
     """Make a new folder, of that id or from the template; when the root cannot be written, the name it would have."""
     check_template(template)
     try:
-        if run_id is None:
-            return claim_folder(root, template, labels)
-        folder = claim_named(root, run_id)
-        if folder.name != safe_name(run_id):
-            log.warning("run id %s is taken in %s; this run is %s", run_id, root, folder.name)
-        return folder
+        return claim_folder(root, template, labels) if run_id is None else claim_named(root, run_id)
     except OSError:
         return root / (propose_id(root, template, labels) if run_id is None else safe_name(run_id) or "run")
 

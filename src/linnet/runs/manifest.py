@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
@@ -21,8 +20,6 @@ from linnet.runs.lines import BOM, LineReader
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
-
-log = logging.getLogger("linnet")
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -136,7 +133,10 @@ def fields_of(given: object) -> dict[str, Any]:
     try:
         return dict(vars(given))
     except TypeError:
-        log.warning("a config of type %s is not understood and left out", type(given).__name__)
+        import logging  # who only reads runs does without
+
+        message = "a config of type %s is not understood and left out"
+        logging.getLogger("linnet").warning(message, type(given).__name__)
         return {}
 
 
@@ -172,12 +172,12 @@ def from_json(fields: dict[str, Any], folder_name: str) -> Manifest:
     munin = "id" in fields and "run_id" not in fields
     if munin:
         fields = _from_munin(fields)
-    known = {name: read_field(fields.get(name)) for name, read_field in _FIELDS.items()}
+    known = {name: read_field(fields[name]) for name, read_field in _FIELDS.items() if name in fields}
     return Manifest(
         run_id=_text(fields.get("run_id")) or folder_name,
         schema_version=_integer(fields.get("schema_version")) or 1,
         created_at=_number(fields.get("created_at")) or 0.0,
-        dialect="munin" if munin else "linnet" if known["provenance"] else "kaun-board",
+        dialect="munin" if munin else "linnet" if known.get("provenance") else "kaun-board",
         **known,
     )
 

@@ -15,7 +15,7 @@ from linnet.errors import LinnetError
 from linnet.files import is_file, sync_folder
 from linnet.runs import provenance
 from linnet.runs.events import decode
-from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name
+from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
 from linnet.runs.lines import lines_backwards
 from linnet.runs.manifest import Manifest
 from linnet.runs.sink import Sink
@@ -54,6 +54,8 @@ class OwnedFolder:
     ) -> OwnedFolder:
         """A new folder; its manifest, which has `fields`, is written first. Where nothing can be, it is tried later."""
         path = claim_or_name(root, run_id, template, labels)
+        if run_id is not None and path.name != safe_name(run_id):
+            log.warning("run id %s is taken in %s; this run is %s", run_id, root, path.name)
         manifest = Manifest(run_id=path.name, created_at=time.time(), **fields)
         manifest.mask(exact)
         manifest.provenance = provenance.gather()
