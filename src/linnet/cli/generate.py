@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.board.words import runs_flag
 from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
 from linnet.cli.printing import paint, print_json
 from linnet.cli.streams import complain
@@ -62,7 +61,7 @@ def generate(
     path = find_model(model, runs)
     with GGUFFile.open(path) as file:
         if task_of(file.architecture) == "images":
-            example = f"linnet classify {model} IMAGE… {runs_flag(runs)}".rstrip()
+            example = f"linnet classify {model} IMAGE… {words.runs_flag(runs)}".rstrip()
             raise UsageError(f"{path} classifies images and writes no text; look at images with: {example}")
         tokenizer = rebuild_tokenizer(file.metadata)
         ids = _prompt_ids(tokenizer, file, prompt)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from linnet.board import words
 from linnet.board.settings import ABSENT
 from linnet.board.settings import differing as differing_of
 from linnet.board.settings import settings as settings_of
-from linnet.board.words import listing
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.printing import json_line, paint, print_json, print_table
 from linnet.errors import UsageError
-from linnet.runs import Metrics, RunStore, Series
+from linnet.runs import RunStore
 from linnet.runs.encode import jsonable_record
-from linnet.runs.metric_names import Goal
+
+if TYPE_CHECKING:
+    from linnet.runs import Metrics, Series
+    from linnet.runs.metric_names import Goal
 
 Row = dict[str, object]
 
@@ -103,7 +105,7 @@ def compare(*run: RunName, key: list[str] | None = None, runs: RunsFolder = None
         key: Only these metrics.
     """
     if len(run) < 2:
-        raise UsageError(f"compare needs two runs or more, found {len(run)}; `{listing(runs)}` lists them")
+        raise UsageError(f"compare needs two runs or more, found {len(run)}; `{words.listing(runs)}` lists them")
     store = RunStore(runs)
     compared = [store.find(reference) for reference in run]
     metrics = [one.metrics() for one in compared]

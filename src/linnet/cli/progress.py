@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from linnet.board import words
 from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
-from linnet.board.words import shown_path
 from linnet.cli.printing import paint
 from linnet.cli.streams import LastingStream
 from linnet.train.callback import Callback
@@ -90,7 +89,7 @@ class PlainLines(Callback):
         self._say(f"sample {step}: {words.plain(prompt + text)}")
 
     def on_checkpoint(self, step: int, path: Path) -> None:
-        self._say(f"checkpoint {step}: {shown_path(path)}")
+        self._say(f"checkpoint {step}: {words.shown_path(path)}")
 
     def on_profile(self, lines: list[str]) -> None:
         self._say("\n".join(lines))

@@ -11,7 +11,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.board.words import listing, runs_flag
 from linnet.cli.options import AsJson, RunName, RunsFolder, open_store
 from linnet.cli.printing import paint, print_json, print_table
 from linnet.errors import UsageError
@@ -122,10 +121,10 @@ def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder 
         step: The step it is about.
     """
     if not text:
-        example = f'linnet note {run} "what to say" {runs_flag(runs)}'.rstrip()
+        example = f'linnet note {run} "what to say" {words.runs_flag(runs)}'.rstrip()
         raise UsageError(f"the text of the note is missing: {example}")
     if len(text) > 1:
-        example = f"linnet note {run} {shlex.quote(' '.join(text))} {runs_flag(runs)}".rstrip()
+        example = f"linnet note {run} {shlex.quote(' '.join(text))} {words.runs_flag(runs)}".rstrip()
         raise UsageError(f"put the note in quotes: {example}")
     if not text[0].strip():
         raise UsageError("the note is empty")
@@ -148,7 +147,7 @@ def delete(
         force: Delete even a run that is being written, or that holds files which no run writes.
     """
     if not run:
-        raise UsageError(f"delete needs the name of a run; `{listing(runs)}` lists them")
+        raise UsageError(f"delete needs the name of a run; `{words.listing(runs)}` lists them")
     store = RunStore(runs)
     named = [store.find(reference) for reference in run]
     chosen = list({found.path.parent.resolve() / found.path.name: found for found in named}.values())

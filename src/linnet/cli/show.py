@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -15,8 +15,11 @@ from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
 from linnet.cli.runs import as_json
 from linnet.errors import UsageError
-from linnet.runs import Event, Metrics, Run, RunStore, RunSummary, Series
+from linnet.runs import RunStore
 from linnet.runs.metric_names import counts_as_training, rows
+
+if TYPE_CHECKING:
+    from linnet.runs import Event, Metrics, Run, RunSummary, Series
 
 _CHART_HEIGHT = 14
 _CHART_WIDTH = 100

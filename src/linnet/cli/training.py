@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.board import words
-from linnet.board.words import command, shown_path
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import lasting_output
@@ -78,19 +77,19 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
-    _print_wrapped("  folder  ", shown_path(folder))
+    _print_wrapped("  folder  ", words.shown_path(folder))
     of_text = training.unit == "tokens"
     if model is not None:
         use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
-        _print_wrapped("  model   ", f"{shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
+        _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
     if not of_text and progress.validation is not None:
-        _print_wrapped("  wrong   ", f"{shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
-    next_commands = [command("show", folder)]
+        _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
+    next_commands = [words.command("show", folder)]
     if model is not None:
-        use = command("generate", folder, '--prompt "…"') if of_text else command("classify", folder, "IMAGE…")
-        next_commands.append(use)
+        verb, rest = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
+        next_commands.append(words.command(verb, folder, rest))
     if outcome.reason != "completed" and steps_with_state(folder):
-        next_commands.append(command("resume", folder))
+        next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))
 
 
