@@ -11,32 +11,19 @@ from linnet.errors import UsageError
 class Augmentation:
     """Every image is varied anew each time it is shown; 0 turns a variation off.
 
-    Parameters
-    ----------
-    shift
-        Move by up to this share of the image's side.
-    rotate
-        Turn by up to so many degrees.
-    zoom
-        Grow or shrink by up to this share.
-    shear
-        Slant by up to this share.
-    crop
-        Cut out and enlarge a part of at least this share of the area; 0: the whole image.
-    flip
-        The share of images that are mirrored; never right for digits or letters.
-    rand_augment
-        So many variations of brightness, contrast, colour or place for each image, picked at random.
-    magnitude
-        How strong those are, from 0 to 10.
-    erase
-        The share of images in which a rectangle is blanked out.
-    mixup
-        The share of images that are blended with another, and their labels with its.
-    cutmix
-        The share of images of which a rectangle is replaced by another's, and their labels in proportion.
-    label_smoothing
-        How much of a label's certainty is shared out to all classes.
+    Args:
+        shift: Move by up to this share of the image's side.
+        rotate: Turn by up to so many degrees.
+        zoom: Grow or shrink by up to this share.
+        shear: Slant by up to this share.
+        crop: Cut out and enlarge a part of at least this share of the area; 0: the whole image.
+        flip: The share of images that are mirrored; never right for digits or letters.
+        rand_augment: So many variations of brightness, contrast, colour or place for each image, picked at random.
+        magnitude: How strong those are, from 0 to 10.
+        erase: The share of images in which a rectangle is blanked out.
+        mixup: The share of images that are blended with another, and their labels with its.
+        cutmix: The share of images of which a rectangle is replaced by another's, and their labels in proportion.
+        label_smoothing: How much of a label's certainty is shared out to all classes.
     """
 
     shift: float = 0.0

@@ -18,68 +18,39 @@ _TIMES: dict[Periodic, int] = {"eval": 10, "sample": 10, "checkpoint": 5}  # how
 class TrainSettings:
     """The settings of the loop. A field that is None is derived from the others when the run starts.
 
-    Parameters
-    ----------
-    steps
-        Optimiser steps.
-    batch
-        Sequences that pass through the model at once.
-    batch_tokens
-        Tokens of one optimiser step; gradients are accumulated to reach it.
-    lr
-        The highest learning rate.
-    lr_min
-        Where the rate ends; a tenth of lr by default.
-    schedule
-        How the rate falls after the warm-up: as a cosine, not at all, or at the end (wsd).
-    warmup
-        Steps in which the rate rises; a twentieth of the steps by default, at most 500.
-    decay
-        wsd: the share of the steps in which the rate falls.
-    optimizer
-        adamw; or muon for the hidden matrices, with adamw for the rest.
-    weight_decay
-        On matrices only.
-    beta1
-        AdamW: how long the mean of the gradients is remembered.
-    beta2
-        AdamW: how long the mean of their squares is remembered.
-    eps
-        AdamW: added to the divisor.
-    bias_correction
-        AdamW's first steps: the usual correction, or the seed's constants.
-    clip
-        The greatest norm of the gradient; 0: not clipped.
-    seed
-        Of the weights and the order of the data.
-    device
-        auto, cpu, cuda, cuda:N or mps.
-    dtype
-        What is computed in; weights are kept in float32. auto: bfloat16 on a GPU that has it.
-    compile
-        Compile the model; auto: on CUDA.
-    graph
-        Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are small.
-    eval_every
-        Steps between evaluations on held-out text; ten times a run by default, 0: never.
-    eval_tokens
-        Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the run.
-    sample_every
-        Steps between samples; ten times a run by default, 0: never.
-    sample_tokens
-        Tokens of a sample.
-    checkpoint_every
-        Steps between checkpoints; five times a run by default, 0: only at the end.
-    keep
-        Checkpoints kept besides the best one; 0: all.
-    file_type
-        How checkpoints store matrices.
-    profile
-        Look closely at ten steps after the first six: a trace into artifacts/, and where their time went.
-    on_nan
-        A loss or gradient that is not finite stops the run, is skipped, or ignored.
-    gate
-        What the run must reach, such as "loss<2.5"; exit code 1 when it does not.
+    Args:
+        steps: Optimiser steps.
+        batch: Sequences that pass through the model at once.
+        batch_tokens: Tokens of one optimiser step; gradients are accumulated to reach it.
+        lr: The highest learning rate.
+        lr_min: Where the rate ends; a tenth of lr by default.
+        schedule: How the rate falls after the warm-up: as a cosine, not at all, or at the end (wsd).
+        warmup: Steps in which the rate rises; a twentieth of the steps by default, at most 500.
+        decay: wsd: the share of the steps in which the rate falls.
+        optimizer: adamw; or muon for the hidden matrices, with adamw for the rest.
+        weight_decay: On matrices only.
+        beta1: AdamW: how long the mean of the gradients is remembered.
+        beta2: AdamW: how long the mean of their squares is remembered.
+        eps: AdamW: added to the divisor.
+        bias_correction: AdamW's first steps: the usual correction, or the seed's constants.
+        clip: The greatest norm of the gradient; 0: not clipped.
+        seed: Of the weights and the order of the data.
+        device: auto, cpu, cuda, cuda:N or mps.
+        dtype: What is computed in; weights are kept in float32. auto: bfloat16 on a GPU that has it.
+        compile: Compile the model; auto: on CUDA.
+        graph: Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are
+            small.
+        eval_every: Steps between evaluations on held-out text; ten times a run by default, 0: never.
+        eval_tokens: Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the
+            run.
+        sample_every: Steps between samples; ten times a run by default, 0: never.
+        sample_tokens: Tokens of a sample.
+        checkpoint_every: Steps between checkpoints; five times a run by default, 0: only at the end.
+        keep: Checkpoints kept besides the best one; 0: all.
+        file_type: How checkpoints store matrices.
+        profile: Look closely at ten steps after the first six: a trace into artifacts/, and where their time went.
+        on_nan: A loss or gradient that is not finite stops the run, is skipped, or ignored.
+        gate: What the run must reach, such as "loss<2.5"; exit code 1 when it does not.
     """
 
     steps: int = 1000
