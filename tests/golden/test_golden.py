@@ -18,10 +18,10 @@ def test_a_tree_is_the_same_as_itself_and_not_as_one_that_computes_otherwise(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(TREE / "src", other / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    schedule = other / "src" / "linnet" / "train" / "schedule.py"
-    written = schedule.read_text()
-    schedule.write_text(written.replace("math.pi", "3.14159265"))
-    assert schedule.read_text() != written
+    settings = other / "src" / "linnet" / "train" / "settings.py"  # where the schedule is
+    written = settings.read_text()
+    settings.write_text(written.replace("math.pi", "3.14159265"))
+    assert settings.read_text() != written
     here, again, there = (record(tree, ["llama"], tmp_path / "work") for tree in (TREE, TREE, other))
     assert sum(line.startswith("step ") for line in here["llama"]) == 30
     assert sum(".gguf " in line for line in here["llama"]) == 2
