@@ -97,15 +97,12 @@ class Reader(threading.Thread):
         return True
 
     def _list(self) -> bool:
-        board = self._board
-        now = time.monotonic()
-        if board.view != "runs":
-            if now - self._listed < _IDLE_LIST:
-                return False
-            self._listed = now
-            changed = board.run_table.read(0.0)
-        else:
-            changed = board.run_table.read(_SLICE)
+        board, now = self._board, time.monotonic()
+        shown = board.view == "runs"
+        if not shown and now - self._listed < _IDLE_LIST:
+            return False
+        self._listed = now
+        changed = board.run_table.read(_SLICE if shown else 0.0)
         if not board.watched_runs and board.opening is None and board.view == "metrics":
             newest = board.run_table.newest()
             if newest is not None:

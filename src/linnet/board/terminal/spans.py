@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from linnet.board.plot import Line as Line
 from linnet.board.plot import Span as Span
@@ -99,18 +99,9 @@ def text_of(lines: Sequence[Line]) -> str:
 def wrap(text: str, width: int, most: int) -> list[str]:
     """A foreign text with its own line ends, in at most `most` lines of `width` columns."""
     lines: list[str] = []
-    for part in text[: width * most * 2].replace("\r\n", "\n").replace("\t", "    ").split("\n"):
-        rest = plain(part)
-        while True:
-            if len(lines) >= most:
-                return lines
-            if cells(rest) <= width:
-                lines.append(rest)
-                break
-            piece = set_cell_size(rest, width)
-            end = len(piece)
-            while end > 1 and cells(rest[:end]) > width:
-                end -= 1
-            lines.append(rest[:end])
-            rest = rest[end:]
-    return lines
+    for line in text[: width * most * 2].replace("\r\n", "\n").replace("\t", "    ").split("\n"):
+        line = plain(line)
+        lines += [line] if cells(line) <= width else chop_cells(line, width)
+        if len(lines) >= most:
+            break
+    return lines[:most]
