@@ -177,11 +177,12 @@ def decoded_blocks(
 ) -> Iterator[tuple[bytes, list[Segment]]]:
     """Every block of the reader, in order, with its segments; `read` gives the next one, and may end it before."""
     read = read or reader.read_block
-    team: list[_Worker] = []
+    team: list[_Worker] | None = None
     waiting: deque[tuple[bytes, list[Segment] | _Worker]] = deque()
     try:
         while block := read():
-            team = team or [_Worker(reader.fd) for _ in range(workers)]  # the file is open only now
+            if team is None:  # the file is open only now
+                team = _start_workers(reader.fd, workers)
             free = min(team, key=lambda worker: worker.ahead, default=None)
             if free is not None and free.ahead < _AHEAD:
                 free.ask(reader.position - len(block), len(block))
@@ -193,8 +194,15 @@ def decoded_blocks(
         while waiting:
             yield _decoded(*waiting.popleft())
     finally:
-        for worker in team:
+        for worker in team or ():
             worker.close()
+
+
+def _start_workers(fd: int, count: int) -> list[_Worker]:
+    workers: list[_Worker] = []
+    with suppress(OSError):  # no Python to be started, or no descriptors left: the reader decodes alone
+        workers.extend(_Worker(fd) for _ in range(count))
+    return workers
 
 
 def _is_decoded(answer: list[Segment] | _Worker) -> bool:
@@ -209,7 +217,7 @@ def _decoded(block: bytes, answer: list[Segment] | _Worker) -> tuple[bytes, list
 class _Worker:
     """A process that decodes blocks of the file that is open as `fd`. `ahead`: blocks it was asked for and still has.
 
-    One that could not start, or has died, gives no answers.
+    One that has died gives no answers.
     """
 
     def __init__(self, fd: int) -> None:
@@ -217,12 +225,11 @@ class _Worker:
         from multiprocessing import Pipe
 
         self.ahead = 0
-        self.process: subprocess.Popen[bytes] | None = None
         asked, self._asking = Pipe(duplex=False)
         self._answers, answering = Pipe(duplex=False)
         _widen(answering.fileno())
         ends = asked.fileno(), answering.fileno()
-        with suppress(OSError), asked, answering:
+        with asked, answering:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", f"from {__name__} import serve; serve({fd}, {ends[0]}, {ends[1]})"],
                 stdin=subprocess.DEVNULL,
@@ -255,9 +262,8 @@ class _Worker:
         """End it, whatever it is at."""
         self._asking.close()
         self._answers.close()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
 
 
 def serve(fd: int, asked: int, answering: int) -> None:

@@ -14,12 +14,10 @@ from typing import Any
 from linnet.errors import LinnetError
 from linnet.files import is_file, sync_folder
 from linnet.runs import provenance
-from linnet.runs.events import decode
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
-from linnet.runs.lines import lines_backwards
 from linnet.runs.manifest import Manifest
 from linnet.runs.sink import Sink
-from linnet.runs.summary import has_events, last_seconds, load_manifest
+from linnet.runs.summary import last_event, last_seconds, load_manifest
 
 log = logging.getLogger("linnet")
 
@@ -86,7 +84,7 @@ class OwnedFolder:
             log.warning("%s: %s; this run goes on beside it", path, problem)
             fields["parent"] = run_id
             return None
-        folder.has_events = has_events(path / EVENTS)
+        folder.has_events = last_event(path / EVENTS) is not None
         if not folder.has_events:
             # Made by `Run.create`, or killed before its first event: it is still to be said what the run is.
             for name, value in fields.items():
@@ -105,11 +103,9 @@ class OwnedFolder:
 
     def last_logged(self) -> dict[str, Any]:
         """The step that the stream stands at."""
-        for line in lines_backwards(self.path / EVENTS):
-            event = decode(line)
-            if event is not None and event.step is not None and event.kind in ("step", "scalars", "resume"):
-                return {"step": event.step}
-        return {}
+        logged = ("step", "scalars", "resume")
+        event = last_event(self.path / EVENTS, lambda event: event.step is not None and event.kind in logged)
+        return {} if event is None else {"step": event.step}
 
     def write_manifest(self) -> None:
         """Write `run.json`, or note that it is still to be written."""

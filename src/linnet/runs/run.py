@@ -18,7 +18,7 @@ from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute,
 from linnet.runs.lines import ends_inside_a_line
 from linnet.runs.manifest import Manifest, take_munin_events
 from linnet.runs.stream import EventStream
-from linnet.runs.summary import RunSummary, has_events, last_seconds, load_manifest, summarize
+from linnet.runs.summary import RunSummary, last_event, last_seconds, load_manifest, summarize
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
     from linnet.runs.metrics import Metrics
@@ -185,9 +185,9 @@ class Run:
 
     def _lacks_run_start(self, fd: int) -> bool:
         """Nothing was logged yet, and no writer lives who would begin the stream; two who ask never both hear yes."""
-        if has_events(self.events_path) or files.lock(fd, wait=files.READER_SECONDS) is False:
+        if last_event(self.events_path) is not None or files.lock(fd, wait=files.READER_SECONDS) is False:
             return False
-        return not has_events(self.events_path)
+        return last_event(self.events_path) is None
 
     def events(self) -> EventStream:
         """The events, from the beginning, and on as they come."""

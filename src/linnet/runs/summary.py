@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -103,18 +103,16 @@ def load_manifest(folder: Path) -> Manifest | None:
     return from_run_start(start if start.get("kind") == "run_start" else {}, folder)
 
 
-def has_events(events: Path) -> bool:
-    """Is there a whole event in the stream? A run that was made and never logged into has none."""
-    return any(decode(line) is not None for line in lines_backwards(events))
+def last_event(events: Path, wanted: Callable[[Event], bool] | None = None, origin: float = 0.0) -> Event | None:
+    """The last event of a stream, or the last that is `wanted`; None when there is none. `origin` as for `decode`."""
+    backwards = (event for line in lines_backwards(events) if (event := decode(line, origin)) is not None)
+    return next(filter(wanted or (lambda event: True), backwards), None)
 
 
 def last_seconds(events: Path, origin: float = 0.0) -> float:
     """The `t` of the last event: where a resumed run's clock goes on. `origin`: when a foreign run began."""
-    for line in lines_backwards(events):
-        event = decode(line, origin)
-        if event is not None and 0 < event.t < math.inf:
-            return event.t
-    return 0.0
+    event = last_event(events, lambda event: 0 < event.t < math.inf, origin)
+    return 0.0 if event is None else event.t
 
 
 class _StreamEnd:
