@@ -23,8 +23,8 @@ LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=48, n_layers=2, ctx=64)
 VIT = ViTConfig(image_size=8, patch_size=4, d_model=24, n_heads=2, d_ff=40, n_layers=2, num_classes=5)
 ROWS = 4
-# A pass of 64 × 32 tokens through five layers is just large enough to be halved rather than recorded.
-NOT_SMALL = ("--preset", "tiny", "--n-layers", "5", "--vocab", "384", "--ctx", "32", "--steps", "12")
+# A pass of 64 × 32 tokens through layers so wide is just large enough to be halved rather than recorded.
+NOT_SMALL = ("--preset", "tiny", "--d-ff", "384", "--vocab", "384", "--ctx", "32", "--steps", "12")
 
 
 class Text:
