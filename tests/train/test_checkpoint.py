@@ -1,13 +1,19 @@
-"""Copies that a checkpoint is written from."""
+"""Copies that a checkpoint is written from, and its state file."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
+from linnet.train import state
 from linnet.train.checkpoint import copy_tensors
-from linnet.train.state import State, load, save
+from linnet.train.state import State, StateError
+from tests.train.conftest import flip_a_bit
 
 OWN = {
     "a": torch.randn(3, 4),
@@ -55,6 +61,51 @@ def test_nothing_can_be_copied() -> None:
     assert copy_tensors({}).on_host() == {}
 
 
-def test_a_state_of_copies_is_written_and_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    save(tmp_path / "state", State({}, copy_tensors(OWN).on_host()))
-    assert all(torch.equal(load(tmp_path / "state").moments[name], OWN[name]) for name in OWN)
+def test_a_state_of_copies_is_written_and_read(tmp_path: Path) -> None:
+    state.save(tmp_path / "state", State({}, copy_tensors(OWN).on_host()))
+    assert all(torch.equal(state.load(tmp_path / "state").moments[name], OWN[name]) for name in OWN)
+
+
+def test_a_state_is_a_safetensors_file_that_comes_back_exactly(tmp_path: Path) -> None:
+    moments = {"exp_avg/w": torch.randn(3, 5), "step/w": torch.tensor(7.0), "none/w": torch.zeros(0, 4)}
+    parameters = {"w": torch.randn(3, 5).bfloat16(), "count": torch.arange(4), "flag": torch.tensor([True, False])}
+    path = tmp_path / "state" / "step_7.safetensors"
+    state.save(path, State({"step": 7, "loss": float("nan")}, moments, parameters))
+    found = state.load(path)
+    assert found.facts["step"] == 7
+    assert all(torch.equal(found.moments[name], tensor) for name, tensor in moments.items())
+    assert all(torch.equal(found.parameters[name], tensor) for name, tensor in parameters.items())
+    assert torch.equal(load_file(path)["optimizer/exp_avg/w"], moments["exp_avg/w"])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_state_is_as_private_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        state.save(tmp_path / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "step_1.safetensors").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("place", [-1, -5, 30], ids=["last byte", "an exponent", "the header"])
+def test_a_flipped_bit_in_a_state_is_noticed(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "step_1.safetensors"
+    state.save(path, State({"step": 1, "seen": 100}, {"m": torch.randn(64)}))
+    flip_a_bit(path, place)
+    with pytest.raises(StateError, match=r"is damaged|cannot be read as the state"):
+        state.load(path)
+
+
+def test_state_files_reach_the_disk_as_weights_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    true_sync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        true_sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    state.save(tmp_path / "state" / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
+    assert synced[-1] == str(tmp_path / "state")
+    assert Path(synced[0]).parent == tmp_path / "state"

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import linnet
 from linnet import gguf
@@ -25,8 +23,9 @@ from linnet.recipes import Job, TextData, resume, start, training
 from linnet.runs import Run
 from linnet.train import Callback, StepMetrics, state
 from linnet.train.settings import TrainSettings
-from linnet.train.state import State, StateError, steps_with_state
+from linnet.train.state import steps_with_state
 from tests.conftest import Said, digest, losses
+from tests.train.conftest import flip_a_bit
 
 
 class Crash(BaseException):
@@ -72,65 +71,25 @@ def crashed(job: Job, step: int, **labels: Any) -> Run:
     return linnet.open("a") if "runs_root" not in labels else linnet.open(Path(labels["runs_root"]) / "a")
 
 
-def flip_a_bit(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 0x40
-    path.write_bytes(content)
+@pytest.fixture(scope="session")
+def broken_off(corpus: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that broke off after step 10; its last checkpoint is that of step 8."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LINNET_CACHE", str(cache))
+        return crashed(job_of(corpus), 10, runs_root=tmp_path_factory.mktemp("broken-off")).path
 
 
-# -- the state file -------------------------------------------------------------------------------------------------
-
-
-def test_a_state_is_a_safetensors_file_that_comes_back_exactly(tmp_path: Path) -> None:
-    moments = {"exp_avg/w": torch.randn(3, 5), "step/w": torch.tensor(7.0), "none/w": torch.zeros(0, 4)}
-    parameters = {"w": torch.randn(3, 5).bfloat16(), "count": torch.arange(4), "flag": torch.tensor([True, False])}
-    path = tmp_path / "state" / "step_7.safetensors"
-    state.save(path, State({"step": 7, "loss": float("nan")}, moments, parameters))
-    found = state.load(path)
-    assert found.facts["step"] == 7
-    assert all(torch.equal(found.moments[name], tensor) for name, tensor in moments.items())
-    assert all(torch.equal(found.parameters[name], tensor) for name, tensor in parameters.items())
-    assert torch.equal(load_file(path)["optimizer/exp_avg/w"], moments["exp_avg/w"])
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_a_state_is_as_private_as_the_umask_says(tmp_path: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        state.save(tmp_path / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
-    finally:
-        os.umask(before)
-    assert (tmp_path / "step_1.safetensors").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("place", [-1, -5, 30], ids=["last byte", "an exponent", "the header"])
-def test_a_flipped_bit_in_a_state_is_noticed(tmp_path: Path, place: int) -> None:
-    path = tmp_path / "step_1.safetensors"
-    state.save(path, State({"step": 1, "seen": 100}, {"m": torch.randn(64)}))
-    flip_a_bit(path, place)
-    with pytest.raises(StateError, match=r"is damaged|cannot be read as the state"):
-        state.load(path)
-
-
-def test_state_files_reach_the_disk_as_weights_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    true_sync = os.fsync
-
-    def fsync(fd: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
-        true_sync(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    state.save(tmp_path / "state" / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
-    assert synced[-1] == str(tmp_path / "state")
-    assert Path(synced[0]).parent == tmp_path / "state"
+@pytest.fixture
+def run(broken_off: Path) -> Run:
+    """A copy of it to resume, or to damage."""
+    shutil.copytree(broken_off, "runs/a", symlinks=True)
+    return linnet.open("a")
 
 
 # -- what belongs together ------------------------------------------------------------------------------------------
 
 
-def test_weights_of_another_step_are_refused(said: Said, corpus: Path) -> None:
-    run = crashed(job_of(corpus), 10)
+def test_weights_of_another_step_are_refused(said: Said, run: Run) -> None:
     weights = run.path / "weights"
     (weights / "step_8.gguf").write_bytes((weights / "step_4.gguf").read_bytes())
     code, _, err = said("resume", "a")
@@ -139,16 +98,14 @@ def test_weights_of_another_step_are_refused(said: Said, corpus: Path) -> None:
     assert "--force" in err
 
 
-def test_a_state_under_another_name_is_refused(said: Said, corpus: Path) -> None:
-    run = crashed(job_of(corpus), 10)
+def test_a_state_under_another_name_is_refused(said: Said, run: Run) -> None:
     (run.path / "state/step_8.safetensors").rename(run.path / "state/step_4.safetensors")
     code, _, err = said("resume", "a")
     assert code == 1
     assert "step_4.safetensors is not of this checkpoint: its step is 8, expected 4" in err
 
 
-def test_the_weights_of_another_run_are_refused(said: Said, corpus: Path) -> None:
-    run = crashed(job_of(corpus), 10)
+def test_the_weights_of_another_run_are_refused(said: Said, run: Run, corpus: Path) -> None:
     twin = start(job_of(corpus, seed=1), run_id="b")
     twin.run()
     (run.path / "weights/step_8.gguf").write_bytes((twin.run_dir / "weights/step_8.gguf").read_bytes())
@@ -157,8 +114,7 @@ def test_the_weights_of_another_run_are_refused(said: Said, corpus: Path) -> Non
     assert "its run_id is b, expected a" in err
 
 
-def test_a_flipped_bit_in_the_weights_is_noticed_and_force_goes_on(said: Said, corpus: Path) -> None:
-    run = crashed(job_of(corpus), 10)
+def test_a_flipped_bit_in_the_weights_is_noticed_and_force_goes_on(said: Said, run: Run) -> None:
     flip_a_bit(run.path / "weights/step_8.gguf", -9)
     code, _, err = said("resume", "a")
     assert code == 1
@@ -175,9 +131,8 @@ def test_a_flipped_bit_in_the_weights_is_noticed_and_force_goes_on(said: Said, c
     ],
 )
 def test_settings_of_another_type_in_run_json_are_named(
-    said: Said, corpus: Path, change: dict[str, Any], message: str
+    said: Said, run: Run, change: dict[str, Any], message: str
 ) -> None:
-    run = crashed(job_of(corpus), 10)
     manifest = json.loads((run.path / "run.json").read_text())
     manifest["config"] |= change
     (run.path / "run.json").write_text(json.dumps(manifest))
@@ -197,9 +152,8 @@ def test_settings_of_another_type_in_run_json_are_named(
     ],
 )
 def test_force_does_not_train_a_model_that_the_checkpoint_is_not_of(
-    said: Said, corpus: Path, part: str, change: dict[str, Any], message: str
+    said: Said, run: Run, part: str, change: dict[str, Any], message: str
 ) -> None:
-    run = crashed(job_of(corpus), 6)
     manifest = json.loads((run.path / "run.json").read_text())
     manifest[part] |= change
     (run.path / "run.json").write_text(json.dumps(manifest))
@@ -209,8 +163,7 @@ def test_force_does_not_train_a_model_that_the_checkpoint_is_not_of(
     assert message in err
 
 
-def test_a_broken_run_json_is_said_and_starts_nothing(said: Said, corpus: Path) -> None:
-    run = crashed(job_of(corpus), 6)
+def test_a_broken_run_json_is_said_and_starts_nothing(said: Said, run: Run) -> None:
     (run.path / "run.json").write_text("{")
     code, _, err = said("resume", "a")
     assert code == 1
@@ -219,12 +172,11 @@ def test_a_broken_run_json_is_said_and_starts_nothing(said: Said, corpus: Path) 
 
 
 def test_two_resumes_at_once_are_one_resume_and_a_refusal(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = crashed(job_of(corpus), 6)
     # The other one took the run between this one's look at its status and the start.
     monkeypatch.setattr(Run, "status", "crashed")
-    with linnet.start(tmp_path / "runs", resume="a", from_step=4), pytest.raises(LinnetError, match="another process"):
+    with linnet.start(tmp_path / "runs", resume="a", from_step=8), pytest.raises(LinnetError, match="another process"):
         resume(run)
     assert [path.name for path in run.path.parent.iterdir() if not path.name.startswith(".")] == ["a"]
 
@@ -289,9 +241,7 @@ def test_a_run_killed_before_its_last_tidying_is_tidied(corpus: Path, tmp_path: 
     assert sorted(path.name for path in weights.iterdir()) == ["latest", "step_8.gguf"]
 
 
-def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(corpus: Path) -> None:
-    job = job_of(corpus)
-    run = crashed(job, 10)
+def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(run: Run) -> None:
     first = state.load(run.path / "state/step_8.safetensors").facts
     outcome = resume(run).run()
     assert first["seconds"] > 0
@@ -424,8 +374,7 @@ def test_a_checkpoint_is_announced_when_it_is_on_the_disk(corpus: Path, monkeypa
     assert [path.name for path in (training.run_dir / "state").iterdir()] == ["step_12.safetensors"]
 
 
-def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(corpus: Path) -> None:
-    run = crashed(job_of(corpus), 10)
+def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(run: Run) -> None:
     for name in (".tmpA1b2C3", ".step_9.safetensors.tmp", f".step_9.safetensors.0a0b0c{STAGED_SUFFIX}"):
         (run.path / "state" / name).write_bytes(b"half")
     (run.path / "state/step_11.safetensors").write_bytes(b"a state without weights")

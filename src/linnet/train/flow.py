@@ -117,11 +117,7 @@ class _Nodes(TorchFunctionMode):
                 hook.remove()
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         inputs = [node["name"] for node in self._inputs((*args, *(kwargs or {}).values()))]

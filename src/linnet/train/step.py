@@ -62,13 +62,8 @@ class Step:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        settings: TrainSettings,
-        hardware: Hardware,
-        loss: OwnLoss | None = None,
+        self, model: nn.Module, settings: TrainSettings, hardware: Hardware, loss: OwnLoss | None = None
     ) -> None:
-        self._settings = settings
         self._attention = hardware.attention
         self._loss: Callable[..., Any] = model.loss if loss is None else loss  # type: ignore[assignment]
         self._executor: Executor = Compiled(hardware.dtype) if hardware.compile else eager
