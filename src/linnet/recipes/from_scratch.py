@@ -53,7 +53,7 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         if values["vocab"] is not None and values["tokenizer"] is not None:
             _check_vocab(values["vocab"], values["tokenizer"])
         config = _config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
-        return Job(config, recipe=cls.name, **text_job(values))
+        return text_job(cls.name, config, values)
 
     def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on one batch at the rate `lr`.
@@ -72,15 +72,11 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         return data.Batch(ids_BT, targets_BT, documents_BT, int((targets_BT >= 0).sum()))
 
 
-def text_job(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What every job on text has besides its model; samples begin with something that fits the corpus."""
+def text_job(recipe: str, config: AnyConfig, values: Mapping[str, Any], **more: Any) -> Job:
+    """A job on text; samples begin with something that fits the corpus where nothing is said."""
     prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
-    return {
-        "data": fill(TextData, values),
-        "settings": fill(TrainSettings, values),
-        "prompts": tuple(prompts),
-        "init_scale": values["init_scale"],
-    }
+    data, settings = fill(TextData, values), fill(TrainSettings, values)
+    return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, **more)
 
 
 def _check_vocab(vocab: int, tokenizer: str | Path) -> None:

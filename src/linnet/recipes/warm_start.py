@@ -124,17 +124,17 @@ class WarmStart(FromScratch):
             raise UsageError(f"`lens` does not go with `init={init}`: only pca and warm look through one")
         if values["train_table"] and not init.has_lens:
             raise UsageError(f"`train_table` does not go with `init={init}`: only pca and warm have a table")
-        parts = text_job({**values, "tokenizer": values["tokenizer"] or values["donor"]})
-        options = fill(WarmOptions, {**values, "init": str(init)})
         import torch  # noqa: F401 (who has none is told so before a donor is looked for)
 
         donor = Donor(values["donor"])
         try:
             config = shape_from(donor.config, init, **changed_fields(_SHAPE, values))
+            options = fill(WarmOptions, {**values, "init": str(init)})
+            with_tokenizer = {**values, "tokenizer": values["tokenizer"] or values["donor"]}
+            return text_job(cls.name, config, with_tokenizer, options=options, donor=donor)
         except BaseException:
             donor.close()
             raise
-        return Job(config, recipe=cls.name, options=options, donor=donor, **parts)
 
     @classmethod
     def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[WarmStart, Job]:
