@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from linnet.gguf import tokenizer_write
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import PRES, pre_of
-from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
+from linnet.gguf.tokenizer_write import split_long_words, tokenizer_block, train_tokenizer
 
 TEXTS = ["the cat sat on the mat", "it's 1234 and the hat", "that is that  then"]
 
@@ -172,6 +171,6 @@ def test_texts_of_usual_words_are_learnt_from_whole() -> None:
     text = "".join(Path(json.__file__).parent.joinpath(name).read_text() for name in ("decoder.py", "encoder.py"))
     chinese = "春眠不覺曉，處處聞啼鳥。" * 500  # no blank in it, and no long word
     for sound in (text, chinese, text.replace(" ", "-")):
-        assert list(tokenizer_write._without_long_words(sound)) == [sound]
+        assert list(split_long_words(sound)) == [sound]
     long = text + "x" * 5000
-    assert "".join(tokenizer_write._without_long_words(long)) == long
+    assert "".join(split_long_words(long)) == long

@@ -68,16 +68,11 @@ def tokenizer_block(
 
 
 _LONGEST_WORD = 2048  # letters of a word that the trainer sees whole
-_WORD = re.compile(r"[^\W\d_]++|\d++|\s++|(?:[^\w\s]|_)++")  # as every pre-tokenizer cuts, or longer
+_WORD = re.compile(r"[^\W\d_]++|\d++|\s++|(?:[^\w\s]|_)++")  # as every pre-tokenizer splits, or longer
 
 
 def train_tokenizer(
-    texts: Iterable[str],
-    size: int,
-    *,
-    pre: str = "gpt-2",
-    special: Sequence[str] = ("<|endoftext|>",),
-    progress: bool = False,
+    texts: Iterable[str], size: int, *, pre: str = "gpt-2", special: Sequence[str] = ("<|endoftext|>",)
 ) -> Tokenizer:
     """Train a byte-level BPE of at most `size` tokens that splits words as `pre` says; `special` come first."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -88,21 +83,21 @@ def train_tokenizer(
         raise GGUFError(
             f"a byte-level vocabulary of {size} tokens is too small: the 256 bytes and {named} alone need {least}"
         )
-    cut = pre_named(pre)
-    tokenizer = Tokenizer(models.BPE(ignore_merges=cut.whole_words))
-    tokenizer.pre_tokenizer = cut.pre_tokenizer()
+    named_pre = pre_named(pre)
+    tokenizer = Tokenizer(models.BPE(ignore_merges=named_pre.whole_words))
+    tokenizer.pre_tokenizer = named_pre.pre_tokenizer()
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=list(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=progress,
+        show_progress=False,
     )
-    tokenizer.train_from_iterator((piece for text in texts for piece in _without_long_words(text)), trainer)
+    tokenizer.train_from_iterator((piece for text in texts for piece in split_long_words(text)), trainer)
     return tokenizer
 
 
-def _without_long_words(text: str) -> Iterator[str]:
+def split_long_words(text: str) -> Iterator[str]:
     """The text whole, or in pieces if one of its words has more than `_LONGEST_WORD` letters.
 
     The trainer's time grows with the square of a word's length: 100,000 times the same letter take minutes.
