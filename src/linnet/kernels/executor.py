@@ -60,7 +60,6 @@ class Compiled(Executor):
         self._weights = CastWeights(dtype)
 
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
-        """Run it compiled."""
         kind: object = part
         function = part
         if isinstance(part, nn.Module):
@@ -80,11 +79,9 @@ class Compiled(Executor):
             return self._compiled[kind](*arguments)
 
     def before_step(self) -> None:
-        """Cast all weights again."""
         self._weights.refresh()
 
     def after_backward(self) -> None:
-        """Add the gradients of the cast weights to those of the parameters."""
         self._weights.collect()
 
 
