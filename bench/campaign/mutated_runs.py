@@ -15,7 +15,7 @@ _KINDS += ("gate", "artifact", "tap", "git", "heartbeat", "warning", "compare", 
 def sound_run(dialect: str, tests: Path) -> dict[str, bytes]:
     """The files of a run as Linnet, Toy, kaun-board or munin leave it. `tests`: where the ancestors' runs lie."""
     if dialect != "linnet":
-        (events,) = (tests / "data" / dialect).rglob("events.jsonl")
+        (events,) = (tests / "fixtures" / dialect).rglob("events.jsonl")
         return {file.name: file.read_bytes() for file in events.parent.iterdir() if file.is_file()}
     lines: list[dict[str, Any]] = [
         {
