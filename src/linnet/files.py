@@ -16,7 +16,6 @@ import stat
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 if sys.platform != "win32":
@@ -139,9 +138,7 @@ class StagedFile:
     def __enter__(self) -> StagedFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.publish()
         else:
@@ -331,8 +328,7 @@ def point_link(link: Path, target: str) -> None:
     the right, some file systems), a small text file that holds the name; `resolve_link` reads both.
     """
     if not target or target != Path(target).name:
-        problem, expected = "a link points within its folder", "a name"
-        raise FileError(errno.EINVAL, ascii(target[:80]), str(link), problem=problem, place="link", expected=expected)
+        raise _link_error(link, errno.EINVAL, "a link points within its folder", "a name", ascii(target[:80]))
     for _ in range(8):
         staged = staged_name(link)
         try:
@@ -346,11 +342,11 @@ def point_link(link: Path, target: str) -> None:
             continue
         except OSError as error:
             staged.unlink(missing_ok=True)
-            found = error.strerror or str(error)
-            raise _not_replaced(link, error.errno, "a name that can be replaced", found) from None
+            problem, found = "cannot be replaced", error.strerror or str(error)
+            raise _link_error(link, error.errno, problem, "a name that can be replaced", found) from None
         sync_folder(link.parent)
         return
-    raise _not_replaced(link, errno.EBUSY, "a quiet folder", "other writers")
+    raise _link_error(link, errno.EBUSY, "cannot be replaced", "a quiet folder", "other writers")
 
 
 def resolve_link(path: Path) -> Path:
@@ -378,13 +374,12 @@ def link_target(path: Path) -> str:
 def _existing(target: Path, link: Path) -> Path:
     if not target.exists():
         found = "nothing" if target == link else f"a pointer to {target.name}, which is not there"
-        problem = "does not lead to a file"
-        raise FileError(errno.ENOENT, found, str(link), problem=problem, place="link", expected="a file")
+        raise _link_error(link, errno.ENOENT, "does not lead to a file", "a file", found)
     return target
 
 
-def _not_replaced(link: Path, number: int | None, expected: str, found: str) -> FileError:
-    return FileError(number, found, str(link), problem="cannot be replaced", place="link", expected=expected)
+def _link_error(link: Path, number: int | None, problem: str, expected: str, found: str) -> FileError:
+    return FileError(number, found, str(link), problem=problem, place="link", expected=expected)
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------

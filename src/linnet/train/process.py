@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"  # read by OpenMP when torch is loaded
@@ -38,9 +38,7 @@ class StopSignals:
                     self._before[number] = signal.signal(number, self._catch)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
