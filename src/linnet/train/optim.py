@@ -1,4 +1,4 @@
-"""The optimizers: AdamW, the seed's AdamW, and Muon for the hidden matrices with AdamW for the rest.
+"""The optimizers: AdamW, AdamW as Toy has it (the seed's), and Muon for the hidden matrices with AdamW for the rest.
 
 The learning rate is a tensor, so that a schedule never makes a compiled step compile again.
 """
@@ -73,7 +73,7 @@ class Muon(torch.optim.Optimizer):
 
 
 class SeedAdamW(torch.optim.Optimizer):
-    """AdamW as the seed's trainers have it: no bias correction; the moments are scaled by beta1 and beta2 instead."""
+    """AdamW as Toy's trainers have it: no bias correction; the moments are scaled by beta1 and beta2 instead."""
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
