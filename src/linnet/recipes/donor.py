@@ -178,12 +178,12 @@ def check_rows(table_VW: NDArray[np.float32], path: str | os.PathLike[str] | Non
         ("numbers that are not finite", ~np.isfinite(table_VW).all(1)),
         ("nothing but zeros", ~table_VW.any(1)),
     )
-    for what, bad_V in faults:
+    for fault, bad_V in faults:
         rows = np.flatnonzero(bad_V)
         if len(rows):
             shown = ", ".join(map(str, rows[:4])) + (", …" if len(rows) > 4 else "")
             raise DonorError(
-                f"the donor's embedding has rows with {what}",
+                f"the donor's embedding has rows with {fault}",
                 path=path,
                 place=f"tensor {quoted(_TABLE)}",
                 expected="a row of its own for every token",

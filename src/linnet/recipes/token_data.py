@@ -269,18 +269,18 @@ class MapRows:
     def fingerprint(self) -> str:
         """A hash of how many rows there are and of some of them."""
         digest = hashlib.blake2b(str(len(self._rows)).encode(), digest_size=8)
-        for place in np.linspace(0, len(self._rows) - 1, _SAMPLED, dtype=np.int64).tolist():
-            digest.update(_ids_and_labels(self._rows[place])[0].tobytes())
+        for row in np.linspace(0, len(self._rows) - 1, _SAMPLED, dtype=np.int64).tolist():
+            digest.update(_ids_and_labels(self._rows[row])[0].tobytes())
         return digest.hexdigest()
 
     def take(self, index: int, count: int) -> list[Any]:
         """The rows of batch `index`."""
-        places = shuffled(np.arange(index * count, (index + 1) * count, dtype=np.uint64), len(self._train), self._seed)
-        return [self._rows[int(self._train[place])] for place in places]
+        order = shuffled(np.arange(index * count, (index + 1) * count, dtype=np.uint64), len(self._train), self._seed)
+        return [self._rows[int(self._train[row])] for row in order]
 
     def held_out(self) -> Iterator[Any]:
         """The rows that are not trained on."""
-        return (self._rows[int(place)] for place in self._held_out)
+        return (self._rows[int(row)] for row in self._held_out)
 
 
 class StreamRows:
@@ -333,15 +333,12 @@ def _flat(items: Iterable[Any]) -> Iterator[Any]:
     """Rows; a batch of them, as a DataLoader gives it, is taken apart."""
     for item in items:
         ids = item.get("input_ids") if isinstance(item, Mapping) else item
-        if getattr(ids, "ndim", 1) == 2:
-            assert ids is not None
-            count = len(ids)
-            for place in range(count):
-                yield (
-                    {name: values[place] for name, values in item.items()} if isinstance(item, Mapping) else ids[place]
-                )
-        else:
+        if ids is None or getattr(ids, "ndim", 1) != 2:
             yield item
+        elif isinstance(item, Mapping):
+            yield from ({name: values[row] for name, values in item.items()} for row in range(len(ids)))
+        else:
+            yield from ids
 
 
 def _ids_and_labels(row: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -357,6 +357,6 @@ def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: Sequence[i
     return flat[:count].reshape(tuple(wanted))
 
 
-def _check_shape(what: str, found: tuple[int, ...], wanted: Sequence[int], words: str) -> None:
-    if tuple(found) != tuple(wanted):
-        raise UsageError(f"{what}: the shape is wrong; expected {list(wanted)}, {words}, found {list(found)}")
+def _check_shape(name: str, shape: Sequence[int], wanted: Sequence[int], axes: str) -> None:
+    if tuple(shape) != tuple(wanted):
+        raise UsageError(f"{name}: the shape is wrong; expected {list(wanted)}, {axes}, found {list(shape)}")
