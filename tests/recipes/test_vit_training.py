@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +19,7 @@ from PIL import Image
 
 import linnet
 from linnet import gguf
+from linnet.cli import main
 from linnet.data.images import load_images
 from linnet.errors import LinnetError
 from linnet.models import build, load, preset
@@ -49,9 +51,16 @@ def test_with_hardly_a_flag_it_learns_the_digits(said: Said) -> None:
     assert right.mean() == pytest.approx(metrics["validation/accuracy"].value[-1])
 
 
-def test_a_run_says_what_the_images_are_and_has_no_context(said: Said) -> None:
-    assert said(*SMALL, "--steps", "4")[0] == 0
-    run = linnet.open("latest")
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of six steps, for tests that only read it."""
+    with chdir(tmp_path_factory.mktemp("vit")):  # not in a repository, whose commit a checkpoint would name
+        assert main([*SMALL, "--steps", "6"]) == 0
+        return linnet.open("latest").path.absolute()
+
+
+def test_a_run_says_what_the_images_are_and_has_no_context(small_run: Path) -> None:
+    run = linnet.open(small_run)
     start = next(iter(run.events().read_events())).data
     assert start["model"]["arch"] == "vit"
     assert (start["model"]["image_size"], start["model"]["patch_size"], start["model"]["num_classes"]) == (8, 2, 10)
@@ -67,13 +76,12 @@ def test_a_run_says_what_the_images_are_and_has_no_context(said: Said) -> None:
     with gguf.GGUFFile.open(run.checkpoints()[-1]) as file:
         assert file.architecture == "vit"
         assert file.metadata["vit.classifier.output_labels"] == tuple("0123456789")
-        assert file.metadata["linnet.images_seen"] == 128
+        assert file.metadata["linnet.images_seen"] == 192
         assert file.metadata["vit.pooling"] == "mean"
 
 
-def test_what_it_gets_wrong_is_drawn(said: Said) -> None:
-    assert said(*SMALL, "--steps", "4")[0] == 0
-    run = linnet.open("latest")
+def test_what_it_gets_wrong_is_drawn(small_run: Path) -> None:
+    run = linnet.open(small_run)
     confusion = ElementTree.parse(run.path / "artifacts" / "confusion.svg")
     texts = ["".join(node.itertext()) for node in confusion.iter("{http://www.w3.org/2000/svg}text")]
     counts = [int(text) for text in texts[21:] if text.isdigit()]
@@ -107,12 +115,11 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(said: Said, tmp_path:
     assert digest(tmp_path / "cut/a" / name) == digest(tmp_path / "whole/a" / name)
 
 
-def test_the_same_run_twice_gives_the_same_bytes(said: Said, tmp_path: Path) -> None:
-    for root in ("one", "two"):
-        assert said(*SMALL, "--steps", "6", "--run-id", "a", "--runs", str(tmp_path / root))[0] == 0
-    one, two = (tmp_path / root / "a" for root in ("one", "two"))
-    assert digest(one / "weights/step_6.gguf") == digest(two / "weights/step_6.gguf")
-    assert digest(one / "artifacts/wrong.svg") == digest(two / "artifacts/wrong.svg")
+def test_the_same_run_twice_gives_the_same_bytes(said: Said, small_run: Path, tmp_path: Path) -> None:
+    assert said(*SMALL, "--steps", "6", "--run-id", small_run.name, "--runs", str(tmp_path))[0] == 0
+    again = tmp_path / small_run.name
+    for name in ("weights/step_6.gguf", "artifacts/wrong.svg"):
+        assert digest(again / name) == digest(small_run / name)
 
 
 def test_the_checkpoint_holds_the_average_of_the_weights() -> None:
@@ -314,11 +321,10 @@ def test_changed_images_are_refused_and_bad_files_told_of(said: Said, tmp_path: 
     assert "the set of images" in err and "has changed since the checkpoint of step 3" in err
 
 
-def test_flags_of_text_and_of_images_do_not_mix_in_eval(said: Said) -> None:
-    assert said(*SMALL, "--steps", "2")[0] == 0
-    code, _, err = said("eval", "latest", "--prompt", "x")
+def test_flags_of_text_and_of_images_do_not_mix_in_eval(said: Said, small_run: Path) -> None:
+    code, _, err = said("eval", str(small_run), "--prompt", "x")
     assert (code, "--prompt is for text" in err) == (2, True)
-    code, _, err = said("generate", "latest", "--prompt", "x")
+    code, _, err = said("generate", str(small_run), "--prompt", "x")
     assert (code, "look at images with: linnet classify" in err) == (2, True)
 
 
