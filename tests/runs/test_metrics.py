@@ -169,6 +169,12 @@ def test_points_that_are_not_finite_are_left_out_of_a_chart(tmp_path: Path) -> N
     assert nothing.latest is not None
 
 
+def test_a_metric_whose_rows_are_all_void_is_an_empty_curve(tmp_path: Path) -> None:
+    metrics = Metrics(_write(tmp_path, [*_steps(3, start=5), {"kind": "resume", "t": 9.0, "step": 2}]))
+    assert [len(column) for column in metrics["loss"].downsample(10)] == [0, 0]
+    assert metrics["loss"].best is None and metrics["loss"].latest is None
+
+
 def test_the_machines_figures_belong_to_the_step_of_their_time_and_outlive_a_resume(tmp_path: Path) -> None:
     system = {"kind": "system", "t": 1.0, "cpu": {"percent": 5.0}}
     resume = {"kind": "resume", "t": 1.0, "step": 4}

@@ -317,7 +317,7 @@ class Series:
         (rows,) = self._parts
         chosen, begin = [np.empty(0, np.int64)], 0
         for values in rows.arrays(key):
-            chosen.append(_min_max(values, points * len(values) // rows.rows) + begin)
+            chosen.append(_min_max(values, points * len(values) // max(1, rows.rows)) + begin)
             begin += len(values)
         at = np.concatenate(chosen)
         return rows.pick("step", at), rows.pick(key, at)
