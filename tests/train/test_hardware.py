@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from linnet.train import hardware
-from linnet.train.hardware import choose
+from linnet.train.hardware import choose, measured_peak
 from linnet.train.settings import TrainSettings
 
 Machine = Callable[[str], list[torch.device]]
@@ -91,3 +91,9 @@ def test_a_peak_measured_while_others_are_busy_is_none(monkeypatch: pytest.Monke
     found = choose(TrainSettings(device="cpu"), 32)
     assert found.peak_flops is None
     assert "peak unknown, other processes are busy" in found.why
+
+
+def test_the_peak_of_a_dtype_that_the_cpu_only_emulates_is_measured_in_no_time() -> None:
+    began = time.process_time()
+    assert measured_peak(torch.device("cpu"), torch.bfloat16) > 0
+    assert time.process_time() - began < 3, "four products of large matrices took ten seconds"

@@ -47,6 +47,8 @@ _OWN_CORES = 0.85
 # Tokens of a pass from which on a CPU does it in two halves (`step.SplitBatch`), unless it is small. With 1,024 nothing
 # is gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same.
 _SPLIT_TOKENS = 2048
+# A product of 256 × 256 matrices that takes longer on a CPU: a millisecond is usual.
+_EMULATED_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -185,10 +187,19 @@ def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float | None, str]:
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of a product of square matrices, large enough for the device."""
+    """FLOP/s of a product of square matrices, large enough for the device.
+
+    A CPU that only emulates a dtype takes seconds for large ones, and is as slow with small ones.
+    """
+
+    def seconds(size: int, at_least: float = 0.15) -> float:
+        a = torch.randn(size, size, device=device, dtype=dtype)
+        return _quickest(lambda: a @ a, at_least)
+
+    if device.type == "cpu" and (small := seconds(256, at_least=0.0)) > _EMULATED_SECONDS:
+        return 2 * 256**3 / small
     size = 8192 if device.type == "cuda" else 1024
-    a = torch.randn(size, size, device=device, dtype=dtype)
-    return 2 * size**3 / _quickest(lambda: a @ a)
+    return 2 * size**3 / seconds(size)
 
 
 def measured_bandwidth(device: torch.device) -> float:
@@ -198,9 +209,9 @@ def measured_bandwidth(device: torch.device) -> float:
     return 2 * source.nbytes / _quickest(lambda: target.copy_(source))
 
 
-def _quickest(work: Callable[[], Tensor]) -> float:
+def _quickest(work: Callable[[], Tensor], at_least: float = 0.15) -> float:
     """Seconds of the best of several, over longer than the scheduler's slice for another process."""
-    best, times, end = float("inf"), 0, time.perf_counter() + 0.15
+    best, times, end = float("inf"), 0, time.perf_counter() + at_least
     while times < 4 or time.perf_counter() < end:
         began = time.perf_counter()
         work().flatten()[0].item()  # waits for the device
