@@ -1,4 +1,4 @@
-"""The terminal board shows 100,000 steps in 1 s, 1,000,000 in 2.5 s, 2,000 runs in 1 s, and 2,000 events a second live.
+"""The terminal board shows 100,000 steps in 1 s, 1,000,000 in 2.5 s, and 2,000 events a second live.
 
 Everything goes through a real pseudo-terminal: the command as a person types it, an emulator that draws what it sends,
 and a clock that stops when the words are on the screen.
@@ -20,16 +20,14 @@ from report import Report
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the tests' terminal is this benchmark's too
 
 WIDTH, HEIGHT = 120, 40
-RUNS, MANY_RUNS, RUN_STEPS = 200, 2000, 1000
 RATE = 2000
 WARM = 5.0  # seconds that a live board has before it is judged
 PATIENCE = 60.0
-KEYS = ("\x1b[B", "\x1b[A", "o", " ", "\x1b[B", "u", "\x1b[6~", "\x1b[5~")
 
 
 def first_frame(root: str, run: str, steps: int) -> dict[str, Any]:
     """From the command to the chart of all steps; `shown` is when the run's name and empty charts stand there."""
-    from tests.board.terminals import PtyTerminal, see
+    from tests.board.terminals import PtyTerminal, see, settle
 
     began = time.monotonic()
     terminal = PtyTerminal([run, "--runs", root], WIDTH, HEIGHT)
@@ -37,36 +35,9 @@ def first_frame(root: str, run: str, steps: int) -> dict[str, Any]:
     shown = time.monotonic() - began
     see(terminal, f"step {steps:,}", "1 loss", f" {steps:,} ╯", patience=PATIENCE)
     seconds = time.monotonic() - began
-    _settle(terminal, 1.0)  # it keeps its cache only now
+    settle(terminal, 1.0)  # it keeps its cache only now
     terminal.close()
     return {"seconds": seconds, "shown": shown}
-
-
-def list_runs(root: str, runs: int) -> dict[str, Any]:
-    """From the command to the table of all runs, those on the screen with best value and curve; then the keys.
-
-    `seconds`: until all runs are listed; `complete`: until nothing of what the screen shows is still being read.
-    """
-    from tests.board.terminals import PtyTerminal, see
-
-    began = time.monotonic()
-    terminal = PtyTerminal(["--runs", root], WIDTH, HEIGHT)
-    text = see(terminal, f"{runs} runs", "✓ completed", patience=PATIENCE)
-    seconds = time.monotonic() - began
-    while "reading …" in text:
-        terminal.poll()
-        text = terminal.text()
-    complete = time.monotonic() - began
-    filling = [_answer(terminal, key) for key in KEYS]  # while best values and curves are still being read
-    _settle(terminal, 4.0)
-    answers = filling + [_answer(terminal, key) for key in KEYS * 3]
-    terminal.close()
-    return {
-        "seconds": seconds,
-        "complete": complete,
-        "key": sorted(answers)[len(answers) // 2],
-        "slowest_key": max(answers),
-    }
 
 
 def write(folder: str, seconds: float) -> dict[str, Any]:
@@ -92,7 +63,7 @@ def write(folder: str, seconds: float) -> dict[str, Any]:
 def live(folder: str, minutes: float) -> dict[str, Any]:
     """Watch a run being written: how late steps come to the screen, what that takes, and whether memory stays."""
     import psutil
-    from tests.board.terminals import PtyTerminal, see
+    from tests.board.terminals import PtyTerminal, see, settle
 
     seconds = WARM + 60 * minutes + 5
     answer = Path(folder) / "answer.json"
@@ -101,7 +72,7 @@ def live(folder: str, minutes: float) -> dict[str, Any]:
         time.sleep(0.01)
     terminal = PtyTerminal(["latest", "--runs", folder], WIDTH, HEIGHT)
     see(terminal, "● live", "1 loss", patience=PATIENCE)
-    _settle(terminal, WARM)
+    settle(terminal, WARM)
     board = psutil.Process(terminal.pid)
     shown: list[tuple[float, int]] = []
     memory: list[int] = []
@@ -143,23 +114,6 @@ def _step_on(terminal: Any) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
-def _answer(terminal: Any, key: str) -> float:
-    """From a key to the first change on the screen."""
-    _settle(terminal, 0.3)
-    before = terminal.text()
-    began = time.monotonic()
-    terminal.press(key)
-    while terminal.text() == before and time.monotonic() - began < 5.0:
-        terminal.poll(0.002)
-    return time.monotonic() - began
-
-
-def _settle(terminal: Any, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        terminal.poll(0.02)
-
-
 def main() -> Report:
     minutes = MINUTES
     report = Report(
@@ -168,7 +122,6 @@ def main() -> Report:
         columns={"what": "", "median s": ".3f", "worst s": ".3f"},
     )
     _first_frames(report)
-    _many_runs(report)
     with sample.scratch() as home:
         alone = sample.play(__file__, "write", {"folder": str(home / "alone"), "seconds": 10.0})["microseconds"]
         (home / "live").mkdir()
@@ -203,21 +156,6 @@ def _first_frames(report: Report) -> None:
         report.at_most(f"first frame of all {steps:,} steps, first time", first.median("seconds"), limit, "s")
 
 
-def _many_runs(report: Report) -> None:
-    for runs, limit in ((RUNS, 1.5), (MANY_RUNS, 1.0)):
-        root = store.linnet(__file__, runs, RUN_STEPS)
-
-        def anew(root: Path = root, runs: int = runs) -> dict[str, Any]:
-            store.forget_derived(root)
-            return {"root": str(root), "runs": runs}
-
-        listed = _measure(report, f"{runs:,} runs in the list", "list_runs", anew)
-        report.row("  the rows on the screen are complete", listed.median("complete"), listed.worst("complete"))
-        report.row("  a key in it", listed.median("key"), listed.worst("slowest_key"))
-        report.at_most(f"{runs:,} runs listed, the rows on the screen complete", listed.median("complete"), limit, "s")
-        report.at_most(f"the slowest answer to a key, {runs:,} runs", listed.median("slowest_key"), 0.1, "s")
-
-
 def _measure(report: Report, label: str, role: str, options: Callable[[], dict[str, Any]]) -> sample.Samples:
     samples = sample.take(__file__, role, options, repeats=3)
     if samples.disturbed:
@@ -248,5 +186,5 @@ def _take_minutes() -> float:
 MINUTES = _take_minutes()
 
 if __name__ == "__main__":
-    roles = {"first_frame": first_frame, "list_runs": list_runs, "live": live, "write": write}
+    roles = {"first_frame": first_frame, "live": live, "write": write}
     sys.exit(sample.start(main, roles | store.ROLES))

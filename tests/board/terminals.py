@@ -143,3 +143,10 @@ def see(terminal: Terminal, *words: str, patience: float = 30.0) -> str:
             break
     missing = [word for word in words if word not in text]
     raise AssertionError(f"{missing} did not come on the screen:\n{text}")
+
+
+def settle(terminal: PtyTerminal, seconds: float) -> None:
+    """Take what comes to the screen for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        terminal.poll(0.02)
