@@ -1,4 +1,4 @@
-"""The terminal board lists 2,000 runs in 1 s, the rows on the screen complete, and answers every key in 0.1 s.
+"""The terminal board lists 2,000 runs in 1 s, with their best values and curves, and answers every key in 0.1 s.
 
 Through a real pseudo-terminal, as in board_terminal.py.
 """
@@ -80,7 +80,8 @@ def main() -> Report:
         report.row(f"{runs:,} runs in the list", listed.median("seconds"), listed.worst("seconds"))
         report.row("  the rows on the screen are complete", listed.median("complete"), listed.worst("complete"))
         report.row("  a key in it", listed.median("key"), listed.worst("slowest_key"))
-        report.at_most(f"{runs:,} runs listed, the rows on the screen complete", listed.median("complete"), limit, "s")
+        report.at_most(f"{runs:,} runs listed", listed.median("seconds"), limit, "s")
+        report.at_most("  the rows on the screen complete", listed.median("complete"), limit, "s")
         report.at_most(f"the slowest answer to a key, {runs:,} runs", listed.median("slowest_key"), 0.1, "s")
     return report
 
