@@ -90,3 +90,24 @@ def test_where_that_process_dies_the_runs_are_listed_all_the_same(root: Path, bo
     early = Board(board.store, view="runs", first_look=first_look)
     Reader(early, lambda: None).read_once()
     assert len(early.rows()) == RUNS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
+def test_a_starter_that_ignores_dead_children_changes_nothing(board: Board) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        runs = FirstLook(board.store).result()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert runs is not None and len(runs) == RUNS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
+def test_where_no_process_can_be_had_the_reader_looks(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_fork() -> int:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", no_fork)
+    early = Board(board.store, view="runs", first_look=FirstLook(board.store))
+    Reader(early, lambda: None).read_once()
+    assert len(early.rows()) == RUNS

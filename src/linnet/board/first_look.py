@@ -28,22 +28,24 @@ class FirstLook:
         self._answer, self.process = -1, -1
         if sys.platform != "linux":  # elsewhere a fork is dear, unsafe or not there: the reader looks by itself
             return
-        with suppress(OSError):
-            self._answer, question = os.pipe()
+        self._answer, question = os.pipe()
+        with suppress(OSError):  # no process more is allowed
             self.process = os.fork()
-            if self.process == 0:
-                os.close(self._answer)  # else nobody would tell this process that the other has died
-                _send(store, question)
-            os.close(question)
+        if self.process == 0:
+            os.close(self._answer)  # else nobody would tell this process that the other has died
+            _send(store, question)
+        os.close(question)
 
     def result(self) -> list[tuple[Stamp, RunSummary]] | None:
         """Every run with its stamp, waited for; None when there is no answer: the runs are still to be looked at."""
-        if self.process < 0:
+        if self._answer < 0:
             return None
         with open(self._answer, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
             encoded = pipe.read()
-        os.waitpid(self.process, 0)
-        self.process = -1
+        self._answer = -1
+        if self.process > 0:
+            with suppress(ChildProcessError):  # whoever started us lets the system clear away our processes
+                os.waitpid(self.process, 0)
         with suppress(msgspec.MsgspecError):
             return msgspec.msgpack.decode(encoded, type=list[tuple[Stamp, RunSummary]])
         return None
