@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -134,3 +134,13 @@ def losses(run: str = "latest") -> dict[int, float]:
 
     series = linnet.open(run).metrics()["loss"]
     return dict(zip(series.step.tolist(), series.value.tolist(), strict=True))
+
+
+def interrupt(words: Sequence[str], at: str) -> None:
+    """Train in a process of its own; when it prints a line that begins so, do as Ctrl-C does, and let it end."""
+    process = subprocess.Popen([sys.executable, "-m", "linnet", *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(at):
+            process.send_signal(signal.SIGINT)
+    assert process.wait() == 130

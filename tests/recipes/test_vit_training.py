@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +24,7 @@ from linnet.recipes import VitOptions, VitSettings, VitTiny
 from linnet.recipes.donor import DonorError
 from linnet.train.hardware import choose
 from linnet.train.images import png_bytes
-from tests.conftest import Said, digest, losses
+from tests.conftest import Said, digest, interrupt, losses
 
 # A model that takes a second or two.
 SMALL = ["train", "vit-tiny", "--d-model", "32", "--n-heads", "2", "--d-ff", "64", "--n-layers", "2", "--batch", "32"]
@@ -100,14 +97,7 @@ def test_what_it_gets_wrong_is_drawn(small_run: Path) -> None:
 def test_a_resumed_run_is_the_run_that_was_not_interrupted(said: Said, tmp_path: Path, more: list[str]) -> None:
     words = [*SMALL, *more, "--steps", "16", "--run-id", "a", "--checkpoint-every", "5", "--warmup", "2"]
     assert said(*words, "--runs", str(tmp_path / "whole"))[0] == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "linnet", *words, "--runs", str(tmp_path / "cut")], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("eval 7:"):
-            process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    interrupt([*words, "--runs", str(tmp_path / "cut")], at="eval 7:")
     code, _, err = said("resume", "a", "--runs", str(tmp_path / "cut"))
     assert code == 0, err
     assert losses(str(tmp_path / "cut/a")) == losses(str(tmp_path / "whole/a"))

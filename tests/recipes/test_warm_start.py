@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,7 @@ from linnet.recipes import Job, TextData, WarmOptions, start
 from linnet.recipes.donor import Donor
 from linnet.recipes.transfer import Init, shape_from
 from linnet.train import TrainSettings
-from tests.conftest import Said, losses
+from tests.conftest import Said, interrupt, losses
 from tests.gguf.llama_client import ask
 
 SMALL = ["--ctx", "32", "--batch", "4", "--eval-tokens", "512", "--sample-tokens", "4"]
@@ -71,14 +68,7 @@ def test_a_resumed_run_needs_no_donor_and_is_the_same_to_the_bit(
     shutil.copy(trained, donor)
     run = words(donor, corpus, *more, "--steps", "12", "--run-id", "a", "--checkpoint-every", "4", "--warmup", "2")
     assert said(*run, "--runs", str(tmp_path / "whole"))[0] == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "linnet", *run, "--runs", str(tmp_path / "cut")], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("eval 6:"):
-            process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    interrupt([*run, "--runs", str(tmp_path / "cut")], at="eval 6:")
     donor.unlink()
     code, _, err = said("resume", "a", "--runs", str(tmp_path / "cut"))
     assert code == 0, err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ import linnet
 from linnet import gguf
 from linnet.infer import generate
 from linnet.models import load
-from tests.conftest import Said, digest, losses
+from tests.conftest import Said, digest, interrupt, losses
 from tests.gguf.llama_client import ask
 
 
@@ -59,14 +58,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(
 ) -> None:
     words = [*small, *more, "--steps", "16", "--run-id", "a", "--checkpoint-every", "5", "--warmup", "2"]
     assert said(*words, "--runs", str(tmp_path / "whole"))[0] == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "linnet", *words, "--runs", str(tmp_path / "cut")], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("eval 7:"):
-            process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    interrupt([*words, "--runs", str(tmp_path / "cut")], at="eval 7:")
     assert linnet.open(tmp_path / "cut/a").status == "interrupted"
     code, _, err = said("resume", "a", "--runs", str(tmp_path / "cut"))
     assert code == 0, err

@@ -150,7 +150,7 @@ def delete(
         raise UsageError(f"delete needs the name of a run; `{words.listing(runs)}` lists them")
     store = RunStore(runs)
     named = [store.find(reference) for reference in run]
-    chosen = list({found.path.parent.resolve() / found.path.name: found for found in named}.values())
+    chosen = list({doomed.path.parent.resolve() / doomed.path.name: doomed for doomed in named}.values())
     for doomed in chosen:
         if refusal := store.refusal(doomed, force=force):
             raise RunError(refusal)
