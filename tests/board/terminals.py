@@ -35,6 +35,7 @@ class PtyTerminal:
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
         self.sent = b""
+        self._text: str | None = None  # of the screen as it stands; drawing it takes as long as a frame of the board
         self.pid, self._fd = pty.fork()
         size = struct.pack("HHHH", height, width, 0, 0)
         if self.pid == 0:
@@ -51,10 +52,13 @@ class PtyTerminal:
     def resize(self, width: int, height: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         self.screen.resize(height, width)
+        self._text = None
         os.kill(self.pid, signal.SIGWINCH)
 
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
+        if self._text is None:
+            self._text = "\n".join(line.rstrip() for line in self.screen.display)
+        return self._text
 
     def echoes(self) -> bool:
         """The terminal shows what is typed, as it does wherever no program has taken it over."""
@@ -71,6 +75,7 @@ class PtyTerminal:
                 return False
             self.sent += data
             self._stream.feed(data)
+            self._text = None
         return True
 
     def ended(self, patience: float = 10.0) -> int:

@@ -40,10 +40,12 @@ async def settled(pilot: Pilot[None], app: BoardApp) -> None:
     await pilot.pause()
 
 
-def play(root: Path, runs: list[str], do: Play, size: tuple[int, int] = (100, 30)) -> BoardApp:
+def play(
+    root: Path, runs: list[str], do: Play, size: tuple[int, int] = (100, 30), look: str = palette.DARK
+) -> BoardApp:
     """The application on these runs, 190 seconds after the end of those that the tests write."""
     store = RunStore(root)
-    app = BoardApp(Board(store, [store.find(run).path for run in runs], now=lambda: BEGAN + 400 + 190))
+    app = BoardApp(Board(store, [store.find(run).path for run in runs], now=lambda: BEGAN + 400 + 190), look)
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
@@ -386,9 +388,7 @@ def test_new_steps_and_new_runs_appear_by_themselves(two: Path) -> None:
     play(two, ["live"], do)
 
 
-def test_without_colour_nothing_is_coloured(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-
+def test_without_colour_nothing_is_coloured(two: Path) -> None:
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         assert app.look == palette.PLAIN
         for strip in app.screen._compositor.render_strips():
@@ -398,7 +398,7 @@ def test_without_colour_nothing_is_coloured(two: Path, monkeypatch: pytest.Monke
                     assert colour is None or colour.is_default
         assert " A  narrow" in screen_text(app)
 
-    play(two, ["narrow", "wide"], do)
+    play(two, ["narrow", "wide"], do, look=palette.PLAIN)
 
 
 def test_both_themes_are_readable() -> None:

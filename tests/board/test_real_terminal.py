@@ -271,3 +271,32 @@ def test_a_folder_nobody_may_write_in_is_shown_all_the_same(root: Path, opened: 
         see(board, "1 loss", "✓ completed")
     finally:
         folder.chmod(0o755)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the application draws first")
+def test_the_list_stands_before_the_application_is_there(root: Path, opened: list[Terminal], tmp_path: Path) -> None:
+    """The import of the application never ends here; Ctrl-C gives the terminal back all the same."""
+    write(root / "early", [*steps(10), END])
+    (tmp_path / "textual.py").write_text("import time; time.sleep(60)")
+    board = PtyTerminal(["--runs", str(root)], PYTHONPATH=str(tmp_path))
+    opened.append(board)
+    see(board, "1 run", "early", "✓ completed", "▁")
+    assert b"\x1b[?1049h" in board.sent
+    board.press("\x03")
+    assert board.ended() == 130
+    assert board.sent.rstrip().endswith(b"\x1b[?1049l")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the application draws first")
+def test_the_early_list_leaves_nothing_behind(root: Path, opened: list[Terminal]) -> None:
+    write(root / "early", [*steps(10), END])
+    board = PtyTerminal(["--runs", str(root)])
+    opened.append(board)
+    see(board, "1 run", "early", "✓ completed")
+    while board.sent.count(b"\x1b[?1049h") < 2:  # first the list, then the application
+        assert board.poll()
+    see(board, "1 run", "early", "✓ completed")
+    board.press("q")
+    assert board.ended() == 0
+    assert board.sent.count(b"\x1b[?1049h") == board.sent.count(b"\x1b[?1049l") == 2
+    assert board.sent.rindex(b"\x1b[?25h") > board.sent.rindex(b"\x1b[?25l")

@@ -6,6 +6,7 @@ Importing takes 0.4 s and looking at 2,000 runs 0.25 s; side by side, the list s
 from __future__ import annotations
 
 import os
+import select
 import sys
 from contextlib import suppress
 
@@ -35,6 +36,14 @@ class FirstLook:
             os.close(self._answer)  # else nobody would tell this process that the other has died
             _send(store, question)
         os.close(question)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the answer, at most so long; True when `result` has it at once."""
+        if self._answer < 0:
+            return False
+        waiting = select.poll()
+        waiting.register(self._answer, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
 
     def result(self) -> list[tuple[Stamp, RunSummary]] | None:
         """Every run with its stamp, waited for; None when there is no answer: the runs are still to be looked at."""

@@ -69,8 +69,11 @@ class RunTable:
         self._open: dict[str, Metrics] = {}
         self._looked_at, self._look_took = -math.inf, 0.0
 
-    def read(self, seconds: float) -> bool:
-        """Look for new and changed runs, then sum some up, for about so long; True when something is new."""
+    def read(self, seconds: float, largest: float = math.inf) -> bool:
+        """Look for new and changed runs, then sum some up, for about so long; True when something is new.
+
+        Runs with a stream of more than `largest` bytes are left for another time.
+        """
         until = time.monotonic() + seconds
         changed = False
         if (began := time.monotonic()) - self._looked_at >= max(self.look_seconds, self.look_pause * self._look_took):
@@ -80,8 +83,9 @@ class RunTable:
         for row in self._waiting():
             if time.monotonic() >= until:
                 break
-            self._sum_up(row)
-            changed = True
+            if row.stamp[1] <= largest:
+                self._sum_up(row)
+                changed = True
         return changed
 
     @property

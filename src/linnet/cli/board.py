@@ -66,10 +66,14 @@ def board(
         print_frame(state, *frame, theme or _theme_of_terminal())
         return 0
 
+    look = "plain" if os.environ.get("NO_COLOR") else theme or _theme_of_terminal()
     with _loading():
-        from linnet.board.terminal.app import BoardApp
-    app = BoardApp(state, theme or _theme_of_terminal())
-    app.run()
+        from linnet.board.terminal.preview import Preview
+    with Preview(state, first_look, frame, look) as preview:
+        with _loading():
+            from linnet.board.terminal.app import BoardApp
+        app = BoardApp(state, look, before_start=preview.clear)
+        app.run()
     return app.return_code or 0
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar
@@ -98,7 +97,10 @@ class Canvas(Widget):
 
 
 class BoardApp(App[None]):
-    """Draws a `Board` and hands it the keys. `theme`: dark or light; with `NO_COLOR` set, neither."""
+    """Draws a `Board` and hands it the keys.
+
+    `look`: dark, light or plain; `before_start`: called when the application is about to take the terminal.
+    """
 
     CSS = """
     Screen { layout: vertical; overflow: hidden; }
@@ -117,12 +119,12 @@ class BoardApp(App[None]):
     class Fresh(Message):
         """There is something new to draw."""
 
-    def __init__(self, board: Board, theme: str = palette.DARK) -> None:
-        plain = bool(os.environ.get("NO_COLOR"))
-        super().__init__(ansi_color=True if plain else None)
+    def __init__(self, board: Board, look: str = palette.DARK, before_start: Callable[[], None] = lambda: None) -> None:
+        super().__init__(ansi_color=True if look == palette.PLAIN else None)
         self.title = "linnet board"
         self.board = board
-        self.look = palette.PLAIN if plain else theme
+        self.look = look
+        self._before_start = before_start
         self._reader = Reader(board, on_change=lambda: self.post_message(self.Fresh()))  # called from its thread
         self._drawn = 0.0
         self._waiting, self._due = False, 0.0
@@ -133,6 +135,9 @@ class BoardApp(App[None]):
         yield Canvas("body")
         yield Canvas("footer")
         yield Input(id="asked", compact=True)
+
+    def on_load(self) -> None:
+        self._before_start()
 
     def on_mount(self) -> None:
         for name in (palette.DARK, palette.LIGHT):

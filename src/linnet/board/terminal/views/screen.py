@@ -61,12 +61,13 @@ def print_frame(board: Board, width: int, height: int, theme: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe may have an encoding without dots and lines
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        print("\n".join(_painted(line, theme) for line in lines))
+        print("\n".join(paint(line, theme) for line in lines))
     else:
         print(text_of(lines))
 
 
-def _painted(line: Line, theme: str) -> str:
+def paint(line: Line, theme: str) -> str:
+    """A line with the escape sequences of its colours."""
     return "".join(palette.look(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line)
 
 
