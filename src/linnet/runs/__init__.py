@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from linnet._lazy import lazy
 
 if TYPE_CHECKING:
+    from linnet.runs.artifacts import Artifact as Artifact
+    from linnet.runs.artifacts import ArtifactError as ArtifactError
     from linnet.runs.bundle import RunBundle as RunBundle
     from linnet.runs.events import Event as Event
     from linnet.runs.findings import Findings as Findings

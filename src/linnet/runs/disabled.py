@@ -69,6 +69,7 @@ class DisabledSession(Session):
         """Nothing is kept."""
 
     log = checkpoint = artifact = run_start = resume = _ignored
+    image = table = histogram = text = audio = _ignored
 
     def run_end(self, *_arguments: Any, **_options: Any) -> None:
         """The run is over; temporary folders go."""

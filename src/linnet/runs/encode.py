@@ -123,7 +123,7 @@ class _JsonConverter:
             self.nonfinite[path] = "nan" if value != value else "inf" if value > 0 else "-inf"
             return None
         if isinstance(value, str):
-            return value.encode("utf-8", "repath").decode()
+            return value.encode("utf-8", "replace").decode()
         if depth >= _DEEPEST or self._seen > _MOST or isinstance(value, PurePath):
             return safe_text(value)
         inner = f"{path}." if path else ""

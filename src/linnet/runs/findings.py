@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from linnet.files import is_file, is_folder, open_regular
+from linnet.files import STAGED_SUFFIX, is_file, is_folder, open_regular
 from linnet.runs.decoding import Segment, decoded_blocks, workers_for
 from linnet.runs.events import as_step, decode
-from linnet.runs.folder import LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
+from linnet.runs.folder import ARTIFACTS, LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
 from linnet.runs.lines import LineReader
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import counts_as_training
 from linnet.runs.run import Run
 
-_REMARKS = ("time", "resume", "checkpoint")  # sorts of finding that harm nothing
+_REMARKS = ("time", "resume", "checkpoint", "artifact")  # sorts of finding that harm nothing
 _MOST = 20  # of each sort of finding; the rest is counted
 
 
@@ -55,7 +55,8 @@ def examine(run: Run, workers: int | None = None) -> Findings:
         if link.is_symlink() and not is_file(link):
             findings.faults.append(f"{WEIGHTS}/{link.name} leads to {link.readlink()}, which is not there")
     if findings.status != "live":  # a living writer may be at work on such a file
-        leftovers = (file for name in LEFTOVERS for file in _files_in(run.path / name) if is_leftover(name, file.name))
+        leftovers = [file for name in LEFTOVERS for file in _files_in(run.path / name) if is_leftover(name, file.name)]
+        leftovers += (file for file in (run.path / ARTIFACTS).rglob(f".*{STAGED_SUFFIX}") if is_file(file))
         for file in leftovers:
             path = file.relative_to(run.path)
             findings.remarks.append(f"{path} is left over from a writer that was stopped; it can be deleted")
@@ -76,7 +77,7 @@ class _StreamCheck:
         self._step: int | None = None
         self._ends = 0
         self._lost = 0
-        self._checkpoints: dict[str, tuple[int, dict[str, Any]]] = {}  # the latest event of each path, and its line
+        self._files: dict[str, tuple[int, str, dict[str, Any]]] = {}  # by path: line, kind and fields of the last event
 
     def examine(self, workers: int | None) -> None:
         findings, reader = self._findings, LineReader(self._run.events_path)
@@ -90,8 +91,8 @@ class _StreamCheck:
             text = f"the last line has no end ({reader.unfinished} bytes)"
             (findings.remarks if findings.status == "live" else findings.faults).append(text)
         reader.close()
-        for path, (number, fields) in self._checkpoints.items():
-            self._judge_checkpoint(number, path, fields)
+        for path, (number, kind, fields) in self._files.items():
+            self._judge_file(number, kind, path, fields)
         for sort, count in self._counts.items():
             if count > _MOST:
                 self._list_of(sort).append(f"{sort}: {count - _MOST} more")
@@ -142,33 +143,33 @@ class _StreamCheck:
             self._step = event.step
             if self._ends:
                 self._say("late", f"line {number}: step {event.step} after run_end")
-        elif event.kind == "checkpoint":
+        elif event.kind in ("checkpoint", "artifact"):
             path = event.data.get("path")
             if isinstance(path, str) and "\0" not in path:
                 # A resumed run writes a checkpoint of the same name again: the last event is the one that holds.
-                self._checkpoints[path] = number, event.data
+                self._files[path] = number, event.kind, event.data
         lost = as_step(event.data.get("lost_events")) or 0
         if event.kind in ("note", "run_end") and lost > self._lost:  # a count of all so far; run_end repeats the last
             self._lost = lost
             self._say("lost", f"line {number}: the writer says that {lost} events were lost")
 
-    def _judge_checkpoint(self, number: int, path: str, fields: dict[str, Any]) -> None:
-        file, shown = self._run.path / path, path if len(path) <= 200 else f"{path[:200]}…"
+    def _judge_file(self, number: int, kind: str, path: str, fields: dict[str, Any]) -> None:
+        file, shown = self._run.path / path, f"{kind} {path if len(path) <= 200 else f'{path[:200]}…'}"
         if not is_file(file):
-            self._say("checkpoint", f"line {number}: checkpoint {shown} is no longer there")
+            self._say(kind, f"line {number}: {shown} is no longer there")
             return
         expected, size = fields.get("bytes"), file.stat().st_size
         if isinstance(expected, int) and size != expected:
-            self._say("size", f"line {number}: checkpoint {shown} has {size} bytes, not {expected}")
+            self._say("size", f"line {number}: {shown} has {size} bytes, not {expected}")
             return
         written = fields.get("sha256")
         if not isinstance(written, str) or not file.resolve().is_relative_to(self._run.path.resolve()):
             return  # an event may name any file of the machine
         digest = _sha256(file)
         if digest is None:
-            self._say("digest", f"line {number}: checkpoint {shown} cannot be read")
+            self._say("digest", f"line {number}: {shown} cannot be read")
         elif digest != written.lower():
-            self._say("digest", f"line {number}: checkpoint {shown} is not what was written: its SHA-256 differs")
+            self._say("digest", f"line {number}: {shown} is not what was written: its SHA-256 differs")
 
     def _say(self, sort: str, text: str) -> None:
         self._counts[sort] = self._counts.get(sort, 0) + 1

@@ -23,6 +23,7 @@ WEIGHTS = "weights"
 STATE = "state"
 ARTIFACTS = "artifacts"
 CACHE = ".cache"
+LOGGED_MEDIA = "artifacts/media"  # images, tables …, each under its SHA-256
 MEDIA = "media"  # munin's
 
 SUBFOLDERS = (WEIGHTS, STATE, ARTIFACTS, CACHE, MEDIA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
+import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.errors import LinnetError
-from linnet.files import is_file, sync_folder
+from linnet.files import StagedFile, is_file, open_regular, sync_folder
 from linnet.runs import provenance
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
 from linnet.runs.manifest import Manifest
@@ -145,7 +145,7 @@ class OwnedFolder:
             raise OSError(f"{name!r} leads out of the run's artifacts folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.resolve() != target.resolve():
-            shutil.copyfile(source, target)
+            _copy_whole(source, target)
         with target.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         return {"name": name or source.name, **self.file_fields(target), "sha256": digest}
@@ -170,3 +170,10 @@ class OwnedFolder:
         if path.name != self.run_id:
             self.run_id = self.manifest.run_id = path.name
         self.write_manifest()
+
+
+def _copy_whole(source: Path, target: Path) -> None:
+    """Copy a file: whoever looks at `target` sees what was there before, or all of it."""
+    with os.fdopen(open_regular(source), "rb") as stream, StagedFile(target) as out:
+        while piece := stream.read(1 << 20):
+            out.write(piece)

@@ -21,6 +21,7 @@ from linnet.runs.stream import EventStream
 from linnet.runs.summary import RunSummary, last_event, last_seconds, load_manifest, summarize
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
+    from linnet.runs.artifacts import Artifact
     from linnet.runs.metrics import Metrics
 
 
@@ -199,6 +200,27 @@ class Run:
 
         goals = self.manifest.goals
         return Metrics(self.events_path, goals=goals, origin=self.origin, superseded=superseded, cached=cached)
+
+    def artifacts(
+        self,
+        name: str | None = None,
+        step: int | None = None,
+        *,
+        media: str | None = None,
+        superseded: bool = False,
+    ) -> list[Artifact]:
+        """The files that were logged, in order: those of one name, of one step, of one kind of `media`, or all.
+
+        `superseded`: also those of steps that a resumed run trained again.
+        """
+        from linnet.runs.artifacts import ArtifactList
+        from linnet.runs.scan import events_of_kinds
+
+        artifacts = ArtifactList(self.path, superseded)
+        for event in events_of_kinds(self.events_path, ("artifact", "resume"), self.origin):
+            artifacts.take(event)
+        wanted = (("name", name), ("step", step), ("media", media))
+        return [a for a in artifacts if all(value is None or getattr(a, key) == value for key, value in wanted)]
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, by step."""

@@ -17,10 +17,11 @@ from types import FrameType, TracebackType
 from typing import Any, Self, SupportsIndex
 
 from linnet.runs import provenance
-from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, RunBundle, join_fields, never_raises
+from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, join_fields, never_raises
 from linnet.runs.encode import encode_lines, flat_names, jsonable, jsonable_record, safe_text, whole_number
 from linnet.runs.folder import ID_TEMPLATE, runs_folder
 from linnet.runs.manifest import LiveFields, fields_of
+from linnet.runs.media_bundle import MediaBundle
 
 SYSTEM_SECONDS = 5.0
 _now, _write = time.monotonic_ns, os.write
@@ -35,7 +36,7 @@ class Terminated(SystemExit):
     """SIGTERM or SIGHUP, turned into an exit that lets the run end properly."""
 
 
-class Session(RunBundle):
+class Session(MediaBundle):
     """A run that looks after itself: it has started, records the machine's figures, and ends with the true reason.
 
     Made by `linnet.start`. Use it in a `with` block; without one it ends when the interpreter does.
