@@ -70,8 +70,8 @@ def _to_16_bit(samples: NDArray[Any]) -> NDArray[np.int16]:
         samples = samples >> 16
     elif samples.dtype.kind == "f":
         samples = np.nan_to_num(samples.astype(np.float64), nan=0.0, posinf=1.0, neginf=-1.0) * 32767
-    clipped: NDArray[Any] = np.clip(samples, -32768, 32767)
-    return np.rint(clipped).astype(np.int16)
+    rounded: NDArray[np.int16] = np.rint(np.clip(samples, -32768, 32767)).astype(np.int16)
+    return rounded
 
 
 def decode_audio(content: bytes) -> Audio:
