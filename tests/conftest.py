@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 import signal
@@ -28,6 +31,18 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
     # Before torch is loaded: threads that wait awake would keep the cores from the other test processes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+_modules_frozen = 0
+
+
+def pytest_runtest_setup() -> None:
+    """Keep what has been imported from Python's collector: every training asks it to look through everything first."""
+    global _modules_frozen
+    if len(sys.modules) > _modules_frozen + 100:
+        _modules_frozen = len(sys.modules)
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture
@@ -136,11 +151,24 @@ def losses(run: str = "latest") -> dict[int, float]:
     return dict(zip(series.step.tolist(), series.value.tolist(), strict=True))
 
 
+class _Typist(io.StringIO):
+    """Takes what is printed, and types Ctrl-C when a line begins with given words."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self._at, self._typed = at, False
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if not self._typed and f"\n{self._at}" in f"\n{self.getvalue()}":
+            self._typed = True
+            signal.raise_signal(signal.SIGINT)
+        return written
+
+
 def interrupt(words: Sequence[str], at: str) -> None:
-    """Train in a process of its own; when it prints a line that begins so, do as Ctrl-C does, and let it end."""
-    process = subprocess.Popen([sys.executable, "-m", "linnet", *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(at):
-            process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    """Train; when it prints a line that begins so, do as Ctrl-C does, and let it end."""
+    from linnet.cli import main
+
+    with contextlib.redirect_stdout(_Typist(at)):
+        assert main(list(words)) == 130

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -14,6 +14,14 @@ from linnet.train.hardware import choose, measured_peak
 from linnet.train.settings import TrainSettings
 
 Machine = Callable[[str], list[torch.device]]
+
+
+@pytest.fixture(autouse=True)
+def unmeasured() -> Iterator[None]:
+    """No peak is known from another test, and none is left for the next."""
+    hardware._own_peak.cache_clear()
+    yield
+    hardware._own_peak.cache_clear()
 
 
 @pytest.fixture
@@ -91,6 +99,18 @@ def test_a_peak_measured_while_others_are_busy_is_none(monkeypatch: pytest.Monke
     found = choose(TrainSettings(device="cpu"), 32)
     assert found.peak_flops is None
     assert "peak unknown, other processes are busy" in found.why
+
+
+def test_the_peak_is_measured_once_for_many_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    monkeypatch.setattr(hardware, "measured_peak", lambda device, dtype: measured.append(dtype) or 1e11)
+    monkeypatch.setattr(time, "monotonic", lambda: 600.0)
+    for dtype in ("float32", "bfloat16", "float32"):
+        choose(TrainSettings(device="cpu", dtype=dtype), 32)
+    assert measured == [torch.float32, torch.bfloat16]
+    monkeypatch.setattr(time, "monotonic", lambda: 661.0)
+    choose(TrainSettings(device="cpu", dtype="float32"), 32)
+    assert len(measured) == 3
 
 
 def test_the_peak_of_a_dtype_that_the_cpu_only_emulates_is_measured_in_no_time() -> None:

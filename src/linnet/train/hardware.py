@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 
 import torch
@@ -41,6 +42,8 @@ _GRAPH_SECONDS = 0.025
 # there a second one is waited for longer than it helps (docs/log.md).
 _RECORDED_FLOPS, _ONE_THREAD_FLOPS = 2e9, 1e8
 
+# For so many seconds a measured peak is good for the next runs of the process.
+_PEAK_SECONDS = 60.0
 # The share of the cores' time that the process must have had for itself while its peak was measured.
 _OWN_CORES = 0.85
 
@@ -178,6 +181,12 @@ def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float | None, str]:
         for word, peak in _PEAKS.items():
             if re.search(rf"\b{word}\b", name):  # an A1000 is no A100, an L40 no L4
                 return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
+    return _own_peak(device, dtype, int(time.monotonic() / _PEAK_SECONDS))
+
+
+@lru_cache
+def _own_peak(device: torch.device, dtype: torch.dtype, lately: int) -> tuple[float | None, str]:
+    """The peak as measured here, not for each of many short runs of one process again."""
     began, used = time.perf_counter(), time.process_time()
     peak = measured_peak(device, dtype)
     share = (time.process_time() - used) / (time.perf_counter() - began) / torch.get_num_threads()
