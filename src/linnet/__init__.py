@@ -47,8 +47,15 @@ def list_runs(
     tag: str | None = None,
     status: str | None = None,
     recipe: str | None = None,
+    group: str | None = None,
+    where: str | None = None,
 ) -> list[RunSummary]:
-    """Every run below a folder with its status, last step and last loss, oldest first."""
-    from linnet.runs import RunStore
+    """Every run below a folder with its status, last step and last loss, oldest first.
 
-    return RunStore(root).list(experiment=experiment, tag=tag, status=status, recipe=recipe)
+    `where`: only runs that fit, as in "loss<2 and lr>=1e-3 and tag:base".
+    """
+    from linnet.runs import RunStore
+    from linnet.runs.selection import Filters, select
+
+    filters = Filters(where, experiment, group, tag, status, recipe)
+    return [record.summary for record in select(RunStore(root), filters=filters)]

@@ -33,6 +33,7 @@ runs: List the runs of a folder, with status and last loss.
 board: Watch runs in the terminal while they train: charts, machine, samples, checkpoints.
     linnet board
     linnet board wide narrow
+    linnet board 'xor-*' --where 'lr=1e-3'
     linnet board --runs ablations
     linnet board latest --key loss --once > loss.txt
 
@@ -48,6 +49,7 @@ tail: Follow a run's events as they are written, until it ends.
 compare: Compare runs: what was set differently, and what came of it.
     linnet compare llama-20260531-001 llama-20260531-002
     linnet compare wide narrow --key loss
+    linnet compare 'xor-*' --where 'lr>=1e-3 and tag:base'
 
 metrics: Print a run's metrics, with all digits, for other programs.
     linnet metrics
@@ -74,6 +76,7 @@ note: Add a remark to a run.
 delete: Delete runs, with their checkpoints.
     linnet delete llama-20260531-001
     linnet delete latest --yes
+    linnet delete --where 'status:crashed and step<10'
 
 check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
     linnet check llama-20260531-001
@@ -135,8 +138,9 @@ _EXTRAS = {
 }
 
 _ENDING = """
-A RUN is an id or the unique beginning of one, a run's name, a path, or `latest`. The folder of runs is `--runs DIR`,
-else `$LINNET_RUNS`, else `./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
+A RUN is an id or a part of one that no other has, a run's name, a path, or `latest`; where several make sense, also a
+pattern, and `--where 'loss<2 and tag:base'` chooses. The folder of runs is `--runs DIR`, else `$LINNET_RUNS`, else
+`./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
 """
 
 

@@ -15,12 +15,13 @@ from cyclopts import Parameter
 
 from linnet.board.first_look import FirstLook
 from linnet.board.terminal.keys import View
-from linnet.cli.options import RunsFolder, open_store, require_metrics
+from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.errors import UsageError
 
 
 def board(
-    *run: Annotated[str, Parameter(help="Runs to watch, overlaid; by default the newest.")],
+    *run: Annotated[str, Parameter(help="Runs to watch, overlaid: ids, names, paths, patterns; else the newest.")],
+    filters: RunFilters = EVERY_RUN,
     runs: RunsFolder = None,
     view: View | None = None,
     key: str | None = None,
@@ -38,7 +39,7 @@ def board(
         size: Columns and lines of that frame, as in 120x40; by default the terminal's.
     """
     store = open_store(runs)
-    watched = [store.find(reference) for reference in run]
+    watched = choose_runs(store, run, filters) if run or filters else []
     listing = view == "runs" or (view is None and key is None and runs is not None)
     if not watched and not listing:
         newest = store.latest()

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from linnet.board import words
-from linnet.board.settings import ABSENT
-from linnet.board.settings import differing as differing_of
-from linnet.board.settings import settings as settings_of
-from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
+from linnet.cli.options import (
+    EVERY_RUN,
+    AsJson,
+    RunFilters,
+    RunName,
+    RunNames,
+    RunsFolder,
+    choose_runs,
+    require_metrics,
+)
 from linnet.cli.printing import json_line, paint, print_json, print_table
 from linnet.errors import UsageError
-from linnet.runs import RunStore
+from linnet.runs import Run, RunStore
 from linnet.runs.encode import jsonable_record
+from linnet.runs.settings import ABSENT
+from linnet.runs.settings import differing as differing_of
+from linnet.runs.settings import settings as settings_of
+from linnet.runs.store import is_pattern
 
 if TYPE_CHECKING:
     from linnet.runs import Metrics, Series
@@ -98,16 +108,19 @@ def _digits(value: object) -> object:
     return repr(value) if isinstance(value, float) else "" if value is None else value
 
 
-def compare(*run: RunName, key: list[str] | None = None, runs: RunsFolder = None, json: AsJson = False) -> int:
+def compare(
+    *run: RunNames,
+    filters: RunFilters = EVERY_RUN,
+    key: list[str] | None = None,
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
     """Compare runs: what was set differently, and what came of it.
 
     Args:
         key: Only these metrics.
     """
-    if len(run) < 2:
-        raise UsageError(f"compare needs two runs or more, found {len(run)}; `{words.listing(runs)}` lists them")
-    store = RunStore(runs)
-    compared = [store.find(reference) for reference in run]
+    compared = _to_compare(RunStore(runs), run, filters)
     metrics = [one.metrics() for one in compared]
     settings = [settings_of(one.manifest) for one in compared]
     differing = differing_of(settings)
@@ -144,6 +157,18 @@ def compare(*run: RunName, key: list[str] | None = None, runs: RunsFolder = None
         shown = words.plain(", ".join(conflicting))
         print(paint(f"no best of {shown}: its goal is min in one run and max in another", "yellow"))
     return 0
+
+
+def _to_compare(store: RunStore, references: Sequence[str], filters: RunFilters) -> list[Run]:
+    """The runs named; one that is named twice stands twice, so that each name has its column."""
+    if filters or any(map(is_pattern, references)):
+        compared = choose_runs(store, references, filters)
+    else:
+        compared = [store.find(reference) for reference in references] if len(references) > 1 else []
+    if len(compared) < 2:
+        found = len(compared) or len(references)
+        raise UsageError(f"compare needs two runs or more, found {found}; `{words.listing(store.root)}` lists them")
+    return compared
 
 
 def _goals(name: str, metrics: list[Metrics]) -> set[Goal]:

@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from linnet.board import words
 from linnet.errors import UsageError
 from linnet.files import is_folder, step_of, step_path
-from linnet.runs import Run, RunError, RunStore
+from linnet.runs import STATUSES, Run, RunError, RunStore
+from linnet.runs.selection import Filters, select
 
-RunName = Annotated[str, Parameter(help="The run: an id or the unique beginning of one, a name, a path, or 'latest'.")]
+RunName = Annotated[
+    str, Parameter(help="The run: an id or a part of one that no other has, a name, a path, or 'latest'.")
+]
+RunNames = Annotated[
+    str, Parameter(help="Runs: ids or parts of them, names, paths, 'latest', or patterns as in 'xor-*'.")
+]
 RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LINNET_RUNS, else ./runs.")]
 ModelName = Annotated[
     str, Parameter(help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.")
 ]
 ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in lr = 3e-4; the command line wins.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunFilters(Filters):
+    """The flags by which runs are chosen, the same for every command that takes several."""
+
+    where: Annotated[str | None, Parameter(help="Only runs that fit, as in 'loss<2 and lr>=1e-3 and tag:base'.")] = None
+    experiment: Annotated[str | None, Parameter(help="Only the runs of this experiment.")] = None
+    group: Annotated[str | None, Parameter(help="Only the runs of this group.")] = None
+    tag: Annotated[str | None, Parameter(help="Only the runs with this tag.")] = None
+    status: Annotated[str | None, Parameter(help=f"Only {', '.join(STATUSES[:-1])} or {STATUSES[-1]} runs.")] = None
+    recipe: Annotated[str | None, Parameter(help="Only the runs of this recipe.")] = None
+
+
+EVERY_RUN = RunFilters()
+
+
+def choose_runs(store: RunStore, references: Sequence[str], filters: Filters) -> list[Run]:
+    """The runs that a command is about, each once: those named, all without a name, as far as they fit the filters.
+
+    An error where filters leave none.
+    """
+    if references and not filters:
+        runs = [run for reference in references for run in store.find_all(reference)]
+        return list({run.path.parent.resolve() / run.path.name: run for run in runs}.values())
+    chosen = [record.open() for record in select(store, references, filters)]
+    if not chosen and filters:
+        raise RunError(f"no run in the folder {store.root} fits; `{words.listing(store.root)}` lists them")
+    return chosen
 
 
 def unless_off(value: object) -> str | None:

@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder, open_store
+from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, choose_runs, open_store
 from linnet.cli.printing import paint, print_json, print_table
 from linnet.errors import UsageError
 from linnet.runs import Run, RunError, RunStore, RunSummary, add_note
@@ -135,7 +135,8 @@ def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder 
 
 
 def delete(
-    *run: RunName,
+    *run: RunNames,
+    filters: RunFilters = EVERY_RUN,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
     force: bool = False,
     runs: RunsFolder = None,
@@ -146,11 +147,10 @@ def delete(
         yes: Do not ask.
         force: Delete even a run that is being written, or that holds files which no run writes.
     """
-    if not run:
+    if not run and not filters:
         raise UsageError(f"delete needs the name of a run; `{words.listing(runs)}` lists them")
     store = RunStore(runs)
-    named = [store.find(reference) for reference in run]
-    chosen = list({doomed.path.parent.resolve() / doomed.path.name: doomed for doomed in named}.values())
+    chosen = choose_runs(store, run, filters)
     for doomed in chosen:
         if refusal := store.refusal(doomed, force=force):
             raise RunError(refusal)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.board.settings import commit
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
@@ -17,6 +16,7 @@ from linnet.cli.runs import as_json
 from linnet.errors import UsageError
 from linnet.runs import RunStore
 from linnet.runs.metric_names import counts_as_training, rows
+from linnet.runs.settings import commit
 
 if TYPE_CHECKING:
     from linnet.runs import Event, Metrics, Run, RunSummary, Series

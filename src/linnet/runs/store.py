@@ -6,7 +6,8 @@ import difflib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from linnet.runs.events import parse
 from linnet.runs.folder import EVENTS, MANIFEST, SUBFOLDERS, belongs, runs_folder
 from linnet.runs.lines import BOM
 from linnet.runs.manifest import read_json
+from linnet.runs.processes import in_processes
 from linnet.runs.run import Run, RunError
 from linnet.runs.summary import STATUSES, RunSummary, load_manifest, summarize
 
@@ -57,20 +59,26 @@ class RunStore:
         tag: str | None = None,
         status: str | None = None,
         recipe: str | None = None,
+        group: str | None = None,
     ) -> list[RunSummary]:
         """Every run with its status, last step and last loss, oldest first, as far as it fits the filters."""
         if status is not None and status not in STATUSES:
             raise UsageError(f"status {status!r} does not exist; choose from {', '.join(STATUSES)}")
         summaries = [
             summary
-            for folder in self.folders()
-            if (summary := summarize(folder)) is not None
-            and (experiment is None or summary.manifest.experiment == experiment)
+            for summary in self.summarize_all(list(self.folders()))
+            if (experiment is None or summary.manifest.experiment == experiment)
             and (tag is None or tag in summary.manifest.tags)
             and (status is None or summary.status == status)
             and (recipe is None or summary.manifest.recipe == recipe)
+            and (group is None or summary.manifest.group == group)
         ]
         return sorted(summaries, key=lambda summary: (summary.manifest.created_at, summary.run_id))
+
+    @staticmethod
+    def summarize_all(folders: Sequence[Path]) -> Sequence[RunSummary]:
+        """The summaries of the folders that hold a run, in their order."""
+        return [summary for summary in in_processes(folders, summarize, RunSummary) if summary is not None]
 
     def latest(self) -> Run | None:
         """The run that was made last."""
@@ -84,34 +92,60 @@ class RunStore:
         return None
 
     def find(self, reference: str) -> Run:
-        """A run by `latest`, path, id, its own name, or the unique beginning of an id."""
+        """A run by `latest`, path, id, its own name, or the unique beginning, end or part of an id."""
+        return Run.load(_only(self._folders_of(reference), reference))
+
+    def find_all(self, reference: str) -> Sequence[Run]:
+        """The runs that a pattern (`xor-*`) fits, oldest first; of any other reference, the one run that it means."""
+        folders = self._folders_of(reference, patterns=True)
+        if not is_pattern(reference):
+            return [Run.load(_only(folders, reference))]
+        runs = [Run.load(folder) for folder in folders]
+        return sorted(runs, key=lambda run: (run.created_at, run.id))
+
+    def _folders_of(self, reference: str, *, patterns: bool = False) -> Sequence[Path]:
+        """The folders that a reference may mean: one, or several among which it cannot tell; an error for none."""
         if reference == "latest":
             run = self.latest()
             if run is None:
                 raise RunError(f"there are no runs in the folder {self.root}; name another folder with `runs`")
-            return run
+            return [run.path]
         if not reference.strip():
             raise RunError("the name of the run is empty; `linnet runs` lists them")
         path = Path(reference)
         if (os.sep in reference or reference.startswith(".")) and is_folder(path):
-            return Run.load(path)
+            return [path]
         folders = sorted(self.folders())
-        matches = [folder for folder in folders if folder.name == reference]
+        matches: Sequence[Path] = [folder for folder in folders if folder.name == reference]
         manifests = {} if matches else {folder: load_manifest(folder) for folder in folders}
         ids = {folder: manifest.run_id if manifest else folder.name for folder, manifest in manifests.items()}
         names = {folder: manifest.name for folder, manifest in manifests.items() if manifest and manifest.name}
+
+        def called(fits: Callable[[str], bool]) -> Sequence[Path]:
+            return [folder for folder in folders if fits(folder.name) or fits(ids[folder])]
+
         matches = (
             matches
             or [folder for folder in folders if ids[folder] == reference]
             or [folder for folder, name in names.items() if name == reference]
-            or [folder for folder in folders if folder.name.startswith(reference) or ids[folder].startswith(reference)]
+            or called(lambda name: name.startswith(reference))
             or [folder for folder in (path, self.root / path) if _is_run(folder)][:1]
         )
+        if not matches and patterns and is_pattern(reference):
+            named = {folder for folder, name in names.items() if fnmatchcase(name, reference)}
+            fitting = {*called(lambda name: fnmatchcase(name, reference)), *named}
+            matches = [folder for folder in folders if folder in fitting]
+            if not matches:
+                count = f"{len(folders)} {'run' if len(folders) == 1 else 'runs'} there"
+                raise RunError(f"no run fits the pattern {reference!r} in the folder {self.root} ({count})")
+        matches = (
+            matches or called(lambda name: name.endswith(reference)) or called(lambda name: reference in name)
+        )  # `015` of llama-20260531-015
         if not matches:
             known = [name for folder in folders for name in {folder.name, ids[folder]}] + list(names.values())
             hint = _hint(reference, known, len(folders))
             raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
-        return Run.load(_only(matches, reference))
+        return matches
 
     def delete(self, reference: str | Run, *, force: bool = False) -> Path:
         """Delete a run's folder. Returns where it was. Of a run that is a link, the link goes and its target stays.
@@ -156,11 +190,16 @@ class RunStore:
         return None
 
 
+def is_pattern(reference: str) -> bool:
+    """Does it have one of the wildcards of a shell?"""
+    return any(letter in reference for letter in "*?[")
+
+
 def _few(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _only(matches: list[Path], reference: str) -> Path:
+def _only(matches: Sequence[Path], reference: str) -> Path:
     """The one folder there is; an error that names them when there are more."""
     if len(matches) == 1:
         return matches[0]

@@ -39,6 +39,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
 
     - `step`: the highest step of training near the end of the stream, whichever metrics it was logged with.
     - `metric`, `value`: the main metric (the loss, where there is one) and its last value.
+    - `latest`: the last value of each metric that was met near the end of the stream, the main one among them.
     - `t`: seconds of training so far; `modified`: Unix time of the last write, also by a note, a copy or a touch.
     - `last_event`: Unix time of the last event that the run itself wrote, as far as the folder tells it.
     - `end`: the `run_end` event's fields, when there is one.
@@ -52,6 +53,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
     step: int | None = None
     metric: str | None = None
     value: float | None = None
+    latest: dict[str, float] = {}
     t: float = 0.0
     modified: float = 0.0
     last_event: float = 0.0
@@ -80,6 +82,7 @@ def summarize(folder: Path, now: float | None = None) -> RunSummary | None:
         step=tail.step if tail.step is not None else tail.cap,
         metric=name,
         value=tail.metrics[name] if name is not None else None,
+        latest=tail.metrics,
         t=tail.t,
         modified=modified or manifest.created_at,
         end=tail.end,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from linnet.board.settings import ABSENT, commit, differing, flatten, settings
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, pad, safe, wrap
 from linnet.board.terminal.state import Board
@@ -15,6 +14,7 @@ from linnet.board.watched_run import WatchedRun
 from linnet.board.words import command, duration, moment, number, size
 from linnet.files import link_target, step_of
 from linnet.runs.folder import WEIGHTS
+from linnet.runs.settings import ABSENT, commit, differing, flatten, settings
 
 _SAMPLE_LINES = 24  # of one sample
 _VALUE_LINES = 6  # of one setting

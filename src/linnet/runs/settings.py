@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from linnet.runs import Manifest
+from linnet.runs.manifest import Manifest
 
 ABSENT = "–"
 
 
 def settings(manifest: Manifest) -> dict[str, object]:
+    """All of them by dotted name: `config.lr`, `model.d_model`, `recipe` …"""
     top = {"recipe": manifest.recipe, "experiment": manifest.experiment, "total_steps": manifest.total_steps}
     flat: dict[str, object] = {name: value for name, value in top.items() if value is not None}
     for room, fields in (("model", manifest.model), ("config", manifest.config)):
