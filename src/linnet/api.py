@@ -1,4 +1,4 @@
-"""`linnet.train` and `linnet.resume`: the commands of the same names as calls, with the same words."""
+"""`linnet.train`, `linnet.resume`, `linnet.generate`: the commands of the same names as calls, with the same words."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
 from linnet.errors import UsageError, mismatch, suggestion
+from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, defaults_of
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
 
 if TYPE_CHECKING:
+    from linnet.infer.loaded_model import LoadedModel
     from linnet.recipes import Job
     from linnet.recipes.job import Rows
     from linnet.recipes.training import Training
@@ -87,7 +88,7 @@ def train(
     """
     if data is None and tokenizer is not None:
         flags["tokenizer"] = tokenizer
-    job = _own_data_job(recipe, data, eval_data, tokenizer, flags) if data is not None else _job(recipe, flags)
+    job = _job(recipe, flags, runs) if data is None else _row_job(recipe, data, eval_data, tokenizer, flags, runs)
     if data is None and eval_data is not None:
         raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
     if loss is not None:
@@ -130,6 +131,54 @@ def resume(
     )
 
 
+@overload
+def generate(
+    model: str | os.PathLike[str] | Run | LoadedModel,
+    prompt: str = "",
+    /,
+    *,
+    samples: None = None,
+    device: str = "auto",
+    runs: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> str: ...
+@overload
+def generate(
+    model: str | os.PathLike[str] | Run | LoadedModel,
+    prompt: str = "",
+    /,
+    *,
+    samples: int,
+    device: str = "auto",
+    runs: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> list[str]: ...
+def generate(
+    model: str | os.PathLike[str] | Run | LoadedModel,
+    prompt: str = "",
+    /,
+    *,
+    samples: int | None = None,
+    device: str = "auto",
+    runs: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> str | list[str]:
+    """The text that follows a prompt, as `linnet generate` gives it; with `samples` a list of so many.
+
+    linnet.generate("latest", "The whale", temperature=0.6, max_tokens=60, stop="\\n\\n")
+
+    - `model`: a GGUF's path, a run (its latest checkpoint), `RUN@best`, `RUN@200`, or what `linnet.load` gave. For
+      more than one text, load it once.
+    - `options`: those of `linnet generate`, with underscores: `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`,
+      `repetition_penalty`, `seed`; `stop` is a text or several.
+    """
+    from linnet.infer.loaded_model import LoadedModel, load
+
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, runs=runs)
+    texts: str | list[str] = loaded.generate(prompt, samples=samples, **options)
+    return texts
+
+
 def _with_screen(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:
     """The callbacks, with the command line's screen among them where `progress` asks for it."""
     if not progress:
@@ -144,7 +193,7 @@ def _run_of(training: Training) -> Run:
     return Run.load(training.run_dir)
 
 
-def _job(recipe: str, given: Mapping[str, Any]) -> Job:
+def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> Job:
     kind = recipe_type(recipe)
     flags = {flag.name: flag for group in kind.flags.values() for flag in group}
     own = [*flags, *(train.__kwdefaults__ or ())]
@@ -157,10 +206,18 @@ def _job(recipe: str, given: Mapping[str, Any]) -> Job:
     for flag in flags.values():
         if flag.default is MISSING and flag.name not in given:
             raise UsageError(f"train: {recipe} needs a {flag.name}: {flag.help}")
-    return kind.job({**defaults_of(flags.values()), **{name: _value(flags[name], given[name]) for name in given}})
+    values = {name: _value(flags[name], given[name], runs) for name in given}
+    return kind.job({**defaults_of(flags.values()), **values, "runs": runs})
 
 
-def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags: dict[str, Any]) -> Job:
+def _row_job(
+    recipe: str,
+    data: Any,
+    eval_data: Any,
+    tokenizer: Any,
+    flags: dict[str, Any],
+    runs: str | os.PathLike[str] | None,
+) -> Job:
     from linnet.recipes.job import RowData, Rows, vocabulary_size
 
     if RowData not in recipe_type(recipe).data_types:
@@ -168,25 +225,28 @@ def _own_data_job(recipe: str, data: Any, eval_data: Any, tokenizer: Any, flags:
     if corpus := [name for name in ("corpus", "field", "cache", "documents") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
     if "vocab" not in flags:
-        size = None if isinstance(tokenizer, str | os.PathLike) else vocabulary_size(tokenizer)
+        size = None if isinstance(tokenizer, str | os.PathLike | Run) else vocabulary_size(tokenizer)
         if tokenizer is None:
             raise UsageError("train: data= needs a tokenizer or a vocab, the number of token ids")
         flags = flags if size is None else {**flags, "vocab": size}
-    job = _job(recipe, flags)
+    job = _job(recipe, flags, runs)
     held_out = float(flags.get("held_out", 0.02))
-    source = tokenizer if not isinstance(tokenizer, str | os.PathLike) else Path(tokenizer).expanduser().absolute()
+    named = isinstance(tokenizer, str | os.PathLike | Run)
+    source = model_path(tokenizer, runs).absolute() if named else tokenizer
     prompts = job.prompts if "prompt" in flags else ()
     rows = Rows(data, eval_data, source)
     return replace(job, data=RowData(type(data).__name__, held_out), rows=rows, prompts=prompts)
 
 
-def _value(flag: Flag, value: Any) -> Any:
+def _value(flag: Flag, value: Any, runs: str | os.PathLike[str] | None) -> Any:
     """A value of the type that its flag has; a path for a text where the command takes one."""
+    if flag.is_model and isinstance(value, Run):
+        value = model_path(value, runs)
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     name, kind = flag.name, flag.type
-    if flag.is_path and not isinstance(value, str | None):
-        raise UsageError(f"train: {name} is a path, found {value!r}")
+    if (flag.is_path or flag.is_model) and not isinstance(value, str | None):
+        raise UsageError(f"train: {name} is a path{' or a run' if flag.is_model else ''}, found {value!r}")
     if kind == tuple[str, ...] and isinstance(value, str):
         value = (value,)
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,3 +121,66 @@ def test_what_is_no_regular_file_is_named_as_such(tmp_path: Path, capsys: pytest
         for command in (["generate"], ["eval", "--prompt", "x"], ["classify", "image.png"]):
             assert main([command[0], str(tmp_path / name), *command[1:]]) == 2
             assert words in capsys.readouterr().err
+
+
+def _stdin(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+
+
+def _generated(run: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["generate", str(run), "--device", "cpu", "--json", *words]) == 0
+    generated: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return generated
+
+
+def test_a_prompt_comes_from_standard_input_or_a_file(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = _generated(run, capsys, "--prompt", "naïve\nwhale")
+    text = "naïve\nwhale\n".encode()
+    _stdin(text, monkeypatch)
+    assert _generated(run, capsys, "--prompt", "-")["tokens"] == whole["tokens"]
+    (tmp_path / "prompt.txt").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n").replace(b"e\r\nw", b"e\nw"))
+    again = _generated(run, capsys, "--prompt-file", str(tmp_path / "prompt.txt"))
+    assert (again["prompt"], again["text"]) == ("naïve\nwhale", whole["text"])
+    assert _generated(run, capsys, "--prompt", "- a list")["prompt"] == "- a list"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt", "a", "--prompt-file", "b"], "--prompt and --prompt-file exclude each other"),
+        (["--prompt-file", "none.txt"], "none.txt: No such file or directory"),
+        (["--prompt", "-"], "standard input: expected text in UTF-8, found another byte at 3"),
+        (["--samples", "0"], "--samples must be 1 or more, found 0"),
+        (["--samples", "2", "--temperature", "0"], "--temperature 0 gives the same text 2 times"),
+        (["--stop", ""], "a --stop string is empty"),
+    ],
+)
+def test_prompts_and_samples_that_cannot_be_are_one_line(
+    run: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _stdin(b"abc\xff", monkeypatch)
+    assert main(["generate", str(run), *words]) in (1, 2)
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
+
+
+def test_samples_can_each_be_had_again_by_their_seed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _generated(run, capsys, "--prompt", "the", "--samples", "3", "--seed", "5")
+    assert [sample["seed"] for sample in told["samples"]] == [5, 6, 7]
+    for sample in told["samples"]:
+        alone = _generated(run, capsys, "--prompt", "the", "--seed", str(sample["seed"]))
+        assert alone["text"] == sample["text"] == alone["samples"][0]["text"]
+    main(["generate", str(run), "--prompt", "the", "--samples", "2", "--max-tokens", "3"])
+    out = capsys.readouterr().out
+    assert "--- sample 1 of 2, seed 0\nthe" in out and "--- sample 2 of 2, seed 1\nthe" in out
+
+
+def test_a_stop_string_is_not_printed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = _generated(run, capsys, "--prompt", "the", "--max-tokens", "15")["text"]
+    stop = whole[2:4]
+    told = _generated(run, capsys, "--prompt", "the", "--max-tokens", "15", "--stop", "never", "--stop", stop)
+    assert (told["stopped"], told["stop_string"], told["text"]) == ("stop", stop, whole[: whole.index(stop)])
+    main(["generate", str(run), "--prompt", "the", "--max-tokens", "15", "--stop", stop, "--device", "cpu"])
+    assert capsys.readouterr().out == f"the{told['text']}\n"

@@ -328,3 +328,59 @@ def test_one_of_five_guesses_is_no_figure_where_there_are_four_classes(said: Sai
     assert "validation/top5" not in linnet.open("latest").metrics()
     code, out, err = said("eval", "latest")
     assert (code, "top 5" in out) == (0, False)
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vision transformer that was never trained, with three classes."""
+    config = replace(preset("vit-tiny-8", num_channels=1, num_classes=3), labels=("cat", "dog", "bird"))
+    path = tmp_path_factory.mktemp("seeing") / "model.gguf"
+    gguf.write(config, build(config, seed=1, mimetic=True).params(), path, "run", 1)
+    return path
+
+
+def test_classify_takes_folders_and_counts_what_is_no_image(said: Said, seeing: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("b.png", "a.png", "deep/er/C.PNG", ".hidden/no.png"):
+        (folder / name).write_bytes(png_bytes(rng.integers(0, 256, (1, 8, 8), dtype=np.uint8)))
+    (folder / "notes.txt").write_text("none")
+    (folder / "deep" / "table.csv").write_text("none")
+    code, out, err = said("classify", str(seeing), str(folder))
+    assert code == 0, err
+    lines = out.splitlines()
+    assert [line.split("  ")[0] for line in lines[:3]] == [str(folder / n) for n in ("a.png", "b.png", "deep/er/C.PNG")]
+    assert re.match(r"3 images: (cat|dog|bird) \d", lines[3])
+    assert lines[4].startswith("2 files left out: ") and "notes.txt" in lines[4] and ".hidden" not in out
+    told = json.loads(said("classify", str(seeing), str(folder), str(folder / "a.png"), "--json")[1])
+    assert [Path(image["file"]).name for image in told["images"]] == ["a.png", "b.png", "C.PNG", "a.png"]
+    assert [Path(file).name for file in told["left_out"]] == ["table.csv", "notes.txt"]
+    one = json.loads(said("classify", str(seeing), str(folder / "a.png"), "--json")[1])
+    assert one["images"][0]["guesses"][0]["probability"] == pytest.approx(
+        told["images"][0]["guesses"][0]["probability"], abs=1e-5
+    )
+
+
+def test_classify_tells_a_bounded_number_of_images_that_cannot_be_read(
+    said: Said, seeing: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02}.png").write_bytes(b"not a picture")
+    (folder / "sound.png").write_bytes(png_bytes(np.zeros((1, 8, 8), np.uint8)))
+    (folder / "odd\udcff\x1b[31m.png").write_bytes(b"no")
+    code, out, err = said("classify", str(seeing), str(folder))
+    assert (code, err.count("not an image that can be read")) == (1, 10)
+    assert "and 31 more images could not be read" in err
+    assert "sound.png" in out and "1 image: " in out and "\x1b" not in out + err
+    told = json.loads(said("classify", str(seeing), str(folder), "--json")[1])
+    assert sum("error" in image for image in told["images"]) == 41
+
+
+def test_classify_says_when_a_folder_has_no_images(said: Said, seeing: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    code, _, err = said("classify", str(seeing), str(tmp_path))
+    assert (code, "there are no images in this folder (files of other kinds: 1)" in err) == (1, True)

@@ -58,7 +58,8 @@ metrics: Print a run's metrics, with all digits, for other programs.
 generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
     linnet generate latest --prompt "def main("
     linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200
-    linnet generate model.gguf --prompt "Once upon a time" --top-k 40 --seed 7 --json
+    linnet generate model.gguf --prompt "Once upon a time" --samples 3 --seed 7 --stop "The end"
+    cat question.txt | linnet generate model.gguf --prompt - --json
 
 eval: How well a model predicts a text or tells images apart, and what it expects after a prompt.
     linnet eval latest
@@ -68,7 +69,7 @@ eval: How well a model predicts a text or tells images apart, and what it expect
 
 classify: What a trained vision transformer sees in images.
     linnet classify latest cat.jpg
-    linnet classify vit-20260531-001@best scans/*.png --top 5 --json
+    linnet classify vit-20260531-001@best scans/*.png photos/ --top 5 --json
 
 note: Add a remark to a run.
     linnet note latest "the good seed; keep"
@@ -80,16 +81,17 @@ delete: Delete runs, with their checkpoints.
 
 check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
     linnet check llama-20260531-001
+    linnet check llama-20260531-001@best
     linnet check model.gguf
 
 inspect: What is in a GGUF file: architecture, sizes, types, tokenizer, where it comes from.
-    linnet inspect model.gguf
+    linnet inspect latest
     linnet inspect model.gguf --tensors
     linnet inspect model.gguf --metadata --json
 
 convert: Write a GGUF file again in another type.
+    linnet convert latest@best small.gguf --type q8_0
     linnet convert model-q4.gguf model-f32.gguf --type f32
-    linnet convert model.gguf small.gguf --type q8_0
     linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf
 
 models: Find the GGUF files of this machine.
@@ -117,7 +119,6 @@ _FILES = {
     "resume": "training",
     "tail": "show",
     "compare": "metrics",
-    "classify": "images",
     "note": "runs",
     "delete": "runs",
     "inspect": "gguf",

@@ -8,15 +8,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.options import AsJson, RunsFolder, find_model
 from linnet.cli.printing import paint, paint_status, print_json
 from linnet.files import is_file, is_folder
+from linnet.models.model_name import names_checkpoint
 from linnet.runs import RunStore, examine
 
 
 def check(
     what: Annotated[
-        str, Parameter(help="A GGUF file; or a run: an id, the beginning of one, a path, or 'latest'.")
+        str, Parameter(help="A RUN, which is checked as a folder; or a file: a GGUF path, `RUN@best` or `RUN@200`.")
     ] = "latest",
     /,
     *,
@@ -27,6 +28,8 @@ def check(
     path = Path(what)
     if is_file(path) or (what.endswith(".gguf") and not is_folder(path)):
         return _check_file(path, json)
+    if names_checkpoint(what):
+        return _check_file(find_model(what, runs), json)
     return _check_run(what, runs, json)
 
 

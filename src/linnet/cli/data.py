@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linnet.board import words
-from linnet.cli.options import AsJson
+from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.printing import paint, print_facts, print_json
+from linnet.models.model_name import model_path
 
 if TYPE_CHECKING:
     from linnet.data import Prepared, TokenSet
@@ -22,13 +23,14 @@ def prepare(
     /,
     *,
     vocab: int | None = None,
-    tokenizer: Path | None = None,
+    tokenizer: str | None = None,
     pre: str = "gpt-2",
     held_out: float = 0.02,
     field: str = "text",
     cache: Path | None = None,
     workers: int | None = None,
     seed: int = 0,
+    runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
     """Turn a corpus into tokens to train on, and keep them for the next time.
@@ -36,7 +38,7 @@ def prepare(
     Args:
         corpus: A file, a folder, a pattern, or `python`: the standard library of this interpreter.
         vocab: How many tokens the vocabulary trained on the corpus has; 4096 by default.
-        tokenizer: A GGUF whose tokenizer is taken instead.
+        tokenizer: The MODEL whose tokenizer is taken instead.
         pre: How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.
         held_out: The share of documents kept from training, for evaluation.
         field: Where the text is in a JSONL line or a Parquet row.
@@ -52,7 +54,7 @@ def prepare(
         prepared = prepare(
             corpus,
             vocab=vocab,
-            tokenizer=tokenizer,
+            tokenizer=None if tokenizer is None else model_path(tokenizer, runs),
             pre=pre,
             held_out=held_out,
             field=field,

@@ -11,6 +11,7 @@ from linnet.architectures import task_of
 from linnet.board import words
 from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
 from linnet.cli.printing import paint, print_facts, print_json, print_table
+from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.data.errors import left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
@@ -39,9 +40,10 @@ def eval(
     all: bool = False,
     ctx: int | None = None,
     tokens: int | None = None,
-    prompt: str | None = None,
+    prompt: Prompt = None,
+    prompt_file: PromptFile = None,
     top_k: int = 5,
-    tokenizer: Path | None = None,
+    tokenizer: str | None = None,
     record: str | None = None,
     field: str | None = None,
     cache: Path | None = None,
@@ -58,9 +60,10 @@ def eval(
         all: Score all documents; so it is for a `--corpus` anyway.
         ctx: Tokens of a window; the model's context when not given.
         tokens: Score at most so many tokens, from the beginning; all when not given.
-        prompt: Show what the model expects after each token of this text.
+        prompt: Show what the model expects after each token of this text; `-`: of what standard input holds.
+        prompt_file: The same of a file's text, in UTF-8.
         top_k: How many of the likeliest tokens to show (5).
-        tokenizer: Of a model without one, such as Toy's: the GGUF whose tokenizer it was trained with.
+        tokenizer: Of a model without one, such as Toy's: the MODEL whose tokenizer it was trained with.
         record: Leave the figures in the model's run, as an evaluation of this name: `--record test` → test/loss.
         field: Where the text is in a JSONL line or a Parquet row; text, or as a RUN's own corpus was read.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
@@ -74,6 +77,7 @@ def eval(
         raise UsageError(f"--tokens must be 1 or more, found {tokens}")
     chosen = pick_device(device)
     path = find_model(model, runs)
+    prompt = read_prompt(prompt, prompt_file)
     run = _run_of(path)
     if record is not None:
         _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
@@ -96,7 +100,8 @@ def eval(
     reads_text = scored is not None and not _is_pack(str(scored), field)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen, task="text")
-    tokenizer_file = _tokenizer_file(path, tokenizer, loaded.config.vocab)
+    given_tokenizer = None if tokenizer is None else find_model(tokenizer, runs)
+    tokenizer_file = _tokenizer_file(path, given_tokenizer, loaded.config.vocab)
     if tokenizer_file is None and (reads_text or prompt is not None):
         raise UsageError(
             f"{path} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf, or score token ids,"

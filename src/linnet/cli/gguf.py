@@ -9,21 +9,23 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunsFolder
+from linnet.cli.options import AsJson, ModelName, RunsFolder
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.gguf import Card, Found, GGUFError, GGUFFile, find_models, read_card
+from linnet.models.model_name import model_path
 
 _SHOWN = 5  # values of an array
 _COUNTED = 4096  # an array of more values is a vocabulary: counted, not decoded
 
 
 def inspect(
-    file: Annotated[Path, Parameter(help="A GGUF file.")],
+    model: ModelName,
     /,
     *,
     tensors: bool = False,
     metadata: bool = False,
+    runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
     """Print what is in a GGUF file.
@@ -32,6 +34,7 @@ def inspect(
         tensors: List every tensor with shape and type.
         metadata: List every key with its value.
     """
+    file = model_path(model, runs)
     card = read_card(file)
     with GGUFFile.open(file) as opened:
         if json:
@@ -102,13 +105,14 @@ def _card_as_json(card: Card, file: GGUFFile, tensors: bool, metadata: bool) -> 
 
 
 def convert(
-    source: Annotated[Path, Parameter(help="The GGUF file to read; quantised ones too.")],
+    model: ModelName,
     target: Annotated[Path, Parameter(help="The GGUF file to write.")],
     /,
     *,
     type: Literal["f32", "f16", "bf16", "q8_0"],
-    tokenizer: Path | None = None,
+    tokenizer: str | None = None,
     force: bool = False,
+    runs: RunsFolder = None,
 ) -> int:
     """Write a GGUF file again in another type; everything else is copied.
 
@@ -116,18 +120,20 @@ def convert(
 
     Args:
         type: The type of the matrices; tensors of one dimension stay f32.
-        tokenizer: A GGUF whose tokenizer the result gets: for Toy's checkpoints, which have none.
+        tokenizer: The MODEL whose tokenizer the result gets: for Toy's checkpoints, which have none.
         force: Replace the target if it is there.
     """
     from linnet.gguf.convert import convert
 
     _refuse_to_replace(target, force)
-    for file in (source, tokenizer):
+    source, tokenizer_file = model_path(model, runs), None if tokenizer is None else model_path(tokenizer, runs)
+    for file in (source, tokenizer_file):
         if file is not None and target.exists() and file.exists() and target.samefile(file):
             raise UsageError(f"{target} is the file to be read; name another")
-    written = convert(source, target, type, tokenizer=tokenizer)
+    written = convert(source, target, type, tokenizer=tokenizer_file)
     before, after = source.stat().st_size, written.stat().st_size
-    print(f"{words.plain(source)} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
+    read = words.plain(words.shown_path(source))
+    print(f"{read} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
     return 0
 
 
@@ -159,17 +165,19 @@ def _about(file: Found) -> str:
 
 
 def lens(
-    donor: Annotated[Path, Parameter(help="A GGUF of the llama family, quantised or not.")],
+    donor: ModelName,
     /,
     *,
     d_model: int,
     out: Path,
     force: bool = False,
+    runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
     """Write the principal axes of a donor's embedding as a lens file, as Toy's `lens` files are.
 
     Args:
+        donor: A MODEL of the llama family, quantised or not: a GGUF file, a RUN, `RUN@best` or `RUN@200`.
         d_model: The width of the model it is for: at most the donor's.
         out: The file to write.
         force: Replace the file if it is there.
@@ -178,7 +186,8 @@ def lens(
     from linnet.recipes.donor import Donor, principal_axes
 
     _refuse_to_replace(out, force)
-    with Donor(donor) as opened:
+    is_path = Path(donor).is_file()
+    with Donor(Path(donor) if is_path else model_path(donor, runs), of_run=not is_path) as opened:
         axes = principal_axes(opened.embedding, d_model)
         rows, donor_width = opened.embedding.shape[0], opened.width
         write_lens(Lens(axes.proj_DW, opened.source), out)

@@ -12,7 +12,8 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.errors import UsageError
-from linnet.files import is_folder, step_of, step_path
+from linnet.files import is_folder
+from linnet.models.model_name import find_model as find_model
 from linnet.runs import STATUSES, Run, RunError, RunStore
 from linnet.runs.selection import Filters, select
 
@@ -81,39 +82,3 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
             shown = [name for name in known if not name.startswith("sys/")][:8]
             hint = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(shown) or 'none'}"
             raise UsageError(f"{whose} no metric {key!r}; {hint}")
-
-
-def find_model(name: str, runs: Path | None = None) -> Path:
-    """The GGUF file that a MODEL means."""
-    from linnet.gguf.file import resolve_link
-
-    path = Path(name)
-    if path.is_file():
-        return resolve_link(path)
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{name} is not a regular file: give a GGUF file or a RUN")
-    if name.endswith(".gguf"):
-        missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
-        raise UsageError(f"{missing}: give a GGUF file or a RUN")
-    reference, at, which = name.rpartition("@")
-    if not at or not (which.isdigit() or which in ("latest", "best")):
-        reference, which = name, "latest"
-    return _checkpoint(RunStore(runs).find(reference), which)
-
-
-def _checkpoint(run: Run, which: str) -> Path:
-    """A run's checkpoint by step, or by the link `latest` or `best`."""
-    from linnet.gguf.file import resolve_link
-
-    weights, checkpoints = run.path / "weights", run.checkpoints()
-    path = step_path(weights, int(which)) if which.isdigit() else weights / which
-    if which.isdigit() and path.is_file():
-        return path
-    if not which.isdigit() and (path.is_symlink() or path.exists()):
-        return resolve_link(path)
-    if which == "latest" and checkpoints:
-        return checkpoints[-1]
-    if not checkpoints:
-        raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
-    steps = ", ".join(str(step_of(checkpoint)) for checkpoint in checkpoints[-8:])
-    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")

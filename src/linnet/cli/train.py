@@ -53,7 +53,7 @@ def _command(name: str) -> Callable[..., int]:
     flags = {flag: titles[title] for title, group in recipe.flags.items() for flag in group}
 
     def command(*, run: RunFlags = RunFlags(), json: bool = False, **given: Any) -> int:  # noqa: B008 (it is frozen)
-        return _run_job(recipe.job(defaults_of(flags) | given), run, json)
+        return _run_job(recipe.job({**defaults_of(flags), **given, "runs": run.runs}), run, json)
 
     run_type = Annotated[RunFlags, Parameter(name="*", group=titles["Run"])]
     parameters = [_parameter(flag, group) for flag, group in flags.items()]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -112,6 +113,28 @@ def _folders(folder: Path) -> list[Path]:
     return [inside for inside in folder.iterdir() if inside.is_dir() and not inside.name.startswith(".")]
 
 
+def find_images(folder: Path) -> tuple[list[Path], list[Path]]:
+    """All images below a folder, sorted, by the endings that Pillow knows; and the files that are none.
+
+    Hidden ones are not looked at, links to folders not followed.
+    """
+    _require_pillow()
+    from PIL import Image
+
+    endings = {ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    images: list[Path] = []
+    others: list[Path] = []
+    for inside, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(inside, name) for name in names if not name.startswith(".")):
+            (images if path.suffix.lower() in endings else others).append(path)
+    return sorted(images), sorted(others)
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read: {reason(error)}") from None
+
+
 # -- one file ---------------------------------------------------------------------------------------------------------
 
 
@@ -123,6 +146,27 @@ def read_image(path: Path, size: int, channels: int | None = None) -> NDArray[np
     """
     with _no_warnings():
         return _decoded(path, size, channels)
+
+
+def read_images(paths: Sequence[Path], size: int, channels: int) -> list[NDArray[np.uint8] | DataError]:
+    """The same of several files, some at a time; in the place of one that cannot be read is what is wrong with it."""
+    with _no_warnings(), ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda path: _decoded_or_error(path, size, channels), paths))
+
+
+def image_pixels(image: Image.Image | NDArray[Any], size: int, channels: int | None = None) -> NDArray[np.uint8]:
+    """The same of an image that is in memory: of Pillow, or an array [H, W] or [H, W, channels] of bytes."""
+    _require_pillow()
+    from PIL import Image
+
+    if not isinstance(image, Image.Image):
+        array = np.asarray(image)
+        if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+            found = f"{array.dtype} {list(array.shape)}"
+            raise DataError(f"an image is an array of uint8, [H, W] or [H, W, 1, 3 or 4 channels], found {found}")
+        image = Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    with _no_warnings():
+        return _square(_plain(_without_ends(image), channels), size)
 
 
 @contextmanager

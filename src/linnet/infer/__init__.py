@@ -11,11 +11,18 @@ if TYPE_CHECKING:
     from linnet.infer.classification import classify as classify
     from linnet.infer.generation import Sampling as Sampling
     from linnet.infer.generation import generate as generate
+    from linnet.infer.loaded_model import LoadedModel as LoadedModel
+    from linnet.infer.loaded_model import TextScore as TextScore
+    from linnet.infer.loaded_model import load as load
     from linnet.infer.scoring import Candidate as Candidate
     from linnet.infer.scoring import Prediction as Prediction
     from linnet.infer.scoring import Score as Score
     from linnet.infer.scoring import score as score
     from linnet.infer.scoring import score_batches as score_batches
     from linnet.infer.scoring import top_tokens as top_tokens
+    from linnet.infer.stop_strings import StopStrings as StopStrings
+    from linnet.infer.stream_decoder import StreamDecoder as StreamDecoder
+    from linnet.infer.text_options import TextOptions as TextOptions
+    from linnet.infer.text_stream import TextStream as TextStream
 
 __all__, __getattr__, __dir__ = _lazy(__name__)

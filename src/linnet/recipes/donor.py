@@ -55,10 +55,12 @@ class Donor:
     with Donor("donor.gguf") as donor:
         donor.width, donor.config
         rows = donor.table(49152)
+
+    `of_run`: the file was found as a run's checkpoint, by the run's name.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, of_run: bool = False) -> None:
+        self.path, self._of_run = Path(path), of_run
         if not self.path.exists() and not self.path.is_symlink():
             raise DonorError("donor GGUF not found", path=path, expected="a GGUF file", found="nothing of that name")
         self._is_link = self.path.name in ("latest", "best")  # of a run
@@ -79,8 +81,8 @@ class Donor:
 
     @property
     def source(self) -> str:
-        """The file's name; of a run's `latest` or `best` the model's name and the checkpoint that is meant."""
-        return f"{self.name}/{self.file.path.name}" if self._is_link else self.path.name
+        """The file's name; of a run's checkpoint that was not named by its path, the model's name before it."""
+        return f"{self.name}/{self.file.path.name}" if self._is_link or self._of_run else self.path.name
 
     @cached_property
     def config(self) -> LlamaConfig:

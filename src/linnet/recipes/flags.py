@@ -16,6 +16,7 @@ _Data = TypeVar("_Data")
 
 # Names that a run keeps so that they hold in any folder: `linnet resume` may be called in another one.
 FilePath = Annotated[str, "path"]
+ModelName = Annotated[str, "model"]  # a GGUF's path, or a RUN's checkpoint, which is kept as the path of its file
 SourceName = Annotated[str, "source"]  # a path, a pattern, or the word for something built in
 
 
@@ -33,6 +34,11 @@ class Flag:
     def is_path(self) -> bool:
         """Is its value the name of a file?"""
         return "path" in _marks(self.type)
+
+    @property
+    def is_model(self) -> bool:
+        """Is its value a MODEL: a file, or a checkpoint of a run?"""
+        return "model" in _marks(self.type)
 
 
 FlagGroups: TypeAlias = Mapping[str, tuple[Flag, ...]]  # by their titles in `--help`
@@ -71,6 +77,17 @@ def fill(kind: type[_Data], values: Mapping[str, Any]) -> _Data:
     return kind(**{name: _kept(value, types[name]) for name, value in values.items() if name in types})
 
 
+def with_model_files(flags: FlagGroups, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of flags, those that name a MODEL as the path of its file; `runs` among them is the folder of runs."""
+    from linnet.models.model_name import model_path
+
+    files = dict(values)
+    for name in (flag.name for group in flags.values() for flag in group if flag.is_model):
+        if (model := values.get(name)) is not None:
+            files[name] = absolute(model_path(model, values.get("runs")))
+    return files
+
+
 def defaults_of(flags: Iterable[Flag]) -> dict[str, Any]:
     """The values of flags that are not given."""
     return {flag.name: flag.default for flag in flags if flag.default is not MISSING}
@@ -91,7 +108,7 @@ def _kept(value: Any, kind: Any) -> Any:
     marks = _marks(kind)
     if value is None or not marks:
         return value
-    return absolute(value) if "path" in marks else absolute_source(value)
+    return absolute_source(value) if "source" in marks else absolute(value)
 
 
 def _marks(kind: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from linnet import data
 from linnet.architectures import ARCHITECTURES, AnyConfig, names_for, preset, presets_for
 from linnet.errors import UsageError
-from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of, with_model_files
 from linnet.recipes.job import Job, RowData, TextData
 from linnet.recipes.recipe import INIT_SCALE, ModelRecipe
 from linnet.train.settings import TrainSettings
@@ -50,6 +50,7 @@ class FromScratch(ModelRecipe["LanguageModel"]):
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
         """The preset with the given fields changed; fields of another architecture are refused by name."""
+        values = with_model_files(cls.flags, values)
         if values["vocab"] is not None and values["tokenizer"] is not None:
             _check_vocab(values["vocab"], values["tokenizer"])
         config = _config(values["preset"], values["arch"], changed_fields(_SHAPE, values))

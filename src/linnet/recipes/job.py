@@ -14,7 +14,7 @@ import msgspec
 
 from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
 from linnet.errors import LinnetError, mismatch
-from linnet.recipes.flags import FilePath, SourceName, absolute
+from linnet.recipes.flags import FilePath, ModelName, SourceName, absolute
 from linnet.recipes.registry import recipe_type
 from linnet.train.settings import TrainSettings
 
@@ -57,7 +57,7 @@ class TextData:
     Args:
         corpus: A file, a folder, a pattern, or python: the standard library of this interpreter.
         field: Where the text is in a JSONL line or a Parquet row; text by default.
-        tokenizer: A GGUF whose tokenizer is taken; by default the donor's where there is one, else one is trained.
+        tokenizer: The MODEL whose tokenizer is taken; by default the donor's where there is one, else one is trained.
         held_out: The share of documents kept for evaluation.
         documents: Keep documents from seeing each other.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
@@ -65,7 +65,7 @@ class TextData:
 
     run_data: ClassVar[str] = "linnet.recipes.token_data:TextRunData"
     corpus: SourceName = "python"
-    tokenizer: FilePath | None = None
+    tokenizer: ModelName | None = None
     held_out: float = 0.02
     documents: bool = False
     cache: FilePath | None = None

@@ -11,7 +11,16 @@ from linnet import models
 from linnet.architectures import AnyConfig, ViTConfig, preset, presets_for
 from linnet.data.augmentation import Augmentation
 from linnet.errors import UsageError
-from linnet.recipes.flags import FilePath, Flag, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.flags import (
+    Flag,
+    FlagGroups,
+    ModelName,
+    changed_fields,
+    config_flags,
+    fill,
+    flags_of,
+    with_model_files,
+)
 from linnet.recipes.job import ImageData, Job
 from linnet.recipes.recipe import INIT_SCALE, ModelRecipe, put_back
 from linnet.train.settings import OptimizerName, TrainSettings
@@ -53,7 +62,7 @@ class VitOptions(Augmentation):
     Args:
         init: How the weights begin: by the seed's table, with attention as in trained models, or as a part of a
             larger one.
-        donor: select: the GGUF of a larger vision transformer.
+        donor: select: the MODEL of a larger vision transformer.
         ema: How much of itself the running average of the weights keeps at a step; that is what is evaluated and kept.
         eval_images: Held-out images scored each time; by default so many that it costs about 2 % of the run, at the end
             all.
@@ -65,7 +74,7 @@ class VitOptions(Augmentation):
     mixup: float = 0.3
     label_smoothing: float = 0.1
     init: Literal["seed", "mimetic", "select"] = "mimetic"
-    donor: FilePath | None = None
+    donor: ModelName | None = None
     ema: float = 0.99
     eval_images: int | None = None
 
@@ -128,6 +137,7 @@ class VitTiny(ModelRecipe["ViT"]):
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
         """The preset for the size of the images, with the given fields changed."""
+        values = with_model_files(cls.flags, values)
         return Job(
             _config(values["preset"], changed_fields(_SHAPE, values), values["images"]),
             fill(ImageData, values),

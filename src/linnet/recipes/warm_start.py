@@ -16,7 +16,16 @@ from linnet.architectures import LlamaConfig, ViTConfig
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
 from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors, principal_axes
-from linnet.recipes.flags import FilePath, FlagGroups, changed_fields, config_flags, fill, flags_of
+from linnet.recipes.flags import (
+    FilePath,
+    FlagGroups,
+    ModelName,
+    changed_fields,
+    config_flags,
+    fill,
+    flags_of,
+    with_model_files,
+)
 from linnet.recipes.from_scratch import TEXT_FLAGS, FromScratch, text_job
 from linnet.recipes.job import Job, TextData
 from linnet.recipes.recipe import INIT_SCALE, put
@@ -45,7 +54,7 @@ class WarmOptions:
     """What a warm start takes from where. The fields from `donor_d_in` on are found out when it is realised.
 
     Args:
-        donor: A GGUF of the llama family, quantised or not.
+        donor: A MODEL of the llama family, quantised or not.
         init: select: layers, heads and channels of a larger donor; pca or warm: its embedding through a lens; embed:
             the rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all
             of it; scratch: nothing.
@@ -58,7 +67,7 @@ class WarmOptions:
         train_table: Train the table behind the lens too.
     """
 
-    donor: FilePath
+    donor: ModelName
     init: str = "select"
     lens: FilePath | None = None
     tokens: Literal["pieces", "exact"] | None = "pieces"  # None: all tokens must be the donor's
@@ -126,6 +135,7 @@ class WarmStart(FromScratch):
             raise UsageError(f"`train_table` does not go with `init={init}`: only pca and warm have a table")
         import torch  # noqa: F401 (who has none is told so before a donor is looked for)
 
+        values = with_model_files(cls.flags, values)
         donor = Donor(values["donor"])
         try:
             config = shape_from(donor.config, init, **changed_fields(_SHAPE, values))

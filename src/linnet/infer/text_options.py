@@ -1,0 +1,36 @@
+"""How a text is generated: what `linnet generate` has as flags. No torch, so that its `--help` needs none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a text is generated.
+
+    Args:
+        max_tokens: At most so many tokens (128); the end of the model's context ends it too.
+        temperature: 0: always the likeliest token; higher: bolder (0.8).
+        top_k: Choose from so many of the likeliest tokens; 0: from all (0).
+        top_p: Choose from the likeliest tokens that together have this probability (0.95).
+        min_p: Choose from tokens at least so likely, measured by the likeliest (0).
+        repetition_penalty: Above 1: what was there before becomes less likely (1).
+        seed: The same seed gives the same text (0).
+        stop: End before this text, which is left out; may be given several times.
+    """
+
+    max_tokens: int = 128
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+    def sampling(self) -> dict[str, Any]:
+        """Those that decide how the next token is chosen."""
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+        return {name: getattr(self, name) for name in names}

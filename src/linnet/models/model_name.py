@@ -1,0 +1,84 @@
+"""MODEL: what a checkpoint is called in every command and call: a GGUF's path, a RUN, `RUN@best`, `RUN@200`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from linnet.errors import UsageError
+from linnet.files import step_of, step_path
+from linnet.gguf.file import resolve_link
+from linnet.runs import Run, RunError, RunStore
+
+_LINKS = ("latest", "best")
+
+
+def find_model(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None) -> Path:
+    """The GGUF file that a MODEL means; `runs` is the folder of runs.
+
+    A file of that name comes first. Of a run without `@` its latest checkpoint is meant.
+    """
+    if isinstance(name, Run):
+        return _checkpoint(name, "latest")
+    name = os.fspath(name)
+    path = _expanded(name)
+    if path.is_file():
+        return resolve_link(path)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{name} is not a regular file: give a GGUF file or a RUN")
+    if name.endswith(".gguf"):
+        missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
+        raise UsageError(f"{missing}: give a GGUF file or a RUN")
+    reference, which = _parts(name)
+    return _checkpoint(_find_run(reference, runs), which or "latest")
+
+
+def model_path(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None) -> Path:
+    """The same for who opens the file: a name that ends in .gguf is taken as it stands, to be judged there."""
+    if not isinstance(name, Run) and os.fspath(name).endswith(".gguf"):
+        return _expanded(os.fspath(name))
+    return find_model(name, runs)
+
+
+def names_checkpoint(name: str) -> bool:
+    """Does a name ask for one checkpoint of a run: `RUN@best`, `RUN@latest`, `RUN@200`?"""
+    return bool(_parts(name)[1])
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """A run's name and, behind the last `@`, which of its checkpoints is meant; an `@` may also belong to the name."""
+    reference, _, which = name.rpartition("@")
+    if reference and (which in _LINKS or (which.isascii() and which.isdigit())):
+        return reference, which
+    return name, ""
+
+
+def _find_run(reference: str, runs: str | os.PathLike[str] | None) -> Run:
+    try:
+        return RunStore(runs).find(reference)
+    except RunError as error:
+        if os.sep in reference and not _expanded(reference).exists():
+            raise RunError(f"there is no file or run {reference}: give a GGUF file or a RUN") from None
+        if str(error).startswith("no run "):
+            raise RunError(f"there is no file {reference!r}, and {error}") from None
+        raise
+
+
+def _expanded(name: str) -> Path:
+    return Path(os.path.expanduser(name))  # noqa: PTH111 - Path's own raises where nobody has that name
+
+
+def _checkpoint(run: Run, which: str) -> Path:
+    """A run's checkpoint by step, or by the link `latest` or `best`."""
+    weights, checkpoints = run.path / "weights", run.checkpoints()
+    path = weights / which if which in _LINKS else step_path(weights, int(which))
+    if which not in _LINKS and path.is_file():
+        return path
+    if which in _LINKS and (path.is_symlink() or path.exists()):
+        return resolve_link(path)
+    if which == "latest" and checkpoints:
+        return checkpoints[-1]
+    if not checkpoints:
+        raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
+    steps = ", ".join(str(step_of(checkpoint)) for checkpoint in checkpoints[-8:])
+    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")
