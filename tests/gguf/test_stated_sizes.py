@@ -175,7 +175,11 @@ def test_a_diverged_classifier_says_so(tmp_path: Path, capsys: pytest.CaptureFix
 def test_classify_waits_for_no_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, pipe = vit_file(tmp_path / "a.gguf"), tmp_path / "pipe.png"
     os.mkfifo(pipe)
-    for path, words in ((pipe, "neither file nor folder"), (Path("/dev/zero"), "neither file"), (tmp_path, "a folder")):
+    for path, words in (
+        (pipe, "neither file nor folder"),
+        (Path("/dev/zero"), "neither file"),
+        (tmp_path, "neither file"),
+    ):
         assert main(["classify", str(model), str(path), "--device", "cpu"]) == 1
         assert words in last_error(capsys)
 

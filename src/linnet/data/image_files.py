@@ -198,7 +198,7 @@ def _decoded(path: Path, size: int, channels: int | None) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for ever
-        raise DataError(f"{path}: not an image that can be read: not a file")
+        raise DataError(f"{path}: not an image that can be read: it is neither file nor folder")
     try:
         with Image.open(path) as file:
             if file.width * file.height > _MOST_PIXELS:
