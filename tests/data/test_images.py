@@ -382,7 +382,7 @@ def test_ordinary_pictures_have_the_pixels_they_always_had(tmp_path: Path, shape
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(DataError, match="not an image that can be read: not a file"):
+    with pytest.raises(DataError, match="not an image that can be read: it is neither file nor folder"):
         read_image(tmp_path / "pipe.png", 8)
 
 
