@@ -77,7 +77,7 @@ def test_every_action_can_be_reached() -> None:
 def test_the_footer_names_keys_that_do_something() -> None:
     actions = set(bindings().values())
     assert {hint.action for hints in FOOTERS.values() for hint in hints} <= actions
-    assert set(FOOTERS) & set(VIEWS) == {"metrics", "runs", "notes"}
+    assert set(FOOTERS) & set(VIEWS) == {"metrics", "runs", "artifacts", "notes"}
     assert footer("runs", several=False)[-2:] == [("q", "back"), ("?", "help")]
     assert ("w", "next run") in footer("other tabs", several=True)
     assert ("w", "next run") not in footer("other tabs", several=False)
@@ -95,6 +95,7 @@ def test_the_key_of_a_tab_is_a_letter_of_its_name_and_of_no_other_tab() -> None:
         ("y", "system", "as the run logged it"),
         ("r", "runs", "2 runs"),
         ("a", "samples", "def main():"),
+        ("i", "artifacts", "nothing but numbers was logged"),
         ("k", "checkpoints", "no checkpoints"),
         ("c", "config", "d_model"),
         ("n", "notes", "the good seed"),

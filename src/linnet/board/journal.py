@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linnet.board.gallery import ArtifactSeries, series_of
 from linnet.board.words import flags
 from linnet.runs import Event, Run
+from linnet.runs.artifacts import ArtifactList
 from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
@@ -70,6 +72,7 @@ class Journal:
 
     def __init__(self, run: Run) -> None:
         self._origin = run.origin
+        self._folder = run.path
         self._events = run.events_path
         self._lock = threading.Lock()
         self._reader: LineReader | None = None  # of what the metrics need not read
@@ -84,6 +87,8 @@ class Journal:
         self._notes: deque[Note] = deque(maxlen=_NOTES)
         self._entries: deque[LogEntry] = deque(maxlen=_ENTRIES)
         self._checkpoints: dict[str, dict[str, Any]] = {}
+        self._artifacts = ArtifactList(self._folder)
+        self._series: tuple[int, list[ArtifactSeries]] | None = None  # made of so many changes of the list
 
     def samples(self) -> list[Sample]:
         with self._lock:
@@ -92,6 +97,13 @@ class Journal:
     def notes(self) -> list[Note]:
         with self._lock:
             return list(self._notes)
+
+    def artifacts(self) -> list[ArtifactSeries]:
+        """The files that were logged, by name."""
+        with self._lock:
+            if self._series is None or self._series[0] != self._artifacts.changes:
+                self._series = self._artifacts.changes, series_of(self._artifacts)
+            return self._series[1]
 
     def log_entries(self) -> list[LogEntry]:
         with self._lock:
@@ -204,6 +216,8 @@ class Journal:
         elif event.kind == "run_end":
             self._take_end(event)
         elif event.kind not in _NOT_LOGGED and event.kind:
+            if event.kind in ("artifact", "resume"):
+                self._artifacts.take(event)
             self._add(t, step, *_described(event))
 
     def _take_note(self, event: Event) -> None:
@@ -252,6 +266,8 @@ def _described(event: Event) -> tuple[str, str]:
         return "info", f"resumed from step {event.step}" if event.step is not None else "resumed"
     if event.kind in ("region_enter", "region_exit"):
         return "info", f"region {_text(data.get('region'))} {'begins' if event.kind == 'region_enter' else 'ends'}"
+    if event.kind == "artifact" and isinstance(data.get("name"), str):
+        return "info", f"{_text(data.get('media')) or 'artifact'} {_text(data.get('name'))}"
     level = "error" if "error" in event.kind else "warning" if "warn" in event.kind else "info"
     text = data.get("text") or data.get("message")
     if not isinstance(text, str):

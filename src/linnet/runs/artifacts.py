@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,7 +46,7 @@ class Artifact:
     size: int | None = None
     sha256: str = ""
     mime: str = ""
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def read(self, largest: int = LARGEST) -> bytes:
         """The file's content. ArtifactError where it is gone, or larger than `largest`."""
@@ -118,9 +119,11 @@ class ArtifactList:
     """The artifacts of a stream, as its events come: what a `resume` makes void, or a later file replaces, is left out.
 
     - `folder`: the run's, which no path may lead out of; `superseded`: keep what a resumed run logged again.
+    - `changes`: goes up whenever the list becomes another.
     """
 
     def __init__(self, folder: Path, superseded: bool = False) -> None:
+        self.changes = 0
         self._folder = folder
         self._superseded = superseded
         self._artifacts: deque[Artifact] = deque(maxlen=_MOST)
@@ -128,9 +131,10 @@ class ArtifactList:
 
     def take(self, event: Event) -> None:
         """Take an event of the kind `artifact` or `resume`."""
+        self.changes += 1
         if event.kind == "resume":
-            if event.step is not None and not self._superseded:
-                self._keep(lambda artifact: artifact.step is None or artifact.step <= event.step)
+            if (last := event.step) is not None and not self._superseded:
+                self._keep(lambda artifact: artifact.step is None or artifact.step <= last)
             return
         artifact = to_artifact(event, self._folder)
         if artifact is None:
@@ -140,10 +144,10 @@ class ArtifactList:
         self._digests[artifact.path] = artifact.sha256
         self._artifacts.append(artifact)
 
-    def _keep(self, wanted: Any) -> None:
+    def _keep(self, wanted: Callable[[Artifact], bool]) -> None:
         self._artifacts = deque(filter(wanted, self._artifacts), maxlen=_MOST)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Artifact]:
         return iter(self._artifacts)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from linnet.board.run_table import SORTS
 from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import runs
+from linnet.board.terminal.views import artifacts, runs
 
 Action = Callable[[Board], object]
 Gesture = Literal["click", "double", "up", "down", "drag"]  # up, down: the wheel
@@ -47,6 +47,7 @@ ACTIONS: dict[str, Action] = {
     **{f"chart:{number}": partial(Board.open_chart, number=number) for number in range(1, 10)},
     "newest": Board.open_newest,
     "next_run": Board.next_run,
+    "open_file": Board.open_file,
     "notes": _notes,
     "left": lambda board: board.move(-1, 0),
     "right": lambda board: board.move(1, 0),
@@ -92,6 +93,11 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
                 act(board, "open")
             elif gesture == "click" and x < 3:
                 act(board, "space")
+        case "artifacts" if wheel:
+            board.shelf.scroll(-3 if gesture == "up" else 3)
+        case "artifacts":
+            if artifacts.select_at(board, x, y) and gesture == "double":
+                act(board, "open")
         case "grid" if wheel:
             act(board, "page_back" if gesture == "up" else "page_on")
         case "grid":

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.segment import Segment
 from textual import events, on
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
@@ -30,6 +30,9 @@ from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import screen
+
+if TYPE_CHECKING:
+    from linnet.board.terminal.graphics import Protocol
 
 _SHORTEST = 0.1  # seconds between two frames
 _WHILE_READING = 0.4  # the same while a long run is being read for the first time, which drawing would slow down
@@ -124,6 +127,8 @@ class BoardApp(App[None]):
         self.title = "linnet board"
         self.board = board
         self.look = look
+        board.color = look != palette.PLAIN
+        self._protocol: Protocol | Literal["none", "unknown"] = "unknown"  # of the terminal's own graphics
         self._before_start = before_start
         self._reader = Reader(board, on_change=lambda: self.post_message(self.Fresh()))  # called from its thread
         self._drawn = 0.0
@@ -198,7 +203,8 @@ class BoardApp(App[None]):
             self._act(action)
 
     def _act(self, action: str) -> None:
-        act(self.board, action)
+        if not (action in ("open", "space") and self._show_image()):
+            act(self.board, action)
         if self.board.leaving:
             self.exit()
             return
@@ -206,6 +212,32 @@ class BoardApp(App[None]):
             self._ask()
         self._reader.wake()
         self.draw()
+
+    def _show_image(self) -> bool:
+        """Show the image that is selected in the terminal's own graphics; False where it has none."""
+        board = self.board
+        all_series = board.artifacts() if board.area == "artifacts" and self._protocol != "none" else []
+        artifact = board.shelf.artifact(all_series)
+        if artifact is None or artifact.media != "image" or board.shelf.whole:
+            return False
+        from linnet.board.terminal import full_screen, graphics
+
+        terminal = full_screen.terminal_of_process()
+        if terminal is None:
+            return False
+        series = all_series[board.shelf.row(all_series)]
+        try:
+            with self.suspend(), terminal:
+                if self._protocol == "unknown":
+                    self._protocol = graphics.choose_protocol(terminal.ask) or "none"
+                if self._protocol == "none":
+                    return False
+                seen = full_screen.look_through(terminal, self._protocol, series.artifacts, board.shelf.index(series))
+        except (SuspendNotSupported, OSError):
+            self._protocol = "none"
+            return False
+        board.shelf.position = None if seen == len(series.artifacts) - 1 else seen
+        return True
 
     def action_theme(self) -> None:
         if self.look != palette.PLAIN:

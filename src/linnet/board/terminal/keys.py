@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-View = Literal["metrics", "system", "runs", "samples", "checkpoints", "config", "notes", "log"]
+View = Literal["metrics", "system", "runs", "samples", "artifacts", "checkpoints", "config", "notes", "log"]
 VIEWS: tuple[View, ...] = get_args(View)
 TABS: dict[View, tuple[str, str]] = {  # the key, which is a letter of the name, and what the help says
     "metrics": ("m", "metrics"),
     "system": ("y", "the machine"),
     "runs": ("r", "all runs"),
     "samples": ("a", "samples"),
+    "artifacts": ("i", "images, tables, histograms, texts, sounds, files"),
     "checkpoints": ("k", "checkpoints"),
     "config": ("c", "settings and where the run comes from"),
     "notes": ("n", "notes; there, write one"),
@@ -87,6 +88,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("O", "reverse", "O", "the other way round"),
         Key("u", "unmark", "u", "no marks"),
     ),
+    "artifacts": (
+        Key("", "", "↑ ↓", "another name; a long table or text, opened: scroll"),
+        Key("", "", "← →", "the step before, the next one; Home and End: the first, the last"),
+        Key("", "", "Enter", "an image in the terminal's own graphics (kitty, iTerm, sixel), else on the whole screen"),
+        Key("v", "open_file", "v", "open the file with the system's viewer"),
+    ),
 }
 MORE = {  # keys that a section names beside another
     "down": "down",
@@ -132,6 +139,14 @@ FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on
         Hint("differences", "differences"),
         Hint("filter", "filter"),
         Hint("clip_or_sort", "order"),
+        Hint("back", "back", "q"),
+    ),
+    "artifacts": (
+        Hint("up", "name", "↑↓"),
+        Hint("left", "step", "←→"),
+        Hint("open", "look", "⏎"),
+        Hint("open_file", "open the file"),
+        Hint("next_run", "next run", several=True),
         Hint("back", "back", "q"),
     ),
     "notes": (Hint("notes", "write a note"), Hint("up", "scroll", "↑↓"), Hint("back", "back", "q")),

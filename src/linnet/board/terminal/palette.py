@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from rich.style import Style
 
@@ -48,9 +48,20 @@ _STYLES = {  # colour and, of its attributes, those that do its work where there
 _LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.split()}
 
 
-@cache
 def look(style: str, theme: str) -> Style:
     """A style as the terminal gets it. `.on`: of the row or tab that is chosen."""
+    return _pixel_look(style) if style.startswith("pixel.") else _look(style, theme)
+
+
+@lru_cache(maxsize=4096)
+def _pixel_look(style: str) -> Style:
+    """Two pixels of an image, `pixel.<upper>.<lower>`: the colours of a half block and of what is behind it."""
+    _, upper, lower = style.split(".")
+    return Style(color=f"#{upper}", bgcolor=f"#{lower}")
+
+
+@cache
+def _look(style: str, theme: str) -> Style:
     run, _, variant = style.partition(".")
     raised = ".on" in style and not style.startswith("head")
     colour, attributes = _LOOKS.get(style) or _LOOKS.get(style.removesuffix(".on"), ("text", ""))

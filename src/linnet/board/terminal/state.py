@@ -10,16 +10,19 @@ from typing import Literal
 from linnet.board.curve import AXES, SMOOTHING
 from linnet.board.first_look import FirstLook
 from linnet.board.fold import FoldLimits
+from linnet.board.gallery import ArtifactSeries
 from linnet.board.host import Host
 from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange, in_groups
+from linnet.board.terminal.shelf import Shelf
+from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
 
-Area = Literal["page", "runs", "grid", "detail"]
+Area = Literal["page", "runs", "artifacts", "grid", "detail"]
 Overlay = Literal["", "help", "differences"]
 TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
@@ -67,6 +70,8 @@ class Board:
         self.side = True
         self.zoom = Zoom()
         self.table = RunList()
+        self.shelf = Shelf()
+        self.color = False  # pictures may be drawn in colours
         self.scroll: dict[str, int] = {}
         self.columns = dict.fromkeys(SORTS, 0)  # of the table of runs and their widths, as it was last drawn
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
@@ -78,11 +83,11 @@ class Board:
 
     @property
     def area(self) -> Area:
-        """What arrows and the mouse act on: a page that scrolls, the table, the grid of charts, or one metric."""
-        if self.overlay or self.view not in ("metrics", "runs"):
+        """What arrows and the mouse act on: a page that scrolls, a list, the grid of charts, or one metric."""
+        if self.overlay or self.view not in ("metrics", "runs", "artifacts"):
             return "page"
-        if self.view == "runs":
-            return "runs"
+        if self.view in ("runs", "artifacts"):
+            return self.view
         return "grid" if self.detail is None else "detail"
 
     @property
@@ -106,6 +111,10 @@ class Board:
         if axis == "tokens":
             return all("tokens" in history.names() for history in histories)
         return axis != "epoch" or all(history.last_epoch is not None for history in histories)
+
+    def artifacts(self) -> list[ArtifactSeries]:
+        """What the run has logged besides numbers, by name."""
+        return self.watched.journal.artifacts() if self.watched is not None else []
 
     def names(self) -> list[str]:
         """The metrics of all runs shown, grouped, without the machine's."""
@@ -182,6 +191,7 @@ class Board:
     def open_runs(self, paths: list[str]) -> None:
         self.opening = self._to_draw([Path(path) for path in paths])
         self.view, self.detail, self.primary, self.selected = "metrics", None, 0, None
+        self.shelf = Shelf()
         self.scroll.clear()
 
     def _to_draw(self, paths: list[Path]) -> list[Path] | None:
@@ -211,6 +221,8 @@ class Board:
             self.zoom.reset()
         elif self.view == "runs" and self.table.filter:
             self.table.filter = ""
+        elif self.view == "artifacts" and self.shelf.whole:
+            self.shelf.whole = False
         elif self.view != "metrics" and self.watched_runs:
             self.show("metrics")
         else:
@@ -226,6 +238,8 @@ class Board:
             rows = self.marked() or ([row] if (row := self._row()) is not None else [])
             if rows:
                 self.open_runs([row.path for row in rows])
+        elif self.area == "artifacts":
+            self.shelf.open()
         elif self.view == "notes":
             self.ask_for_note()
 
@@ -252,6 +266,12 @@ class Board:
         """Of several runs, have the next one in the header and the tabs."""
         if self.watched_runs:
             self.primary = (self.primary + 1) % len(self.watched_runs)
+
+    def open_file(self) -> None:
+        """Open the artifact that is looked at with the system's viewer."""
+        artifact = self.shelf.artifact(self.artifacts()) if self.area == "artifacts" else None
+        if artifact is not None:
+            self.message = open_with_system(artifact.path)
 
     def ask_for_filter(self) -> None:
         self.show("runs")
@@ -321,6 +341,8 @@ class Board:
                 self._scroll_by(right + down)
             case "runs":
                 self._move_row(right * 10 + down)
+            case "artifacts":
+                self.shelf.move(self.artifacts(), right, down)
             case "grid":
                 self.selected = self.layout().beside(self.chosen(), right, down)
             case "detail" if right:
@@ -335,6 +357,8 @@ class Board:
                 self._scroll_by(by * max(1, self.size[1] - 2))
             case "runs":
                 self._move_row(by * max(1, self.size[1] - 3))
+            case "artifacts":
+                self.shelf.scroll(by * max(1, self.size[1] - 3))
             case "grid":
                 self.selected = self.layout().turn(self.chosen(), by)
             case "detail" if self.detail in (names := self.names()):
@@ -348,6 +372,8 @@ class Board:
                 self._scroll_by(by)
             case "runs":
                 self._move_row(by)
+            case "artifacts":
+                self.shelf.walk(self.artifacts(), by)
             case "grid" if names := self.names():
                 self.selected = names[-end]
             case "detail" if shown := self.zoom.shown() or self.zoom.whole:

@@ -14,12 +14,18 @@ from linnet.board.terminal.keys import TABS, VIEWS
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, cells, cut, fit, justify, length, safe, status_span, text_of
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import detail, grid, pages, runs, system
+from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, system
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
 _HEAD, _FOOT = 3, 1  # lines above and below the body
-_BODIES = {"metrics": grid.draw, "system": system.draw, "runs": runs.draw}  # the other tabs are pages
+_NARROW = 64  # columns below which three letters of a tab must do
+_BODIES = {  # the other tabs are pages
+    "metrics": grid.draw,
+    "system": system.draw,
+    "runs": runs.draw,
+    "artifacts": artifacts.draw,
+}
 
 
 def body(board: Board, width: int, height: int) -> list[Line]:
@@ -57,10 +63,11 @@ def frame(board: Board, width: int, height: int) -> list[Line]:
 
 def print_frame(board: Board, width: int, height: int, theme: str) -> None:
     """Read all that there is, and print the board as it stands; in colour only on a terminal that wants it."""
+    board.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     lines = frame(board, width, height)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe may have an encoding without dots and lines
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+    if board.color:
         print("\n".join(paint(line, theme) for line in lines))
     else:
         print(text_of(lines))
@@ -154,12 +161,13 @@ def _bar(share: float, width: int) -> Line:
 
 def _tabs(board: Board, width: int) -> Line:
     """The tabs; the underlined letter of each is its key."""
-    short = width < 74
+    short = width < 80
     line: Line = [(" ", "tabs")]
     for view in VIEWS:
         on = "tab.on" if view == board.view else "tab"
         at = view.index(TABS[view][0])
         text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
+        text = view[: max(at + 1, 3)] if width < _NARROW else text
         line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
     modes = _modes(board) if board.view == "metrics" and board.detail is None else []
     return justify(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")

@@ -1,0 +1,86 @@
+"""The artifacts tab: names on the left, on the right what was logged under one of them, step by step."""
+
+from __future__ import annotations
+
+from linnet.board.gallery import ArtifactSeries, describe
+from linnet.board.terminal.spans import Line, centered, cut, fill, fit, pad, safe
+from linnet.board.terminal.state import Board
+from linnet.board.words import number
+from linnet.runs import Artifact
+
+_LEAST_BESIDE = 64  # columns from which the list stands beside the drawing and not above it
+_WIDEST_LIST = 40
+_GAP = 2
+_TITLE = 2  # lines above a drawing
+
+
+def draw(board: Board, width: int, height: int) -> list[Line]:
+    all_series, shelf = board.artifacts(), board.shelf
+    shelf.list_rows = shelf.list_width = 0
+    if board.watched is None or not all_series:
+        text = "nothing but numbers was logged (yet): run.image(step, name, array), run.table, run.histogram …"
+        return centered(cut(text, width), width, height)
+    series = all_series[shelf.row(all_series)]
+    if shelf.whole:
+        return _drawing(board, series, width, height)
+    if width >= _LEAST_BESIDE:
+        wide = min(_WIDEST_LIST, max(26, width * 3 // 8))
+        names = _list(board, all_series, wide, height)
+        drawn = _drawing(board, series, width - wide - _GAP, height)
+        return [[*name, (" " * _GAP, ""), *line] for name, line in zip(names, drawn, strict=True)]
+    rows = min(len(all_series), max(1, height // 3))
+    return _list(board, all_series, width, rows) + _drawing(board, series, width, height - rows)
+
+
+def _list(board: Board, all_series: list[ArtifactSeries], width: int, height: int) -> list[Line]:
+    """A line a name: what it is, and how many there are."""
+    shelf, chosen = board.shelf, board.shelf.row(all_series)
+    shelf.first_row = min(max(shelf.first_row, chosen - height + 1), chosen)
+    shelf.list_rows, shelf.list_width = min(height, len(all_series) - shelf.first_row), width
+    lines: list[Line] = []
+    for at, series in enumerate(all_series[shelf.first_row : shelf.first_row + height], shelf.first_row):
+        on = ".on" if at == chosen else ""
+        count = number(len(series.artifacts))
+        right = f" {series.media} {count:>4} "
+        name = pad(safe(series.name), max(4, width - len(right) - 1))
+        lines.append([("▌" if on else " ", f"row{on}"), (name, f"row{on}"), (right, f"dim{on}")])
+    return fill(lines, width, height)
+
+
+def _drawing(board: Board, series: ArtifactSeries, width: int, height: int) -> list[Line]:
+    from linnet.board.terminal.sketch import sketch  # and with it what decodes files: not for the other tabs
+
+    shelf = board.shelf
+    artifact, at = series.artifacts[shelf.index(series)], shelf.index(series)
+    lines = sketch(artifact, max(1, width), max(1, height - _TITLE), color=board.color)
+    room = max(1, height - _TITLE)
+    shelf.top_line = min(shelf.top_line, max(0, len(lines) - room))
+    shown = fill([_title(artifact, at, len(series.artifacts)), _facts(artifact)], width, _TITLE)
+    shown += fill(lines[shelf.top_line :], width, room)
+    if len(lines) > room:
+        mark = f" {shelf.top_line + room}/{len(lines)} "
+        shown[-1] = [*fit(shown[-1], max(0, width - len(mark))), (mark, "dim")]
+    return shown[:height]
+
+
+def _title(artifact: Artifact, at: int, count: int) -> Line:
+    step = f"step {number(artifact.step)}" if artifact.step is not None else "no step"
+    place = (
+        f"  {'◀' if at else ' '} {number(at + 1)}/{number(count)} {'▶' if at < count - 1 else ''}" if count > 1 else ""
+    )
+    return [(safe(artifact.name), "title"), (f"  {step}", ""), (place, "dim")]
+
+
+def _facts(artifact: Artifact) -> Line:
+    caption = artifact.fields.get("caption")
+    line: Line = [(safe(describe(artifact)), "dim")]
+    return [*line, (f"  {safe(caption)}", "")] if isinstance(caption, str) else line
+
+
+def select_at(board: Board, x: int, y: int) -> bool:
+    """Select the name at a place of the screen; False where there is none."""
+    shelf, all_series = board.shelf, board.artifacts()
+    if shelf.whole or not (y < shelf.list_rows and x < shelf.list_width) or shelf.first_row + y >= len(all_series):
+        return False
+    shelf.select(all_series[shelf.first_row + y])
+    return True
