@@ -22,6 +22,7 @@ from pathlib import Path
 
 from linnet.board.terminal.app import BoardApp
 from linnet.board.terminal.state import Board
+from linnet.cli.app import main as linnet
 from linnet.runs import RunStore
 from linnet.runs.summary import summarize
 
@@ -130,6 +131,14 @@ def take(store: RunStore, runs: list[str]) -> None:
         svg = asyncio.run(capture(board, theme, size, keys))
         (HOME / f"{name}.svg").write_text(with_dots(svg))
         print(f"docs/captures/{name}.svg")
+    plot(store, runs)
+
+
+def plot(store: RunStore, runs: list[str]) -> None:
+    """The pictures that `linnet plot` makes."""
+    for theme in ("light", "dark"):
+        words = ["plot", "loss,validation/loss", *runs, "--smooth", "heavy", "--log", "--theme", theme]
+        linnet([*words, "--runs", str(store.root), "--out", str(HOME / f"plot-{theme}.svg")])
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ Floats = NDArray[np.float64]
 
 AXES = ("step", "tokens", "epoch", "wall time", "relative time")
 SMOOTHING = (("off", 1.0), ("light", 0.5), ("medium", 0.3), ("heavy", 0.15))
+_WINDOWS = 5  # stretches of rows over which the mean goes that a curve has at least to be smoothed
 _CHUNK = 64  # rows that are smoothed by one row of a matmul
 
 
@@ -86,8 +87,14 @@ class Curve:
             name, x, x, unknown, unknown, shown, shown, shown, stats, last_value=float(y[-1]) if len(y) else np.nan
         )
 
-    def on_axis(self, axis: str, created_at: float = 0.0, tokens: Curve | None = None) -> Curve | None:
-        """The same with `x` on an axis; None when the run does not tell it. `tokens`: those of each step."""
+    def on_axis(
+        self, axis: str, created_at: float = 0.0, tokens: Curve | None = None, epochs: Curve | None = None
+    ) -> Curve | None:
+        """The same with `x` on an axis; None when the run does not tell it.
+
+        - `tokens`: those of each step.
+        - `epochs`: a curve whose rows tell their epoch, for one whose own do not, such as an evaluation.
+        """
         if axis == "step":
             return replace(self, x=self.step)
         if axis == "relative time":
@@ -95,7 +102,12 @@ class Curve:
         if axis == "wall time":
             return replace(self, x=self.t + created_at)
         if axis == "epoch":
-            return replace(self, x=self.epoch) if np.isfinite(self.epoch).any() else None
+            if np.isfinite(self.epoch).any():
+                return replace(self, x=self.epoch)
+            known = np.isfinite(epochs.epoch) if epochs is not None else np.zeros(0, dtype=bool)
+            if epochs is None or not known.any():
+                return None
+            return replace(self, x=np.asarray(np.interp(self.step, epochs.step[known], epochs.epoch[known])))
         if tokens is None or not len(tokens):
             return None
         return replace(self, x=np.asarray(np.interp(self.step, tokens.step, _counted(tokens))))
@@ -125,6 +137,13 @@ def _counted(tokens: Curve) -> Floats:
     return np.asarray(np.concatenate([[0.0], before]) + rows)
 
 
+def logarithms(curve: Curve) -> Curve:
+    """The same on a log scale: y is the common logarithm, and what is not above 0 is NaN."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high, mean = (np.log10(np.where(v > 0, v, np.nan)) for v in (curve.low, curve.high, curve.mean))
+    return replace(curve, low=np.where(np.isnan(low), mean, low), high=high, mean=mean)
+
+
 def stats_of(series: Series, finite: NDArray[np.bool_]) -> Stats:
     """The numbers of a series, over every row."""
     value, step = series.value, series.step
@@ -150,6 +169,11 @@ def stats_of(series: Series, finite: NDArray[np.bool_]) -> Stats:
 
 def _point(step: NDArray[np.int64], value: Floats, at: int) -> tuple[int, float] | None:
     return (int(step[at]), float(value[at])) if len(value) else None
+
+
+def is_smoothed(rows: int, alpha: float) -> bool:
+    """Is a smoothed line drawn of so many rows? Of the few points of an evaluation it would only lag behind them."""
+    return alpha < 1.0 and rows >= _WINDOWS * (2.0 - alpha) / alpha
 
 
 def smooth(values: Floats, alpha: float) -> Floats:

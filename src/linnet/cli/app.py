@@ -37,6 +37,11 @@ board: Watch runs in the terminal while they train: charts, machine, samples, ch
     linnet board --runs ablations
     linnet board latest --key loss --once > loss.txt
 
+plot: Draw metrics of runs, in the terminal or as an SVG or PNG picture.
+    linnet plot
+    linnet plot loss,validation/loss wide narrow --out loss.svg
+    linnet plot loss --smooth heavy --log --theme dark --out loss.png
+
 show: Show one run: status, settings, metrics and a chart.
     linnet show
     linnet show llama-20260531-001 --key validation/loss

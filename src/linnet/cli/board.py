@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from linnet.board.first_look import FirstLook
 from linnet.board.terminal.keys import View
 from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
+from linnet.cli.printing import theme_of_terminal
 from linnet.errors import UsageError
 
 
@@ -64,10 +65,10 @@ def board(
     if once:
         from linnet.board.terminal.views.screen import print_frame
 
-        print_frame(state, *frame, theme or _theme_of_terminal())
+        print_frame(state, *frame, theme or theme_of_terminal())
         return 0
 
-    look = "plain" if os.environ.get("NO_COLOR") else theme or _theme_of_terminal()
+    look = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
     with _loading():
         from linnet.board.terminal.preview import Preview
     with Preview(state, first_look, frame, look) as preview:
@@ -100,9 +101,3 @@ def _size(text: str | None) -> tuple[int, int]:
     if parts is None or not (20 <= int(parts[1]) <= 2000 and 8 <= int(parts[2]) <= 1000):
         raise UsageError(f"--size {text!r}: columns and lines, as in 120x40, from 20x8 to 2000x1000")
     return int(parts[1]), int(parts[2])
-
-
-def _theme_of_terminal() -> str:
-    """Some terminals say what colours they have: the last number is the background, and 7 and 15 are white."""
-    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return "light" if ground in ("7", "15") else "dark"

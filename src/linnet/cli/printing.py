@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -36,6 +37,12 @@ def paint(text: str, style: str) -> str:
 def paint_status(status: str) -> str:
     """A status in its colour; the word itself says all."""
     return paint(status, _STATUS_STYLES.get(status, "dim"))
+
+
+def theme_of_terminal() -> Literal["light", "dark"]:
+    """Some terminals say what colours they have: the last number is the background, and 7 and 15 are white."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if ground in ("7", "15") else "dark"
 
 
 def width() -> int:

@@ -44,7 +44,8 @@ _NO_GOAL = _set_of(
     "scale scaler weight weights coef coeff coefficient lambda threshold lr steps std stddev stderr var variance time",
     "seconds ms us tokens",
 )
-_SPLITS = _set_of("train training val valid validation test eval evaluation dev held out heldout all total")
+_HELD_OUT = _set_of("val valid validation test eval evaluation dev held heldout")
+_SPLITS = _HELD_OUT | _set_of("train training out all total")
 _LONGEST_NAME = 200  # characters of a name that are judged
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SPLIT_PREFIX = re.compile(r"^(train|valid|val|test|eval|dev)(?=[a-z])")
@@ -126,6 +127,49 @@ def main_metric(names: Iterable[str]) -> str | None:
             return wanted
     shown = [name for name in known if not name.startswith("sys/")]
     return next((name for name in shown if "loss" in name.lower()), shown[0] if shown else None)
+
+
+def quantity_of(name: str) -> str:
+    """What a metric measures, on whatever data: `loss` of `validation/loss`, `train_loss` and `Loss/train`.
+
+    Metrics of one quantity can share a y axis.
+    """
+    for part in reversed(name[-_LONGEST_NAME:].split("/")):
+        words = [_split_and_term(word)[1] for word in _WORD.findall(part)]
+        if kept := [word for word in words if word]:
+            return " ".join(kept)
+    return name
+
+
+def is_held_out(name: str) -> bool:
+    """Is the metric of data that is not trained on, as far as its name says: `validation/loss`, `val_acc`?"""
+    return any(_split_and_term(word)[0] in _HELD_OUT for word in _WORD.findall(name[-_LONGEST_NAME:]))
+
+
+def _split_and_term(word: str) -> tuple[str, str]:
+    """The split of the data and the quantity that a word names; `valloss` names both, `value` no split."""
+    word = word.lower()
+    if word in _SPLITS:
+        return word, ""
+    prefix = _SPLIT_PREFIX.match(word)
+    if prefix is not None and _goal_of_term(word[prefix.end() :]):
+        return prefix[1], word[prefix.end() :]
+    return "", word
+
+
+def held_out_of(name: str, names: Iterable[str]) -> list[str]:
+    """The same quantity on held-out data: `validation/loss` of `loss`; none of one that is held out itself."""
+    if is_held_out(name):
+        return []
+    quantity = quantity_of(name)
+    return [other for other in names if is_held_out(other) and quantity_of(other) == quantity]
+
+
+def main_metrics(names: Iterable[str]) -> list[str]:
+    """The metrics to show when there is room for one chart: the main one, and the same on held-out data."""
+    known = list(names)
+    main = main_metric(known)
+    return [] if main is None else [main, *held_out_of(main, known)]
 
 
 def _numbers(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from linnet.board.curve import Curve, smooth
-from linnet.board.plot import Plot, Range, cell_of, range_of, rows_inside, y_labels
+from linnet.board.curve import Curve, logarithms
+from linnet.board.figure.scales import x_text as x_text
+from linnet.board.overlay import draw_curves
+from linnet.board.plot import Plot, Range, range_of, y_labels
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, length
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
-from linnet.board.words import compact, duration, moment, number
 
-_CROWDED = 4  # rows in a column of dots from which on it shows their mean, and faintly how far they go
-_DENSE = 32  # rows in a column of dots from which on their exponential mean and their mean look the same
 LETTERS = "ABCDEFGH"
 RunCurve = tuple[int, Curve]  # which run of the board, and one of its metrics
 
@@ -87,72 +86,20 @@ def draw(
     """
     log_scale = board.log_scale
     left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in curves) if log_scale else 0
-    shown = [(index, _logarithms(curve) if log_scale else curve) for index, curve in curves]
+    shown = [(index, logarithms(curve) if log_scale else curve) for index, curve in curves]
     ranges = range_of([curve for _, curve in shown], window, board.clip)
     if ranges is None or width < 8 or height < 1:
         return None
     texts = y_labels(ranges[1], height, log_scale, labels)
     margin = max((cells(text) for text in texts.values()), default=0)
     plot = Plot(max(2, width - margin - 1), height, *ranges)
-    _draw_curves(plot, shown, board.alpha, letters=len(board.watched_runs) > 1)
+    letters = LETTERS if len(board.watched_runs) > 1 else [""] * len(LETTERS)
+    draw_curves(plot, [(curve, style_of(i), letters[i % len(letters)]) for i, curve in shown], board.alpha)
     for index, curve in curves if best else ():
         if (point := curve.best()) is not None and not (log_scale and point[1] <= 0):
             plot.mark(point[0], math.log10(point[1]) if log_scale else point[1], style_of(index))
     lines: list[Line] = [[(f"{texts.get(row, ''):>{margin}} ", "axis"), *line] for row, line in enumerate(plot.lines())]
     return Drawing(plot, lines, margin + 1, left_out)
-
-
-def _draw_curves(plot: Plot, shown: list[RunCurve], alpha: float, letters: bool) -> None:
-    """The rows of all, faint where a smoothed line stands for them, and then those lines; the first run is on top.
-
-    `letters`: each line ends in its run's letter.
-    """
-    smoothed = []
-    for index, curve in reversed(shown):
-        style, letter = style_of(index), LETTERS[index % len(LETTERS)] if letters else ""
-        if alpha < 1.0 or np.count_nonzero(rows_inside(curve, plot.x_range)) > _CROWDED * plot.width * 2:
-            plot.draw(curve, f"{style}.raw")
-            smoothed.append((_smoothed(curve, alpha, plot), style, letter))
-        else:
-            plot.draw(curve, style, letter=letter)
-    for curve, style, letter in smoothed:
-        plot.draw(curve, style, over=True, letter=letter)
-
-
-def _logarithms(curve: Curve) -> Curve:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high, mean = (np.log10(np.where(v > 0, v, np.nan)) for v in (curve.low, curve.high, curve.mean))
-    return replace(curve, low=np.where(np.isnan(low), mean, low), high=high, mean=mean)
-
-
-def _smoothed(curve: Curve, alpha: float, plot: Plot) -> Curve:
-    """The exponential moving average (the rows themselves, where alpha is 1), and its mean in each column of dots."""
-    columns = plot.width * 2
-    low, high = plot.x_range
-    inside = rows_inside(curve, plot.x_range)
-    dense = np.count_nonzero(inside) > _DENSE * columns
-    y = curve.mean if dense or alpha >= 1.0 or not curve.exact else smooth(curve.mean, alpha)
-    x = curve.x[inside]
-    y = y[inside]
-    if len(x) > columns:
-        column = cell_of(x, plot.x_range, columns)
-        counts = np.bincount(column, minlength=columns)
-        used = counts > 0
-        with np.errstate(over="ignore"):
-            y = np.bincount(column, weights=y, minlength=columns)[used] / counts[used]
-        x = (low + (high - low) * np.arange(columns) / (columns - 1))[used]
-    return Curve.through(x, y, curve.name)
-
-
-def x_text(value: float, axis: str, across: float) -> str:
-    """A value of the x axis, as one says it. `across`: how much of the axis is shown."""
-    if axis == "relative time":
-        return duration(value)
-    if axis == "wall time":
-        return moment(value, "%m-%d %H:%M" if across > 86_400 else "%H:%M:%S")
-    if axis == "epoch":
-        return number(float(value), 3)
-    return compact(value) if axis == "tokens" or not abs(value) < 1e7 else number(round(value))
 
 
 def box(

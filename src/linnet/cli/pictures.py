@@ -1,0 +1,115 @@
+"""Where charts go: a picture file, a pipe, or the terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from linnet.board.figure.colours import THEMES, ThemeName, mixed
+from linnet.board.words import plain, size
+from linnet.cli.streams import complain
+from linnet.errors import UsageError
+from linnet.files import write_file
+
+if TYPE_CHECKING:
+    from linnet.board.figure.scene import Scene
+    from linnet.board.plot import Line
+
+Format = Literal["svg", "png", "text"]
+_PICTURE = (720, 440)  # pixels
+_LEAST_PICTURE, _MOST_PICTURE = (240, 160), (10_000, 10_000)
+_TEXT = (100, 30)  # characters, in a pipe
+_LEAST_TEXT, _MOST_TEXT = (40, 12), (1000, 500)
+_LARGEST_SCALE, _MOST_PIXELS = 8.0, 200_000_000
+
+
+def format_of(out: str | None) -> Format:
+    """What kind of chart is asked for, by the end of the file's name; a text without one, SVG for a pipe (`-`)."""
+    if out is None:
+        return "text"
+    suffix = Path(out).suffix.lower()
+    if out == "-" or suffix == ".svg":
+        return "svg"
+    if suffix == ".png":
+        return "png"
+    raise UsageError(f"--out {out}: expected a name that ends in .svg or .png, or - for SVG into a pipe")
+
+
+def picture_size(width: int | None, height: int | None, scale: float) -> tuple[int, int]:
+    """Pixels of a picture."""
+    chosen = _chosen(width, height, _PICTURE, _LEAST_PICTURE, _MOST_PICTURE, "pixels")
+    if not 0.5 <= scale <= _LARGEST_SCALE or chosen[0] * chosen[1] * scale**2 > _MOST_PIXELS:
+        raise UsageError(f"--scale {scale:g}: from 0.5 to {_LARGEST_SCALE:g}, for {_MOST_PIXELS:,} pixels at most")
+    return chosen
+
+
+def text_size(width: int | None, height: int | None) -> tuple[int, int]:
+    """Columns and lines of a chart in text: by default the terminal's, less the line of the next prompt."""
+    columns, lines = shutil.get_terminal_size(_TEXT) if sys.stdout.isatty() else _TEXT
+    usual = max(columns, _LEAST_TEXT[0]), min(max(lines - 1, _LEAST_TEXT[1]), 40)
+    return _chosen(width, height, usual, _LEAST_TEXT, _MOST_TEXT, "characters")
+
+
+def _chosen(
+    width: int | None,
+    height: int | None,
+    usual: tuple[int, int],
+    least: tuple[int, int],
+    most: tuple[int, int],
+    unit: str,
+) -> tuple[int, int]:
+    for name, value, low, high in (("width", width, least[0], most[0]), ("height", height, least[1], most[1])):
+        if value is not None and not low <= value <= high:
+            raise UsageError(f"--{name} {value}: from {low} to {high:,} {unit}")
+    return width or usual[0], height or usual[1]
+
+
+def write_picture(scene: Scene, out: str, scale: float) -> None:
+    """The scene as the file that was asked for, and where it is."""
+    if format_of(out) == "svg":
+        from linnet.board.figure.svg import write_svg
+
+        content = write_svg(scene)
+    else:
+        from linnet.board.figure.png import write_png
+
+        content = write_png(scene, scale)
+    if out == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        return
+    write_file(out, content, sync=False)
+    print(f"{plain(out)}  {size(len(content))}")
+
+
+def print_chart(lines: Sequence[Line], theme: ThemeName) -> None:
+    """Lines of text; in colour only on a terminal that wants it."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    for line in lines:
+        if coloured:
+            print("".join(_painted(text, style, theme) for text, style in line))
+        else:
+            print("".join(text for text, _ in line).rstrip())
+
+
+def remark(text: str) -> None:
+    """Something about the chart that it does not show itself; not among the output, which may be a picture."""
+    complain(text)
+
+
+def _painted(text: str, style: str, theme: ThemeName) -> str:
+    colours = THEMES[theme]
+    name, _, variant = style.partition(".")
+    if name.startswith("line"):
+        colour = colours.lines[int(name[4:])]
+        colour = mixed(colour, colours.ground, 0.4) if variant == "raw" else colour
+    elif name in ("axis", "dim"):
+        colour = colours.dim
+    else:
+        return f"\x1b[1m{text}\x1b[0m" if name == "title" else text
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"\x1b[38;2;{red};{green};{blue}m{text}\x1b[0m"
