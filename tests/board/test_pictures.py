@@ -303,7 +303,7 @@ def test_metrics_of_another_quantity_have_a_panel_of_their_own(root: Path) -> No
     folder = write(root / "a", training())
     chart = build_chart(sources(folder), ["loss", "lr", "validation/loss", "grad_norm"], Look())
     assert [panel.label for panel in chart.panels] == ["loss", "lr", "grad_norm"]
-    assert [[line.metric for line in panel.lines] for panel in chart.panels][0] == ["loss", "validation/loss"]
+    assert [line.metric for line in chart.panels[0].lines] == ["loss", "validation/loss"]
     scene = draw_lines(chart, 720, 600, THEMES["light"])
     assert {"loss", "lr", "grad_norm"} <= set(texts(scene))
 
