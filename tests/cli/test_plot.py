@@ -182,3 +182,11 @@ def test_a_picture_is_replaced_whole(root: Path, capsys: pytest.CaptureFixture[s
     Path("x.svg").write_text("before")
     assert run(capsys, "--out", "x.svg")[0] == 0
     ElementTree.parse("x.svg")
+
+
+def test_runs_by_pattern_and_by_filter(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root / "b-1", [*steps(20), END], name="other", created_at=1_770_000_000.0)
+    code, out, _ = run(capsys, "loss", "a-*")
+    assert code == 0 and "wide  loss" in out and "narrow  loss" in out
+    code, out, _ = run(capsys, "loss", "--experiment", "width", "--where", "loss<9")
+    assert code == 0 and out.startswith("width\n") and "wide  loss" in out and "other" not in out

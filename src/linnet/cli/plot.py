@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.curve import SMOOTHING
-from linnet.cli.options import RunsFolder, open_store, require_metrics
+from linnet.cli.options import EVERY_RUN, RunFilters, RunNames, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.cli.pictures import format_of, picture_size, print_chart, remark, text_size, write_picture
 from linnet.cli.printing import theme_of_terminal
 from linnet.errors import LinnetError, UsageError
@@ -30,7 +30,7 @@ def plot(
     metrics: Annotated[
         str | None, Parameter(help="Metrics, or patterns, with commas between; by default loss and held-out loss.")
     ] = None,
-    *run: Annotated[str, Parameter(help="The runs; by default the newest.")],
+    *run: RunNames,
     out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     axis: Axis = "step",
     log: bool = False,
@@ -44,6 +44,7 @@ def plot(
     width: int | None = None,
     height: int | None = None,
     scale: float = 2.0,
+    filters: RunFilters = EVERY_RUN,
     runs: RunsFolder = None,
 ) -> int:
     """Draw metrics of runs: in the terminal, or as an SVG or PNG picture.
@@ -76,7 +77,7 @@ def plot(
         x_range=_range("--x-range", x_range, log_x),
         y_range=_range("--y-range", y_range, log),
     )
-    sources = _sources(open_store(runs), run or ("latest",))
+    sources = _sources(open_store(runs), run if run or filters else ("latest",), filters)
     names = _metric_names(metrics, sources)
     chart = build_chart(sources, names, look, title)
     if not chart.panels:
@@ -94,12 +95,11 @@ def plot(
     return 0
 
 
-def _sources(store: RunStore, references: Sequence[str]) -> list[Source]:
+def _sources(store: RunStore, references: Sequence[str], filters: RunFilters) -> list[Source]:
     """The runs with their numbers, each once."""
     from linnet.board.figure.chart import Source
 
-    chosen = {run.path: run for run in map(store.find, references)}
-    return [Source(run, run.metrics()) for run in chosen.values()]
+    return [Source(run, run.metrics()) for run in choose_runs(store, references, filters)]
 
 
 def _metric_names(asked: str | None, sources: Sequence[Source]) -> list[str]:
