@@ -104,7 +104,7 @@ class RunTable:
         first_look, self._first_look = self._first_look, None
         if first_look is not None and (runs := first_look.result()) is not None:
             self._known = {summary.path: RunRow(summary, stamp) for stamp, summary in runs}
-            self.rows, self.looked = list(self._known.values()), True
+            self._list()
             return True
         known, changed = {}, not self.looked
         for folder in self.store.folders():
@@ -123,9 +123,12 @@ class RunTable:
         changed |= known.keys() != self._known.keys()
         for path in self._open.keys() - known.keys():
             self._open.pop(path).close()
-        self._known, self.looked = known, True
-        self.rows = list(known.values())
+        self._known = known
+        self._list()
         return changed
+
+    def _list(self) -> None:
+        self.rows, self.looked = [row for row in self._known.values() if not row.summary.manifest.archived], True
 
     def _waiting(self) -> list[RunRow]:
         now = time.monotonic()

@@ -79,10 +79,30 @@ classify: What a trained vision transformer sees in images.
 note: Add a remark to a run.
     linnet note latest "the good seed; keep"
 
-delete: Delete runs, with their checkpoints.
+rename: Give runs another name; {lr} in it is the run's own setting.
+    linnet rename llama-20260531-001 wide
+    linnet rename 'lr{lr}-seed{seed}' --experiment grid
+
+tag: Add tags to runs, or take some away.
+    linnet tag latest --add keep
+    linnet tag --where 'best(validation/loss)<1.5' --add good --remove todo
+
+archive: Take runs out of the lists; they stay where they are.
+    linnet archive 'test-*'
+    linnet archive test-001 --undo
+
+delete: Delete runs, with their checkpoints; for a day they can be taken back.
     linnet delete llama-20260531-001
-    linnet delete latest --yes
     linnet delete --where 'status:crashed and step<10'
+    linnet delete --undo
+
+thin: Delete checkpoints of runs, all but those to keep.
+    linnet thin latest --keep best,latest
+    linnet thin --experiment grid --keep best,latest,every=1000 --yes
+
+du: What runs take on the disk.
+    linnet du
+    linnet du --where 'age>30' --json
 
 check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
     linnet check llama-20260531-001
@@ -125,7 +145,7 @@ _FILES = {
     "tail": "show",
     "compare": "metrics",
     "note": "runs",
-    "delete": "runs",
+    **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
     "inspect": "gguf",
     "convert": "gguf",
     "models": "gguf",

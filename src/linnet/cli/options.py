@@ -42,6 +42,7 @@ class RunFilters(Filters):
     tag: Annotated[str | None, Parameter(help="Only the runs with this tag.")] = None
     status: Annotated[str | None, Parameter(help=f"Only {', '.join(STATUSES[:-1])} or {STATUSES[-1]} runs.")] = None
     recipe: Annotated[str | None, Parameter(help="Only the runs of this recipe.")] = None
+    archived: Annotated[bool | None, Parameter(negative=(), help="Also runs that were archived.")] = None
 
 
 EVERY_RUN = RunFilters()

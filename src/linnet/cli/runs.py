@@ -1,22 +1,20 @@
-"""`linnet runs`, `note` and `delete`: the runs of a folder."""
+"""`linnet runs` and `note`: the runs of a folder."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, choose_runs, open_store
+from linnet.cli.options import AsJson, RunName, RunsFolder, open_store
 from linnet.cli.printing import paint, print_json, print_table
 from linnet.errors import UsageError
-from linnet.runs import Run, RunError, RunStore, RunSummary, add_note
+from linnet.runs import Run, RunStore, RunSummary, add_note
 from linnet.runs.metric_names import goal_of
-from linnet.runs.store import contents_of
 
 
 def runs(
@@ -26,6 +24,7 @@ def runs(
     tag: str | None = None,
     status: str | None = None,
     recipe: str | None = None,
+    archived: bool = False,
     sort: Annotated[str, Parameter(help="time (newest last), loss (best first) or name.", show_default=True)] = "time",
     json: AsJson = False,
 ) -> int:
@@ -36,9 +35,12 @@ def runs(
         tag: Only the runs with this tag.
         status: Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
         recipe: Only the runs of this recipe.
+        archived: Also runs that were archived.
     """
     store = open_store(runs)
-    summaries = _sorted(store.list(experiment=experiment, tag=tag, status=status, recipe=recipe), sort)
+    summaries = _sorted(
+        store.list(experiment=experiment, tag=tag, status=status, recipe=recipe, archived=archived), sort
+    )
     if json:
         print_json([as_json(summary) for summary in summaries])
         return 0
@@ -132,53 +134,3 @@ def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder 
     add_note(noted, text[0], step)
     print(f"noted on {words.bounded(noted.id)}")
     return 0
-
-
-def delete(
-    *run: RunNames,
-    filters: RunFilters = EVERY_RUN,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
-    force: bool = False,
-    runs: RunsFolder = None,
-) -> int:
-    """Delete runs, with their checkpoints.
-
-    Args:
-        yes: Do not ask.
-        force: Delete even a run that is being written, or that holds files which no run writes.
-    """
-    if not run and not filters:
-        raise UsageError(f"delete needs the name of a run; `{words.listing(runs)}` lists them")
-    store = RunStore(runs)
-    chosen = choose_runs(store, run, filters)
-    for doomed in chosen:
-        if refusal := store.refusal(doomed, force=force):
-            raise RunError(refusal)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("delete asks before it deletes, and there is nobody to ask here; say --yes")
-        for doomed in chosen:
-            print(f"{words.plain(doomed.path)}  ({words.plain(_contents(doomed))})")
-        if not _agreed(f"Delete {'these runs' if len(chosen) > 1 else 'this run'}? [y/N] "):
-            print("nothing was deleted")
-            return 1
-    for doomed in chosen:
-        print(f"deleted {words.plain(store.delete(doomed, force=force))}")
-    return 0
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:  # Ctrl-D
-        print()
-        return False
-
-
-def _contents(run: Run) -> str:
-    """What would go with a run: files and bytes, and by name what no run writes."""
-    if run.path.is_symlink():
-        return f"a link to {run.path.readlink()}, which stays"
-    contents = contents_of(run.path)
-    facts = f"{words.number(contents.files)} {'file' if contents.files == 1 else 'files'}, {words.size(contents.bytes)}"
-    return f"{facts}, also {', '.join(contents.foreign)}" if contents.foreign else facts

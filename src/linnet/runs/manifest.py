@@ -25,7 +25,8 @@ _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The fields of `run.json`. `dialect` tells who wrote it and is not itself written.
 
-    `summary`: figures that its user declared to be the run's (`run.summary`).
+    - `summary`: figures that its user declared to be the run's (`run.summary`).
+    - `archived`: lists leave it out.
     """
 
     run_id: str
@@ -37,6 +38,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     parent: str | None = None
     recipe: str | None = None
     tags: list[str] = []
+    archived: bool = False
     total_steps: int | None = None
     total_epochs: int | None = None
     goals: dict[str, str] = {}
@@ -57,7 +59,11 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     def write(self, folder: Path) -> None:
         """Put the manifest in its place in one step: a reader sees the old one or the new one, whole."""
         fields = msgspec.structs.asdict(self)
-        kept = {k: v for k, v in fields.items() if k in _ALWAYS or (k != "dialect" and v not in (None, [], {}))}
+        kept = {
+            k: v
+            for k, v in fields.items()
+            if k in _ALWAYS or (k != "dialect" and v is not False and v not in (None, [], {}))
+        }
         files.write_file(folder / MANIFEST, encode_pretty(kept), mode=0o644)
 
     @property
@@ -266,5 +272,6 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     **dict.fromkeys(("total_steps", "total_epochs"), _integer),
     **dict.fromkeys(("model", "config", "provenance", "summary"), _object),
     "tags": _texts,
+    "archived": lambda value: value is True,
     "goals": _goals,
 }

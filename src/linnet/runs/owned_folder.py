@@ -16,6 +16,7 @@ from linnet.files import StagedFile, is_file, open_regular, sync_folder
 from linnet.runs import provenance
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
 from linnet.runs.manifest import Manifest
+from linnet.runs.manifest import read as read_manifest
 from linnet.runs.sink import Sink
 from linnet.runs.summary import last_event, last_seconds, load_manifest
 
@@ -39,6 +40,7 @@ class OwnedFolder:
         self.exact = exact
         self.has_events = False
         self.manifest_due = False
+        self._written_labels: dict[str, Any] | None = None
 
     @classmethod
     def claim(
@@ -110,11 +112,20 @@ class OwnedFolder:
     def write_manifest(self) -> None:
         """Write `run.json`, or note that it is still to be written."""
         try:
+            self._adopt_labels()
             self.manifest.write(self.path)
+            self._written_labels = _labels_of(self.manifest)
             self.manifest_due = False
         except Exception as error:  # the sink meets the same disk and warns; this is tried again with it
             self.manifest_due = True
             log.debug("run.json was not written: %s", error)
+
+    def _adopt_labels(self) -> None:
+        """Take up what somebody else has changed in `run.json` since this process wrote it last."""
+        if self._written_labels is not None and (manifest := read_manifest(self.path)) is not None:
+            for name, value in _labels_of(manifest).items():
+                if value != self._written_labels[name]:
+                    setattr(self.manifest, name, value)
 
     def subfolder(self, name: str) -> Path:
         """A folder of the run's, made when it is missing."""
@@ -177,3 +188,8 @@ def _copy_whole(source: Path, target: Path) -> None:
     with os.fdopen(open_regular(source), "rb") as stream, StagedFile(target) as out:
         while piece := stream.read(1 << 20):
             out.write(piece)
+
+
+def _labels_of(manifest: Manifest) -> dict[str, Any]:
+    """What `labels.py` changes."""
+    return {"name": manifest.name, "tags": list(manifest.tags), "archived": manifest.archived}

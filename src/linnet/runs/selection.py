@@ -31,7 +31,10 @@ _LOOKED_INTO = 20  # runs whose metrics are named in an error
 
 @dataclass(frozen=True)
 class Filters:
-    """Which runs of a folder are meant; each that is given must fit. `where`: as a `Query` reads it."""
+    """Which runs of a folder are meant; each that is given must fit. `where`: as a `Query` reads it.
+
+    `archived`: also runs that were taken out of the lists; those that are named are meant in any case.
+    """
 
     where: str | None = None
     experiment: str | None = None
@@ -39,6 +42,7 @@ class Filters:
     tag: str | None = None
     status: str | None = None
     recipe: str | None = None
+    archived: bool | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
@@ -269,7 +273,11 @@ def select(store: RunStore, references: Sequence[str] = (), filters: Filters | N
         folders = list(runs.values())
     else:
         folders = list(store.folders())
-    records = [RunRecord(summary) for summary in store.summarize_all(folders) if filters.fit_labels(summary)]
+    records = [
+        RunRecord(summary)
+        for summary in store.summarize_all(folders)
+        if filters.fit_labels(summary) and (references or filters.archived or not summary.manifest.archived)
+    ]
     if not references:
         records.sort(key=lambda record: (record.summary.manifest.created_at, record.summary.run_id))
     selection = Selection(store.root, records)

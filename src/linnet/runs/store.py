@@ -23,6 +23,7 @@ from linnet.runs.manifest import read_json
 from linnet.runs.processes import in_processes
 from linnet.runs.run import Run, RunError
 from linnet.runs.summary import STATUSES, RunSummary, load_manifest, summarize
+from linnet.runs.trash import Trash
 
 _DATED = re.compile(r"[-_]?\d{4}-?\d{2}-?\d{2}")
 _FIRST_LINES = 20  # of a stream that are looked at; those of a run say at once what it is
@@ -60,8 +61,12 @@ class RunStore:
         status: str | None = None,
         recipe: str | None = None,
         group: str | None = None,
+        archived: bool = False,
     ) -> list[RunSummary]:
-        """Every run with its status, last step and last loss, oldest first, as far as it fits the filters."""
+        """Every run with its status, last step and last loss, oldest first, as far as it fits the filters.
+
+        `archived`: also those that were taken out of the lists.
+        """
         if status is not None and status not in STATUSES:
             raise UsageError(f"status {status!r} does not exist; choose from {', '.join(STATUSES)}")
         summaries = [
@@ -72,6 +77,7 @@ class RunStore:
             and (status is None or summary.status == status)
             and (recipe is None or summary.manifest.recipe == recipe)
             and (group is None or summary.manifest.group == group)
+            and (archived or not summary.manifest.archived)
         ]
         return sorted(summaries, key=lambda summary: (summary.manifest.created_at, summary.run_id))
 
@@ -81,10 +87,13 @@ class RunStore:
         return [summary for summary in in_processes(folders, summarize, RunSummary) if summary is not None]
 
     def latest(self) -> Run | None:
-        """The run that was made last."""
+        """The run that was made last; an archived one only where there is no other."""
         manifests = {folder: load_manifest(folder) for folder in self.folders()}
-        created = {folder: manifest.created_at if manifest else 0.0 for folder, manifest in manifests.items()}
-        for folder in sorted(created, key=lambda folder: (created[folder], folder.name), reverse=True):
+        order = {
+            folder: (not manifest.archived, manifest.created_at, folder.name) if manifest else (True, 0.0, folder.name)
+            for folder, manifest in manifests.items()
+        }
+        for folder in sorted(order, key=order.__getitem__, reverse=True):
             try:
                 return Run.load(folder)
             except RunError:
@@ -147,24 +156,40 @@ class RunStore:
             raise RunError(f"no run {reference!r} in the folder {self.root}{hint}")
         return matches
 
-    def delete(self, reference: str | Run, *, force: bool = False) -> Path:
+    def delete(
+        self, reference: str | Run, *, force: bool = False, for_good: bool = False, at: float | None = None
+    ) -> Path:
         """Delete a run's folder. Returns where it was. Of a run that is a link, the link goes and its target stays.
 
-        Refused: a folder that nothing proves to be a run, or that holds other runs. `force` deletes a run that is
-        being written, and one with files that no run writes; without it the error names them.
+        For a day it lies in the trash (`Trash.restore`), deleted `at` that time, unless it is `for_good`.
+        Refused: a folder that nothing proves to be a run, or that holds other runs. `force` deletes a run that is being
+        written, and one with files that no run writes; without it the error names them.
         """
         run = reference if isinstance(reference, Run) else self.find(reference)
         refusal = self.refusal(run, force=force)
         if refusal is not None:
             raise RunError(refusal)
-        try:
-            if run.path.is_symlink():
-                run.path.unlink()
-            else:
-                shutil.rmtree(run.path.parent.resolve() / run.path.name)
-        except OSError as error:
-            raise RunError(f"{run.path} was not deleted: {error.strerror or error} ({error.filename})") from error
+        if run.path.is_symlink():
+            _remove(run.path)
+        else:
+            folder = run.path.parent.resolve() / run.path.name
+            self.discard(run, [folder], contents_of(folder).bytes, for_good=for_good, at=at)
         return run.path
+
+    def discard(
+        self, run: Run, paths: Sequence[Path], size: int, *, for_good: bool = False, at: float | None = None
+    ) -> None:
+        """Delete a run's folder, or some files of it, `size` bytes in all: into the trash, or `for_good`."""
+        if for_good:
+            for path in paths:
+                _remove(path)
+            return
+        self.trash_of(run).take(paths, run.id, size, at)
+
+    def trash_of(self, run: Run) -> Trash:
+        """Where a run goes that is deleted: to the trash of this folder; of its own, where it lies elsewhere."""
+        folder, root = run.path.parent.resolve(), self.root.resolve()
+        return Trash(root if folder.is_relative_to(root) else folder)
 
     def refusal(self, run: Run, *, force: bool = False) -> str | None:
         """Why `delete` would not delete this run; None when it would."""
@@ -193,6 +218,16 @@ class RunStore:
 def is_pattern(reference: str) -> bool:
     """Does it have one of the wildcards of a shell?"""
     return any(letter in reference for letter in "*?[")
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError as error:
+        raise RunError(f"{path} was not deleted: {error.strerror or error} ({error.filename})") from error
 
 
 def _few(names: list[str]) -> str:
