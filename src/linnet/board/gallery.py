@@ -58,7 +58,7 @@ def find_artifact(artifacts: list[Artifact], reference: str) -> Artifact:
         by_name = exact
     if not by_name:
         names = list(dict.fromkeys(artifact.name for artifact in artifacts))
-        close = difflib.get_close_matches(name or reference, names, n=3, cutoff=0.4)
+        close = difflib.get_close_matches(name or reference, names, n=3, cutoff=0.6)
         hint = f"did you mean {', '.join(map(plain, close))}?" if close else f"there are {_some(names)}"
         raise UsageError(f"there is no artifact {shorten(plain(reference), 100)!r}; {hint}")
     return max(by_name, key=lambda artifact: -1 if artifact.step is None else artifact.step)

@@ -45,6 +45,7 @@ plot: Draw metrics of runs, in the terminal or as an SVG or PNG picture.
 show: Show one run: status, settings, metrics and a chart.
     linnet show
     linnet show llama-20260531-001 --key validation/loss
+    linnet show latest --artifact samples@300 --out grid.png
 
 tail: Follow a run's events as they are written, until it ends.
     linnet tail

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.artifacts import Kept, artifact_fields, choose_artifact, print_artifact, write_artifact
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
@@ -32,17 +33,23 @@ def show(
     /,
     *,
     key: str | None = None,
+    artifact: str | None = None,
+    out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     runs: RunsFolder = None,
     all: bool = False,
     json: AsJson = False,
 ) -> int:
-    """Show one run: status, settings, metrics and a chart.
+    """Show one run: status, settings, metrics and a chart, and what else was logged.
 
     Args:
         key: The metric to draw; by default the loss.
-        all: List the machine's figures (sys/…) among the metrics too.
+        artifact: NAME or NAME@STEP: show that image, table, histogram, text, sound or file instead.
+        out: Write that artifact into this file or folder (a table to .csv too), or to standard output (-).
+        all: List everything: the machine's figures (sys/…), every name of an artifact, all notes.
     """
     shown = RunStore(runs).find(run)
+    if artifact is not None or out is not None:
+        return _show_artifact(shown, artifact, out, json)
     summary, metrics = shown.summarize(), shown.metrics()
     if key is not None:
         require_metrics([key], metrics.names(), f"run {shown.id} has")
@@ -54,6 +61,7 @@ def show(
                 "end": summary.end,
                 "damaged_lines": metrics.damaged,
                 "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
+                **Kept(shown).as_json(),
             }
         )
         return 0
@@ -62,11 +70,25 @@ def show(
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
+    Kept(shown).print(all)
     if summary.warning is not None:
         print(paint(f"\n! {summary.warning}", "yellow"))
     if metrics.damaged:
         count = f"{metrics.damaged} damaged {'line was' if metrics.damaged == 1 else 'lines were'}"
         print(paint(f"\n{count} passed over; see: {words.command('check', shown.path)}", "yellow"))
+    return 0
+
+
+def _show_artifact(run: Run, reference: str | None, out: str | None, json: bool) -> int:
+    if reference is None:
+        raise UsageError("--out needs --artifact NAME: which one is to be written?")
+    artifact = choose_artifact(run, reference)
+    if out is not None:
+        write_artifact(artifact, out)
+    elif json:
+        print_json(artifact_fields(artifact))
+    else:
+        print_artifact(artifact)
     return 0
 
 

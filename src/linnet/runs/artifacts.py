@@ -50,15 +50,22 @@ class Artifact:
 
     def read(self, largest: int = LARGEST) -> bytes:
         """The file's content. ArtifactError where it is gone, or larger than `largest`."""
+        content = bytearray()
+        for piece in self.pieces():
+            content += piece
+            if len(content) > largest:
+                raise ArtifactError(f"{self.media} {self.name!r}: {self.path} is larger than {largest >> 20} MB")
+        return bytes(content)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The file's content, a megabyte at a time. ArtifactError where it is gone or is no regular file."""
         try:
             with os.fdopen(open_regular(self.path), "rb") as file:
-                content = file.read(largest + 1)
+                while piece := file.read(1 << 20):
+                    yield piece
         except (OSError, ValueError) as error:
             why = "is no longer there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
             raise ArtifactError(f"{self.media} {self.name!r}: {self.path} {why}") from None
-        if len(content) > largest:
-            raise ArtifactError(f"{self.media} {self.name!r}: {self.path} is larger than {largest >> 20} MB")
-        return content
 
     def load(self) -> Any:
         """What was logged: pixels of an image (height, width, channels), a `Table`, a `Histogram`, a text, `Audio`.
