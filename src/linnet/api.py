@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from linnet.errors import UsageError, mismatch, suggestion
+from linnet.errors import UsageError, mismatch, near_words, suggestion
 from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, defaults_of
 from linnet.recipes.registry import recipe_type
@@ -200,7 +199,7 @@ def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | N
     for name in given:
         if name not in flags:
             meant = _ELSEWHERE.get(name)
-            close = [meant] if meant in own else difflib.get_close_matches(name, own, n=1, cutoff=0.6)
+            close = [meant] if meant in own else near_words(name, own, strict=True)
             hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
             raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
     for flag in flags.values():

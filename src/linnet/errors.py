@@ -14,6 +14,12 @@ class LinnetError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a notebook: the one line that is meant for the user, without the stack above it."""
+        from linnet.display import plain
+
+        return [f"{type(self).__name__}: {plain(self)}"]
+
 
 class UsageError(LinnetError):
     """The words of a command or a call do not fit together."""
@@ -43,10 +49,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _ALLOCATOR_WORDS)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of an error about a word that is not known: what may have been meant, or all there is."""
+def near_words(word: str, known: Iterable[str], count: int = 1, *, strict: bool = False) -> list[str]:
+    """The words that may have been meant by one that is not known, the nearest first.
+
+    `strict`: only where few letters differ, as for flags, of which many look alike and most are not meant.
+    """
     import difflib
 
+    return difflib.get_close_matches(word, list(known), n=count, cutoff=0.65 if strict else 0.5)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of an error about a word that is not known: what may have been meant, or all there is."""
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = near_words(word, known)
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(known)}"

@@ -7,9 +7,10 @@ import os
 import re
 import shlex
 import time
-import unicodedata
 from pathlib import Path
 
+from linnet.display import is_steering as is_steering
+from linnet.display import plain as plain
 from linnet.runs.folder import runs_folder
 
 _LONGEST = 10_000  # letters
@@ -76,14 +77,6 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def plain(text: object) -> str:
-    """Text from a run, made harmless for a terminal: control and formatting characters become visible marks."""
-    text = str(text)
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_mark(c) if is_steering(c) else c for c in text)
-
-
 def bounded(text: object) -> str:
     """The same of a name or a finding, cut to what a person may read; for programs there is `--json`."""
     return shorten(plain(text), _LONGEST)
@@ -100,15 +93,6 @@ def flags(message: str) -> str:
 def _flag(field: re.Match[str]) -> str:
     flag = f"--{field[1].replace('_', '-')}"
     return flag if field[2] is None else f"{flag} {field[2]}"
-
-
-def is_steering(character: str) -> bool:
-    """Could a terminal obey this character instead of showing it? Controls, directions of writing, line separators."""
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-
-
-def _mark(character: str) -> str:
-    return chr(0x2400 + ord(character)) if ord(character) < 32 else "␡" if character == "\x7f" else "·"
 
 
 def shorten(text: str, width: int) -> str:

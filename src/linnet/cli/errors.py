@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Literal, get_args, get_origin
 
@@ -18,10 +17,9 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from linnet.errors import is_out_of_memory
+from linnet.errors import is_out_of_memory, near_words
 
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false"}
-_CLOSE = 0.65  # of difflib's measure, without the dashes
 
 
 def explain(error: CycloptsError, app: App) -> str:
@@ -62,7 +60,7 @@ def _unknown_option(error: UnknownOptionError, app: App, command: str) -> str:
     flag = f"--{name.lstrip('-').replace('_', '-')}"
     hints = []
     known = {flag.lstrip("-"): flag for flag in _flags(app, command)}
-    if close := difflib.get_close_matches(flag.lstrip("-"), known, n=1, cutoff=_CLOSE):
+    if close := near_words(flag.lstrip("-"), known, strict=True):
         hints.append(f"Did you mean {known[close[0]] if token.source == 'cli' else close[0].replace('-', '_')}?")
     if owners := [f"`linnet {other}`" for other in _commands_beside(command, app) if flag in _flags(app, other)]:
         hints.append(f"It belongs to {' and '.join(owners)}.")

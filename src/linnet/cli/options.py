@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.errors import UsageError
+from linnet.errors import UsageError, near_words
 from linnet.files import is_folder
 from linnet.models.model_name import find_model as find_model
 from linnet.runs import STATUSES, Run, RunError, RunStore
@@ -79,7 +78,7 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
     """Refuse a `--key` that is no metric, by name, with what may have been meant. `whose`: `run first has`."""
     for key in keys:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=3, cutoff=0.4)
+            close = near_words(key, known, count=3)
             shown = [name for name in known if not name.startswith("sys/")][:8]
             hint = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(shown) or 'none'}"
             raise UsageError(f"{whose} no metric {key!r}; {hint}")

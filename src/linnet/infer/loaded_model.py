@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from linnet.architectures import task_of
+from linnet.display import Shown, one_line
 from linnet.errors import UsageError, suggestion
 from linnet.files import step_of
 from linnet.gguf.errors import GGUFError
@@ -87,7 +88,7 @@ def task_of_file(path: Path) -> str | None:
         return task_of(file.architecture)
 
 
-class LoadedModel:
+class LoadedModel(Shown):
     """A model to be used, made by `linnet.load`. `module` is the `nn.Module`, `path` the file it was read from.
 
     - Of a language model: `generate`, `stream`, `score`, `encode`, `decode`; `tokenizer` is one of `tokenizers`.
@@ -245,7 +246,10 @@ class LoadedModel:
     # -- what it shows ------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<LoadedModel {self.name}: {', '.join(str(fact) for fact in self._facts().values())}>"
+        return one_line("LoadedModel", self.name, self._facts().values())
+
+    def _shown(self) -> tuple[str, dict[str, object]]:
+        return self.name, {**self._facts(), "file": self.path}
 
     @property
     def name(self) -> str:

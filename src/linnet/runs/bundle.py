@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
+from linnet.display import Shown, one_line
 from linnet.runs import provenance
 from linnet.runs.encode import drop_none, flat_names, jsonable_record, safe_text, whole_number
 from linnet.runs.events import iso_now
@@ -55,7 +56,7 @@ def join_fields(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     return own | {name: value for name, value in others.items() if name not in apart} | {"values": apart}
 
 
-class RunBundle:
+class RunBundle(Shown):
     """A run folder being written: `run.json` and the `toy/v1` stream.
 
     - `runs_root`: the folder of runs; made when missing.
@@ -161,7 +162,11 @@ class RunBundle:
     def __repr__(self) -> str:
         facts = [f"step {self._last['step']}"] if "step" in self._last else []
         facts += [f"loss {self._last_loss['loss']}"] if "loss" in self._last_loss else []
-        return f"<{type(self).__name__} {self.run_id}: {', '.join([*facts, 'ended' if self._ended else 'open'])}>"
+        return one_line(type(self).__name__, self.run_id, [*facts, "ended" if self._ended else "open"])
+
+    def _shown(self) -> tuple[str, dict[str, object]]:
+        facts = {"step": self._last.get("step"), "loss": self._last_loss.get("loss")}
+        return self.run_id, {**facts, "state": "ended" if self._ended else "open", "folder": self.run_dir}
 
     # -- beginning and end -------------------------------------------------------------------------------------
 

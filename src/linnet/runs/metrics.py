@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from linnet.display import html_table, plain
+from linnet.errors import LinnetError, near_words
 from linnet.runs import cache
 from linnet.runs.decoding import Segment, decoded_blocks, segments, workers_for
 from linnet.runs.lines import LineReader
@@ -15,8 +16,11 @@ from linnet.runs.metric_names import goal_of, main_metric
 from linnet.runs.metric_parser import MetricParser
 from linnet.runs.series import Rows, Series, StoredRowsError, Table
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-class UnknownMetricError(KeyError):
+
+class UnknownMetricError(LinnetError, KeyError):
     """A metric that a run does not have: `metrics["lss"]`. What was meant is looked for only when the line is read."""
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
@@ -24,7 +28,7 @@ class UnknownMetricError(KeyError):
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        if close := difflib.get_close_matches(self.name, self.known, n=1, cutoff=0.5):
+        if close := near_words(self.name, self.known):
             return f"no metric {self.name!r}; did you mean {close[0]!r}?"
         known = ", ".join(self.known[:8]) + (" …" if len(self.known) > 8 else "")
         return f"no metric {self.name!r}; there is {known or 'none'}"
@@ -209,9 +213,28 @@ class Metrics(Mapping[str, Series]):
     def __len__(self) -> int:
         return len(self.names())
 
+    def to_pandas(self, names: Iterable[str] | None = None) -> DataFrame:
+        """A DataFrame with a row a step and a column a metric, NaN where it has no value at that step.
+
+        `names`: the metrics wanted; without, all but the machine's figures (`sys/`). Needs pandas.
+        """
+        from linnet.runs.frame import to_pandas
+
+        return to_pandas(self, names)
+
     def __repr__(self) -> str:
         names = self.names()
-        return f"<Metrics: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}>"
+        return f"<Metrics: {plain(', '.join(names[:8]))}{f' and {len(names) - 8} more' if len(names) > 8 else ''}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        for name in self:
+            latest = self[name].latest
+            yield plain(name), None if latest is None else latest[1]
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            "Metrics", ("metric", "last", "best", "at step", "points"), [self[n].html_cells() for n in self]
+        )
 
     def close(self) -> None:
         """Let go of the file."""

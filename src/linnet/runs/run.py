@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linnet import files
+from linnet.display import Shown, one_line
 from linnet.errors import LinnetError
 from linnet.files import is_file, is_folder
 from linnet.runs import provenance
@@ -21,6 +22,8 @@ from linnet.runs.stream import EventStream
 from linnet.runs.summary import RunSummary, last_event, last_seconds, load_manifest, summarize
 
 if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
+    from pandas import DataFrame
+
     from linnet.runs.artifacts import Artifact
     from linnet.runs.metrics import Metrics
 
@@ -29,7 +32,7 @@ class RunError(LinnetError):
     """A run that is not there, is not one, or cannot be told from another."""
 
 
-class Run:
+class Run(Shown):
     """A run folder, made by Linnet, Toy, kaun-board or munin."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -232,12 +235,40 @@ class Run:
         return self.manifest.origin
 
     def __repr__(self) -> str:
+        facts = self._facts()
+        status, step, metric = facts["status"], facts.get("step"), facts.get("metric")
+        shown = [status] + ([] if step is None else [f"step {step}"]) + ([metric] if metric else [])
+        return one_line("Run", self.id, shown)
+
+    def _facts(self) -> dict[str, object]:
+        """How it stands, for people."""
         summary = summarize(self.path)
         if summary is None:
-            return f"<Run {self.id}: gone>"
-        facts = [summary.status] + ([] if summary.step is None else [f"step {summary.step}"])
-        facts += [] if summary.metric is None else [f"{summary.metric} {summary.value}"]
-        return f"<Run {self.id}: {', '.join(facts)}>"
+            return {"status": "gone"}
+        step, of = summary.step, self.manifest.total_steps
+        facts: dict[str, object] = {"status": summary.status}
+        if step is not None:
+            facts["step"] = step if of is None or of == step else f"{step} of {of}"
+        if summary.metric is not None:
+            facts["metric"] = f"{summary.metric} {summary.value}"
+        return facts
+
+    def _shown(self) -> tuple[str, dict[str, object]]:
+        labels = {"name": self.name, "experiment": self.experiment, "tags": ", ".join(self.tags)}
+        shape = {"recipe": self.manifest.recipe, "model": _listed(self.manifest.model), "config": _listed(self.config)}
+        return self.id, {**self._facts(), **labels, **shape, "folder": self.path}
+
+    def _figure(self) -> str:
+        main = self.metrics().main
+        return "" if main is None else main._figure()
+
+    def to_pandas(self, names: Iterable[str] | None = None) -> DataFrame:
+        """The metrics as a DataFrame, a row a step; `linnet.runs.Metrics.to_pandas`."""
+        return self.metrics().to_pandas(names)
+
+
+def _listed(fields: Mapping[str, object]) -> str:
+    return " · ".join(f"{name} {value}" for name, value in fields.items())
 
 
 def add_note(run: Run, text: str, step: int | None = None) -> None:

@@ -7,14 +7,13 @@ that were asked for.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from linnet.errors import UsageError
+from linnet.errors import UsageError, near_words
 from linnet.runs.columns import FIELDS, Column, Term, resolve
 from linnet.runs.figure_index import FigureIndex, stamp_of
 from linnet.runs.figures import MetricFigures, Wanted, read_figures
@@ -192,7 +191,7 @@ class Selection(Sequence[RunRecord]):
         metrics = self.metric_names(_LOOKED_INTO)
         short = {setting.rpartition(".")[2]: setting for setting in self.setting_names()}
         known = [*metrics, *short, *self.setting_names(), *FIELDS]
-        if close := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        if close := near_words(name, known):
             return f"; did you mean {close[0]}?"
         shown = [metric for metric in metrics if not metric.startswith("sys/")][:8]
         return f"; there is {', '.join(shown)} …" if shown else ""

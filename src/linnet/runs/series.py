@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.display import Shown, one_line, sparkline
 from linnet.runs.metric_names import Goal
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def column_type(key: str) -> np.dtype[Any]:
     return np.dtype(np.int64 if key in _INTEGERS else np.float64)
 
 
-class Series:
+class Series(Shown):
     """One metric through time: `step`, `t` (seconds), `value`, `epoch` (NaN where there is none), all equally long.
 
     - `goal`: `min` or `max`, as it was declared or as the name says; None where no way is known to be better.
@@ -252,8 +253,30 @@ class Series:
         return self._load("epoch")
 
     def __repr__(self) -> str:
-        latest = f", latest {self.latest[1]:.6g} at step {self.latest[0]}" if self.latest else ""
-        return f"<Series {self.name}: {len(self)} point{'' if len(self) == 1 else 's'}{latest}>"
+        return one_line("Series", self.name, self._facts())
+
+    def _facts(self) -> list[str]:
+        latest = [f"latest {self.latest[1]:.6g} at step {self.latest[0]}"] if self.latest else []
+        best = [f"best {self.best[1]:.6g} at step {self.best[0]}"] if self.best else []
+        return [f"{len(self)} point{'' if len(self) == 1 else 's'}", *latest, *best]
+
+    def _shown(self) -> tuple[str, dict[str, object]]:
+        return self.name, {"points": len(self), "latest": self.latest, "best": self.best}
+
+    def _figure(self) -> str:
+        steps, values = self.downsample(240)
+        return sparkline(steps.tolist(), values.tolist(), self.name)
+
+    def html_cells(self) -> tuple[object, ...]:
+        """Name, last and best value, the best one's step, and the number of points, as a row of a table."""
+        last, best = self.latest, self.best
+        return (
+            self.name,
+            "" if last is None else f"{last[1]:.6g}",
+            "" if best is None else f"{best[1]:.6g}",
+            "" if best is None else best[0],
+            f"{len(self):,}",
+        )
 
     @property
     def latest(self) -> tuple[int, float] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from linnet.errors import UsageError
+from linnet.errors import UsageError, near_words
 from linnet.files import is_file, is_folder, is_locked, open_regular
 from linnet.runs.events import parse
 from linnet.runs.folder import EVENTS, MANIFEST, SUBFOLDERS, belongs, runs_folder
@@ -254,7 +253,7 @@ def _hint(reference: str, names: list[str], count: int) -> str:
     known: dict[str, str] = {}
     for name in sorted(names):  # of runs that differ only in date and number, the newest
         known[_DATED.split(name, maxsplit=1)[0]] = known[name] = name
-    if close := difflib.get_close_matches(reference, known, n=1, cutoff=0.5):
+    if close := near_words(reference, known):
         return f"; did you mean {known[close[0]]}?"
     return f" ({count} {'run' if count == 1 else 'runs'} there)" if count else ""
 

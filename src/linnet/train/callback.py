@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
@@ -22,6 +23,10 @@ P = ParamSpec("P")
 
 class CallbackError(LinnetError):
     """A callback raised an exception; the message names it, `__cause__` is what it raised."""
+
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook too, the whole of it: it is the user's own code that is to be found."""
+        return traceback.format_exception(self)
 
 
 @dataclass(frozen=True)
