@@ -139,6 +139,8 @@ def plot(store: RunStore, runs: list[str]) -> None:
     for theme in ("light", "dark"):
         words = ["plot", "loss,validation/loss", *runs, "--smooth", "heavy", "--log", "--theme", theme]
         linnet([*words, "--runs", str(store.root), "--out", str(HOME / f"plot-{theme}.svg")])
+    words = ["plot", "loss,validation/loss", *runs, "--against", "lr", "--take", "600", "--runs", str(store.root)]
+    linnet([*words, "--out", str(HOME / "scatter-light.svg")])
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from PIL import Image
 from linnet.board.curve import Curve
 from linnet.board.figure.chart import Look, Source, build_chart
 from linnet.board.figure.colours import THEMES, slots
-from linnet.board.figure.line_scene import apart, draw_lines
+from linnet.board.figure.end_labels import apart
+from linnet.board.figure.line_scene import draw_lines
 from linnet.board.figure.png import write_png
 from linnet.board.figure.scales import Scale, tick_texts, time_unit
 from linnet.board.figure.scene import Area, Marker, Scene, Text

@@ -61,8 +61,7 @@ class Plot:
     def mark(self, x: float, y: float, style: str) -> None:
         """A diamond at a point, where that is in range."""
         if self.x_range[0] <= x <= self.x_range[1] and self.y_range[0] <= y <= self.y_range[1]:
-            row = self.height - 1 - int(cell_of(np.array([y]), self.y_range, self.height * 4)[0]) // 4
-            self.write(row, self.column(x), BEST_MARK, style)
+            self.write(self.row(y), self.column(x), BEST_MARK, style)
 
     def write(self, row: int, column: int, character: str, style: str) -> None:
         """Put a character over the dots."""
@@ -79,6 +78,10 @@ class Plot:
     def column(self, x: float) -> int:
         """The column of characters in which x lies."""
         return int(cell_of(np.array([x]), self.x_range, self.width * 2)[0]) // 2
+
+    def row(self, y: float) -> int:
+        """The row of characters in which y lies, the top row first."""
+        return self.height - 1 - int(cell_of(np.array([y]), self.y_range, self.height * 4)[0]) // 4
 
     def lines(self) -> list[Line]:
         self._write_letters()

@@ -41,6 +41,7 @@ plot: Draw metrics of runs, in the terminal or as an SVG or PNG picture.
     linnet plot
     linnet plot loss,validation/loss wide narrow --out loss.svg
     linnet plot loss --smooth heavy --log --theme dark --out loss.png
+    linnet plot validation/loss --against lr --experiment sweep --out sweep.svg
 
 show: Show one run: status, settings, metrics and a chart.
     linnet show

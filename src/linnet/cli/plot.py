@@ -33,8 +33,11 @@ def plot(
     *run: RunNames,
     out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     axis: Axis = "step",
+    against: str | None = None,
+    by: str | None = None,
+    take: str = "last",
     log: bool = False,
-    log_x: bool = False,
+    log_x: Annotated[bool | None, Parameter(negative="--no-log-x")] = None,
     smooth: str = "off",
     clip: bool = False,
     x_range: str | None = None,
@@ -52,8 +55,11 @@ def plot(
     Args:
         out: The picture to write, .svg or .png, or - for SVG into a pipe; without it the chart is drawn as text.
         axis: What stands on the x axis.
+        against: A setting (lr, d_model …): draw the metric of each run, by default of all, against it.
+        by: With --against: a colour and a line for each value of this setting.
+        take: With --against: the value that is drawn: last, best, first, min, max, or a step.
         log: Log scale of the y axis.
-        log_x: Log scale of the x axis.
+        log_x: Log scale of the x axis; with --against also by itself, where the settings span decades.
         smooth: off, light, medium, heavy, or the weight of a new value: above 0, at most 1.
         clip: Leave the one value in a hundred that is farthest off out of the y axis' range.
         x_range: The x axis from LOW:HIGH; either may be left out, as in 100: or :5000.
@@ -65,32 +71,42 @@ def plot(
         scale: Pixels of a PNG for each of its width and height.
     """
     from linnet.board.figure.chart import Look, build_chart
+    from linnet.board.figure.colours import THEMES
 
     kind = format_of(out)
     size = text_size(width, height) if kind == "text" else picture_size(width, height, scale)
-    look = Look(
-        axis=_AXES.get(axis, axis),
-        log=log,
-        log_x=log_x,
-        alpha=_alpha(smooth),
-        clip=clip,
-        x_range=_range("--x-range", x_range, log_x),
-        y_range=_range("--y-range", y_range, log),
-    )
-    sources = _sources(open_store(runs), run if run or filters else ("latest",), filters)
+    x_ends, y_ends = _range("--x-range", x_range, bool(log_x)), _range("--y-range", y_range, log)
+    store = open_store(runs)
+    if against is not None:
+        from linnet.cli.scatter import choose_scatter, tell_left_out
+
+        scatter = choose_scatter(store, metrics, run, filters, against, by, take, log, log_x, y_ends, title)
+        if kind == "text":
+            from linnet.board.figure.text_scatter import scatter_lines
+
+            print_chart(scatter_lines(scatter, *size), theme or theme_of_terminal())
+        else:
+            from linnet.board.figure.scatter_scene import draw_scatter
+
+            write_picture(draw_scatter(scatter, *size, THEMES[theme or "light"]), out or "-", scale)
+        tell_left_out(scatter)
+        return 0
+    if by is not None or take != "last":
+        raise UsageError(f"--{'by' if by is not None else 'take'} goes with --against KEY, the setting to draw against")
+    look = Look(_AXES.get(axis, axis), log, bool(log_x), _alpha(smooth), clip, x_ends, y_ends)
+    sources = _sources(store, run if run or filters else ("latest",), filters)
     names = _metric_names(metrics, sources)
     chart = build_chart(sources, names, look, title)
     if not chart.panels:
-        raise LinnetError(_why_empty(sources, names, axis, log or log_x))
-    if out is None:
+        raise LinnetError(_why_empty(sources, names, axis, log or bool(log_x)))
+    if kind == "text":
         from linnet.board.figure.text_chart import text_lines
 
         print_chart(text_lines(chart, *size), theme or theme_of_terminal())
     else:
-        from linnet.board.figure.colours import THEMES
         from linnet.board.figure.line_scene import draw_lines
 
-        write_picture(draw_lines(chart, *size, THEMES[theme or "light"]), out, scale)
+        write_picture(draw_lines(chart, *size, THEMES[theme or "light"]), out or "-", scale)
     _tell_left_out(chart, sources, names, axis)
     return 0
 

@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from linnet.board.figure.axes import draw_frame, left_margin, reserve_bottom, reserve_top
 from linnet.board.figure.chart import ChartLine, LineChart, Panel
 from linnet.board.figure.colours import DASHES, Theme, mixed
+from linnet.board.figure.end_labels import EndLabel, draw_labels, label_room
 from linnet.board.figure.scales import Scale
-from linnet.board.figure.scene import Area, Box, Marker, Path, Points, Scene, Text
+from linnet.board.figure.scene import Area, Box, Marker, Path, Points, Scene
 from linnet.board.figure.tracing import Trace, trace
-from linnet.board.figure.typography import shortened, text_width
 
 LINE_WIDTH = 1.7
-_LABEL_SIZE = 11.5
-_LABEL_LINE = 15.0  # from one label to the next
-_SWATCH = 18.0  # the piece of line before a label
-_GAP = 8.0
-_EDGE = 14.0
-_WIDEST_LABELS = 0.32  # of the picture
 _PANEL_GAP = 30.0
 _FAINT = 0.34  # of a colour, in what lies below a line
 _EXTENT_EDGE = 0.5  # so that a spike of one pixel is seen
 
 
-@dataclass(frozen=True)
-class _End:
-    """Where a line ends, and what is written there."""
-
-    y: float
-    x: float
-    line: ChartLine
-
-
 def draw_lines(chart: LineChart, width: float, height: float, theme: Theme) -> Scene:
     """The chart as a picture of that many pixels."""
     scene = Scene(width, height, theme.ground, chart.title or _what(chart), _description(chart))
-    labels = _label_width(chart, width)
+    labelled = _needs_labels(chart)
+    texts = {line.label for panel in chart.panels for line in panel.lines}
     top = reserve_top(scene, chart.title, _dash_legend(chart), theme, not _is_in_legend(chart))
     bottom = height - reserve_bottom(chart.x_label)
     count = len(chart.panels)
     tall = (bottom - top - _PANEL_GAP * (count - 1)) / count
     y_scales = [chart.y_scale(panel) for panel in chart.panels]
     left = max(left_margin(scale, tall) for scale in y_scales)
-    right = width - (labels + _SWATCH + _GAP + _EDGE if labels else 18)
+    right = width - (label_room(texts, width) if labelled else 18)
     for at, (panel, y_scale) in enumerate(zip(chart.panels, y_scales, strict=True)):
         begin = top + at * (tall + _PANEL_GAP)
         box = Box(left, begin, right, begin + tall)
         x_label = chart.x_label if at == count - 1 else None
         draw_frame(scene, box, chart.x_scale, y_scale, theme, x_label, "" if _is_in_legend(chart) else panel.label)
-        _draw_panel(scene, box, chart, panel, y_scale, labels, theme)
+        ends = _draw_panel(scene, box, chart, panel, y_scale, theme)
+        if labelled:
+            draw_labels(scene, box, ends, theme)
     return scene
 
 
-def _draw_panel(
-    scene: Scene, box: Box, chart: LineChart, panel: Panel, y_scale: Scale, labels: float, theme: Theme
-) -> None:
+def _draw_panel(scene: Scene, box: Box, chart: LineChart, panel: Panel, y_scale: Scale, theme: Theme) -> list[EndLabel]:
+    """The lines of a panel; returns where they end, each label once."""
     columns = max(2, round(box.width))
     traces = [
         (line, traced)
@@ -70,13 +55,14 @@ def _draw_panel(
         _draw_below(scene, box, line, traced, theme)
     for line, traced in dense_first:
         _draw_line(scene, box, line, traced, theme)
-    if labels:
-        named: dict[str, _End] = {}
-        for line, traced in traces:
-            if traced.end is not None:
-                x, y = _pixels(box, np.array([traced.end]))[0]
-                named.setdefault(line.label, _End(min(max(y, box.top), box.bottom), x, line))
-        _draw_labels(scene, box, list(named.values()), labels, theme)
+    named: dict[str, EndLabel] = {}
+    for line, traced in traces:
+        if traced.end is not None and line.label not in named:
+            x, y = _pixels(box, np.array([traced.end]))[0].tolist()
+            dash = () if chart.metric_dashes else DASHES[line.dash]
+            y = min(max(y, box.top), box.bottom)
+            named[line.label] = EndLabel(x, y, line.label, theme.lines[line.colour], dash)
+    return list(named.values())
 
 
 def _draw_below(scene: Scene, box: Box, line: ChartLine, traced: Trace, theme: Theme) -> None:
@@ -114,60 +100,10 @@ def _pixels(box: Box, shares: Points) -> Points:
     return np.column_stack([x, y])
 
 
-def _draw_labels(scene: Scene, box: Box, ends: list[_End], width: float, theme: Theme) -> None:
-    """Labels beside the ends of the lines, moved apart where they would lie over each other."""
-    ends = sorted(ends, key=lambda end: (end.y, end.line.label))
-    room = max(1, int((box.height + _LABEL_LINE) // _LABEL_LINE))
-    hidden = len(ends) - room if len(ends) > room else 0
-    shown = ends[: room - 1] if hidden else ends
-    places = apart([end.y for end in shown], _LABEL_LINE, box.top, box.bottom)
-    text_at = box.right + _GAP + _SWATCH + 5
-    for end, y in zip(shown, places, strict=True):
-        colour = theme.lines[end.line.colour]
-        faint = mixed(colour, theme.ground, _FAINT)
-        begin = box.right + _GAP
-        if end.x < box.right - 3 or abs(end.y - y) > 3:
-            lead = np.array([[end.x, end.y], [max(end.x, box.right - 2), end.y], [begin, y]])
-            scene.shapes.append(Path([lead], faint, 0.8))
-        dash = () if _tells_metrics(end) else DASHES[end.line.dash]
-        scene.shapes.append(Path([np.array([[begin, y], [begin + _SWATCH, y]])], colour, LINE_WIDTH + 0.5, dash))
-        text = shortened(end.line.label, width, _LABEL_SIZE)
-        title = end.line.label if text != end.line.label else ""
-        scene.shapes.append(Text(text_at, y + _LABEL_SIZE * 0.36, text, _LABEL_SIZE, theme.text, title=title))
-    if hidden:
-        more = f"and {len(ends) - len(shown)} more"
-        y = min(box.bottom, (places[-1] if places else box.top) + _LABEL_LINE)
-        scene.shapes.append(Text(text_at, y + _LABEL_SIZE * 0.36, more, _LABEL_SIZE, theme.dim))
-
-
-def _tells_metrics(end: _End) -> bool:
-    return end.line.label == end.line.run and end.line.metric != end.line.label and end.line.dash == 0
-
-
-def apart(wanted: list[float], least: float, top: float, bottom: float) -> list[float]:
-    """Rising positions moved as little as makes them `least` apart, between `top` and `bottom`.
-
-    Positions less the room that those before them need must not fall: pooled where they do, each pool at its mean.
-    """
-    pools: list[list[float]] = []  # sum, count
-    for at, y in enumerate(wanted):
-        pools.append([y - at * least, 1.0])
-        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
-            total, count = pools.pop()
-            pools[-1][0] += total
-            pools[-1][1] += count
-    settled = [total / count for total, count in pools for _ in range(int(count))]
-    lowest = bottom - (len(wanted) - 1) * least
-    return [max(top, min(y, lowest)) + at * least for at, y in enumerate(settled)]
-
-
-def _label_width(chart: LineChart, width: float) -> float:
-    """The width of the labels beside the lines; 0 where a single line needs none."""
-    labels = {line.label for panel in chart.panels for line in panel.lines}
+def _needs_labels(chart: LineChart) -> bool:
+    """Not where every panel has one line of the same run: what it shows stands above it."""
     runs = {line.run for panel in chart.panels for line in panel.lines}
-    if len(runs) == 1 and all(len({line.label for line in panel.lines}) == 1 for panel in chart.panels):
-        return 0.0  # what each panel shows stands above it
-    return min(width * _WIDEST_LABELS, max(text_width(label, _LABEL_SIZE) for label in labels))
+    return len(runs) > 1 or any(len({line.label for line in panel.lines}) > 1 for panel in chart.panels)
 
 
 def _is_in_legend(chart: LineChart) -> bool:
