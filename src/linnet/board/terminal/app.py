@@ -223,7 +223,8 @@ class BoardApp(App[None]):
         from linnet.board.terminal import full_screen, graphics
 
         terminal = full_screen.terminal_of_process()
-        if terminal is None:
+        if terminal is None or graphics.has_none():
+            self._protocol = "none"
             return False
         series = all_series[board.shelf.row(all_series)]
         try:

@@ -7,7 +7,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,25 @@ def is_answered(answer: bytes) -> bool:
     return _ATTRIBUTES.search(answer) is not None
 
 
+def has_none(environ: Mapping[str, str] = os.environ) -> bool:
+    """Is it known without a question that this terminal draws no images?"""
+    if told := environ.get("LINNET_GRAPHICS"):
+        return told not in get_args(Protocol)
+    return environ.get("TERM") in ("dumb", "linux") or environ.get("TERM_PROGRAM") == "Apple_Terminal"
+
+
 def choose_protocol(ask: Callable[[bytes], bytes], environ: Mapping[str, str] = os.environ) -> Protocol | None:
     """What this terminal draws images by; None: it does not. `ask`: sends a question and returns the answer.
 
     `LINNET_GRAPHICS` decides (`kitty`, `iterm`, `sixel` or `none`); else what the environment says of iTerm2, which
     answers no question, and what the terminal says itself.
     """
-    if told := environ.get("LINNET_GRAPHICS"):
-        return told if told in ("kitty", "iterm", "sixel") else None  # type: ignore[return-value]
-    if environ.get("TERM") in ("dumb", "linux") or environ.get("TERM_PROGRAM") == "Apple_Terminal":
+    if has_none(environ):
         return None
+    told = environ.get("LINNET_GRAPHICS")
+    for protocol in get_args(Protocol):
+        if protocol == told:
+            return cast(Protocol, protocol)
     multiplexed = bool(environ.get("TMUX") or environ.get("STY"))  # which passes on only what it draws itself
     if not multiplexed and (
         environ.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm", "mintty") or environ.get("LC_TERMINAL") == "iTerm2"
