@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import linnet
 from linnet import gguf
-from linnet.recipes.token_rows import find_rows
+from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
+from linnet.recipes.token_rows import _alphabet, _spelt, find_rows
 from tests.conftest import Said
+from tests.gguf.tiny_llama import plain
 
 
 def keys(path: Path) -> dict[str, Any]:
@@ -105,3 +110,43 @@ def test_a_run_with_a_tokenizer_of_its_own_says_how_much_it_found(
     run = linnet.open("latest")
     assert run.manifest.model["vocab"] == 512
     assert run.manifest.config["coverage"] == pytest.approx(1.0 if tokens == "pieces" else 0.95, abs=0.06)
+
+
+def test_text_that_is_always_a_token_is_found_by_its_bytes() -> None:
+    types = list(SENTENCE_PIECE["tokenizer.ggml.token_type"])
+    types[11] = 4
+    tokens = (*SENTENCE_PIECE["tokenizer.ggml.tokens"][:11], " def")
+    donor = {**SENTENCE_PIECE, "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": tuple(types)}
+    assert sources(BYTE_LEVEL, donor, pieces=False)[1] == [11]
+
+
+def test_what_the_donor_cannot_spell_is_new() -> None:
+    new = {**BYTE_LEVEL, "tokenizer.ggml.tokens": ("<|end|>", "Ġdef", "z", "defz", "Ãz", "Ã", "[PAD6]", "zz")}
+    # z is <unk> to the donor: rows of it would all be one row
+    assert sources(new, SENTENCE_PIECE, pieces=True) == [[2], [11], [], [], [], [4], [], []]
+
+
+@pytest.mark.parametrize(("names", "row"), [(("</s>", "<|eot_id|>"), 2), (("<|x|>", "<|eot_id|>"), 3)])
+def test_the_end_of_a_text_is_not_the_end_of_a_turn(names: tuple[str, str], row: int) -> None:
+    tokens = ("<unk>", "<s>", *names, *SENTENCE_PIECE["tokenizer.ggml.tokens"][4:])
+    types = (2, 3, 3, 3, *SENTENCE_PIECE["tokenizer.ggml.token_type"][4:])
+    keys = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types, "tokenizer.ggml.eos_token_id": 3}
+    assert sources(BYTE_LEVEL, {**SENTENCE_PIECE, **keys}, pieces=True)[0] == [row]
+
+
+@cache
+def every_byte() -> dict[str, Any]:
+    tokenizer = train_tokenizer(["the cat sat on the mat, größer als 東京"] * 3, 280)
+    return plain(tokenizer_block(tokenizer, eos="<|endoftext|>"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=12) | st.text(min_size=1, max_size=8).map(str.encode), max_size=20))
+def test_the_pieces_of_a_token_spell_it(tokens: list[bytes]) -> None:
+    donor = every_byte()
+    letters = {byte: letter for letter, byte in _alphabet().items()}
+    texts = tuple(dict.fromkeys(["a", *("".join(letters[byte] for byte in token) for token in tokens)]))
+    new = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": texts}
+    theirs = _spelt(donor)
+    for text, ids in zip(_spelt(new), sources(new, donor, pieces=True), strict=True):
+        assert b"".join(theirs[id_] for id_ in ids) == text  # type: ignore[misc]

@@ -19,6 +19,7 @@ import numpy as np
 from linnet.errors import UsageError
 from linnet.gguf import GGUFError, GGUFFile, read_params, resolve_link
 from linnet.gguf.errors import quoted
+from linnet.gguf.pretokenizers import PRES
 from linnet.models import LlamaConfig, config_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,13 @@ class Donor:
                     expected, found = f"an array of {kind.__name__}", self.file.metadata.label(key)
                     raise self.error("the type is wrong", f"metadata {quoted(key)}", expected, found)
             return {key: self.file.metadata[key] for key in self.file.metadata if key.startswith("tokenizer.")}
+
+    @property
+    def pre(self) -> str | None:
+        """How its tokenizer splits text into words before the merges; None where it is of another kind."""
+        with donor_errors():
+            name = self.file.metadata.text("tokenizer.ggml.pre")
+        return next((pre.name for pre in PRES if name in (pre.name, *pre.aliases)), None)
 
     @property
     def embedding(self) -> TensorInfo:

@@ -75,6 +75,11 @@ class FromScratch(ModelRecipe["LanguageModel"]):
 
 def text_job(recipe: str, config: AnyConfig, values: Mapping[str, Any], **more: Any) -> Job:
     """A job on text; samples begin with something that fits the corpus where nothing is said."""
+    if values["pre"] is not None and values["tokenizer"] is not None:
+        raise UsageError(
+            "`pre` cuts words for a vocabulary that is trained on the corpus, and here the tokenizer comes from a file:"
+            " leave it out"
+        )
     prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
     data, settings = fill(TextData, values), fill(TrainSettings, values)
     return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, **more)

@@ -58,6 +58,7 @@ class TextData:
         corpus: A file, a folder, a pattern, or python: the standard library of this interpreter.
         field: Where the text is in a JSONL line or a Parquet row; text by default.
         tokenizer: The MODEL whose tokenizer is taken; by default the donor's where there is one, else one is trained.
+        pre: How a vocabulary that is trained on the corpus cuts words; by default as the donor's, else as GPT-2's.
         held_out: The share of documents kept for evaluation.
         documents: Keep documents from seeing each other.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
@@ -70,6 +71,7 @@ class TextData:
     documents: bool = False
     cache: FilePath | None = None
     field: str | None = None
+    pre: Literal["gpt-2", "smollm", "llama-bpe", "qwen2"] | None = None
 
 
 @dataclass(frozen=True)

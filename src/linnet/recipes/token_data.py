@@ -89,6 +89,7 @@ class TextRunData(TokenRunData):
             data.corpus,
             vocab=None if data.tokenizer else self._model.vocab,
             tokenizer=(tokenizer or job.tokenizer_source) if data.tokenizer else None,
+            pre=data.pre or "gpt-2",
             held_out=data.held_out,
             field=data.field or "text",
             cache=data.cache,

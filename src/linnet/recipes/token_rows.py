@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linnet.gguf.tokenizer import BYTE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, rebuild_tokenizer
+from linnet.gguf.tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, rebuild_tokenizer
 from linnet.recipes.donor import DonorError
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _WRITTEN = (UNKNOWN, CONTROL, USER_DEFINED)  # spelt as they are, not in the kind's own alphabet
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+# Names of the token that ends a text. A chat model's `eos` ends a turn, so these go first.
+_ENDS_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
+_LONGEST_PIECE = 64  # bytes that are compared at once where a token is no text
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class TokenRows:
     """For each row of the new table, the donor's rows it is the mean of.
 
     `of[first[i] : first[i + 1]]` are those of row i: one where the donor has the very token, several where it is
-    made of pieces, none where it is new.
+    made of pieces, none where the donor cannot spell it.
     """
 
     of: NDArray[np.int64]
@@ -47,18 +50,32 @@ class TokenRows:
         return float((self.counts > 0).mean())
 
     @property
+    def own(self) -> int:
+        """How many rows are the donor's as they are."""
+        return int((self.counts == 1).sum())
+
+    @property
+    def means(self) -> int:
+        """How many rows are means of the donor's."""
+        return int((self.counts > 1).sum())
+
+    @property
+    def new(self) -> int:
+        """How many rows have nothing of the donor's."""
+        return int((self.counts == 0).sum())
+
+    @property
     def words(self) -> str:
         """What became of the vocabulary, in words."""
-        counts = self.counts
+        total = len(self.counts)
         if self.same:
-            return f"all {len(counts):,} rows by the donor's own tokenizer"
-        exact, pieced, new = int((counts == 1).sum()), int((counts > 1).sum()), int((counts == 0).sum())
+            return f"all {total:,} rows by the donor's own tokenizer"
         rest = "".join(
             f", {number:,} {what}"
-            for number, what in ((pieced, "from the mean of their pieces"), (new, "new"))
+            for number, what in ((self.means, "from the mean of their pieces"), (self.new, "new"))
             if number
         )
-        return f"{exact:,} of {len(counts):,} rows are tokens of the donor's ({exact / len(counts):.1%}){rest}"
+        return f"{self.own:,} of {total:,} rows are tokens of the donor's ({self.own / total:.1%}){rest}"
 
     def take(self, table_VW: NDArray[np.float32], seed: int = 0) -> NDArray[np.float32]:
         """The new table, out of the donor's; rows without a source are drawn with the mean and spread of the others."""
@@ -105,11 +122,15 @@ def find_rows(donor: Mapping[str, Any], new: Mapping[str, Any], *, pieces: bool,
             expected="the texts of its tokens",
             found="none",
         )
+    theirs = _spelt(donor)
     known: dict[bytes | str, int] = {}
-    for number, text in enumerate(_spelt(donor)):
+    for number, text in enumerate(theirs):
         known.setdefault(text, number)
-    end = donor.get("tokenizer.ggml.eos_token_id")
-    cut = _Cutter(rebuild_tokenizer(donor), known) if pieces else None
+    for text in [text for text in known if isinstance(text, str)]:
+        if _type(donor, known[text]) == USER_DEFINED:  # text that is always a token of its own
+            known.setdefault(text.encode(), known[text])
+    end = next((known[name] for name in _ENDS_OF_TEXT if name in known), donor.get("tokenizer.ggml.eos_token_id"))
+    cut = _Cutter(rebuild_tokenizer(donor), theirs, known) if pieces else None
     of: list[int] = []
     first = [0]
     for number, text in enumerate(_spelt(new)):
@@ -135,25 +156,48 @@ def find_rows(donor: Mapping[str, Any], new: Mapping[str, Any], *, pieces: bool,
 class _Cutter:
     """The donor's pieces of a text, without its space at the front or its marks round a text."""
 
-    def __init__(self, tokenizer: Tokenizer, known: Mapping[bytes | str, int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, spelt: Sequence[bytes | str], known: Mapping[bytes | str, int]) -> None:
         from tokenizers import normalizers
 
         if tokenizer.normalizer is not None:  # SentencePiece: the space at the front is not part of a token
             tokenizer.normalizer = normalizers.Replace(" ", "▁")
         tokenizer.encode_special_tokens = True
-        self._tokenizer, self._known = tokenizer, known
+        self._tokenizer, self._spelt, self._known = tokenizer, spelt, known
 
     def pieces(self, text: bytes) -> list[int]:
+        """Ids that spell all of `text`; none where the donor leaves out a part of it, or has it as unknown."""
         try:
-            return list(self._tokenizer.encode(text.decode(), add_special_tokens=False).ids)
-        except UnicodeDecodeError:  # a part of a letter: its single bytes, where the donor has them
-            return [self._known[letter] for letter in (bytes([byte]) for byte in text) if letter in self._known]
+            ids = list(self._tokenizer.encode(text.decode(), add_special_tokens=False).ids)
+        except UnicodeDecodeError:  # a part of a letter, which is no text
+            return self._longest(text)
+        return ids if b"".join(_as_bytes(self._spelt[id_]) for id_ in ids) == text else self._longest(text)
+
+    def _longest(self, text: bytes) -> list[int]:
+        """The longest token that fits, again and again: bytes at least, where the donor has them all."""
+        ids, start = [], 0
+        while start < len(text):
+            ends = range(min(len(text), start + _LONGEST_PIECE), start, -1)
+            end = next((end for end in ends if text[start:end] in self._known), None)
+            if end is None:
+                return []
+            ids.append(self._known[text[start:end]])
+            start = end
+        return ids
+
+
+def _as_bytes(text: bytes | str) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _type(tokenizer: Mapping[str, Any], number: int) -> int:
+    types = tokenizer.get("tokenizer.ggml.token_type", ())
+    return int(types[number]) if number < len(types) else NORMAL
 
 
 def _spelt(tokenizer: Mapping[str, Any]) -> list[bytes | str]:
     """What each token stands for: bytes; or its text, for control tokens; or nothing, for unused rows."""
     texts: Sequence[str] = tokenizer["tokenizer.ggml.tokens"]
-    types = list(tokenizer.get("tokenizer.ggml.token_type", ())) or [1] * len(texts)
+    types = list(tokenizer.get("tokenizer.ggml.token_type", ())) or [NORMAL] * len(texts)
     alphabet = _alphabet() if tokenizer.get("tokenizer.ggml.model") == "gpt2" else None
     out: list[bytes | str] = []
     for text, kind in zip(texts, types, strict=False):

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 _SHAPE = config_flags(
     [LlamaConfig],
-    leave_out=("vocab", "qkv_bias"),
+    leave_out=("qkv_bias",),
+    vocab="Train a vocabulary of so many tokens on the corpus; by default it is the donor's.",
     ctx="Tokens of a sequence; 256 by default.",
     head_dim="Size of a head.",
     untied="Give the output a matrix of its own; a lens needs one and has it.",
@@ -59,8 +60,8 @@ class WarmOptions:
             the rows of one as wide; inherit:K: its first K layers; widen:N: N times as wide, same function; full: all
             of it; scratch: nothing.
         lens: A lens file (linnet lens) for pca or warm to begin with.
-        tokens: With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces,
-            or anew.
+        tokens: With another vocabulary than the donor's (`vocab`, `tokenizer`): tokens it does not have begin as the
+            mean of their pieces, or anew.
         layers: Which layers select takes: evenly spread ones, or the first ones.
         rescale: Centre embedding rows and give every dimension one spread; `no_rescale` leaves them as they are in the
             donor.
@@ -79,6 +80,9 @@ class WarmOptions:
     donor_sha256: str | None = None
     explained_variance: float | None = None
     coverage: float | None = None
+    donor_rows: int | None = None  # of another vocabulary than the donor's: rows that are the donor's as they are
+    mean_rows: int | None = None  # means of the donor's rows
+    new_rows: int | None = None
     taken: str | None = None  # what was taken from where, in a line
 
 
@@ -133,6 +137,11 @@ class WarmStart(FromScratch):
             raise UsageError(f"`lens` does not go with `init={init}`: only pca and warm look through one")
         if values["train_table"] and not init.has_lens:
             raise UsageError(f"`train_table` does not go with `init={init}`: only pca and warm have a table")
+        if values["vocab"] is not None and values["tokenizer"] is not None:
+            raise UsageError(
+                "`vocab` does not go with `tokenizer`: the one trains a vocabulary on the corpus, the other takes it"
+                " from a file; leave out one of them"
+            )
         import torch  # noqa: F401 (who has none is told so before a donor is looked for)
 
         values = with_model_files(cls.flags, values)
@@ -140,8 +149,12 @@ class WarmStart(FromScratch):
         try:
             config = shape_from(donor.config, init, **changed_fields(_SHAPE, values))
             options = fill(WarmOptions, {**values, "init": str(init)})
-            with_tokenizer = {**values, "tokenizer": values["tokenizer"] or values["donor"]}
-            return text_job(cls.name, config, with_tokenizer, options=options, donor=donor)
+            if values["vocab"] is None:
+                source = {"tokenizer": values["tokenizer"] or values["donor"]}
+            else:
+                _check_vocab(donor, values["vocab"])
+                source = {"pre": values["pre"] or donor.pre}
+            return text_job(cls.name, config, {**values, **source}, options=options, donor=donor)
         except BaseException:
             donor.close()
             raise
@@ -153,6 +166,11 @@ class WarmStart(FromScratch):
         assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
         recipe = cls(job.settings, hardware, init=options.init, init_scale=job.init_scale, loss=job.loss)
         recipe.options = replace(options, init=str(recipe.init))
+        if isinstance(job.data, TextData) and job.data.tokenizer is None and data.vocabulary is None:
+            raise UsageError(
+                f"`vocab` trains a vocabulary on text, and the corpus {job.data.corpus!r} is a pack of token ids: leave"
+                " `vocab` out, or give the text"
+            )
         if resumed or recipe.init.kind == "scratch":
             recipe.realize_scratch(job.model, options.donor_d_in or 0)
         else:
@@ -229,6 +247,14 @@ class WarmStart(FromScratch):
                 coverage=rows.coverage,
                 taken=taken,
             )
+            if not rows.same:
+                self.options = replace(
+                    self.options,
+                    donor_rows=rows.own,
+                    mean_rows=rows.means,
+                    new_rows=rows.new,
+                    taken=f"{taken}; {_in_place_of(opened, rows)}",
+                )
 
     def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
         """Put rows that are read already into the table behind the lens: [vocab, donor_d_in], or row after row, flat.
@@ -334,6 +360,20 @@ class WarmStart(FromScratch):
         if lens is None:
             raise LinnetError(f"{call} needs a lens: realize_scratch(config, donor_d_in=…) makes one")
         return lens
+
+
+def _in_place_of(donor: Donor, rows: TokenRows) -> str:
+    """What another vocabulary than the donor's means: its size, and that nothing is left of a chat."""
+    chat = ", without its chat template" if "tokenizer.chat_template" in donor.file.metadata else ""
+    return f"{len(rows.counts):,} tokens in place of its {donor.config.vocab:,}{chat}"
+
+
+def _check_vocab(donor: Donor, vocab: int) -> None:
+    if vocab == donor.config.vocab:
+        raise UsageError(
+            f"`vocab={vocab}` is the size of the donor's own vocabulary: leave it out to take that one, or choose"
+            " another size for one trained on the corpus"
+        )
 
 
 def _copy(array: NDArray[np.float32], target: Tensor) -> None:
