@@ -31,8 +31,9 @@ def two_runs(root: Path) -> Path:
 def test_runs_lists_each_with_status_and_last_loss(two_runs: Path, said: Said) -> None:
     code, out, _ = said("runs")
     assert code == 0
-    first, second = out.splitlines()[1:]
-    assert first.split()[:5] == ["first", "completed", "50/50", "loss", "0.12"]
+    head, first, second = out.splitlines()
+    assert head.split() == ["run", "status", "step", "loss", "lr", "time", "age", "about"]
+    assert first.split()[:5] == ["first", "completed", "50/50", "0.12", "0.1"]
     assert "#t" in second
     _, out, _ = said("runs", "--sort", "loss", "--json")
     assert [run["run_id"] for run in json.loads(out)] == ["first", "second"]
@@ -204,7 +205,7 @@ time.sleep(60)
         (["show", "first", "--key", "los"], 2, "linnet: run first has no metric 'los'; did you mean loss?"),
         (["compare", "first"], 2, "linnet: compare needs two runs or more, found 1"),
         (["runs", "--status", "dead"], 2, "linnet: status 'dead' does not exist; choose from live"),
-        (["runs", "--sort", "size"], 2, "linnet: --sort 'size' does not exist; choose from time, loss, name"),
+        (["runs", "--sort", "size"], 2, "linnet: --sort 'size': no run here has a setting or metric 'size'"),
         (["metrics", "first", "--key", "x"], 2, "linnet: run first has no metric 'x'"),
         (["metrics", "first", "--format", "xml"], 2, "linnet: --format 'xml': choose from tsv, csv, json, jsonl"),
         (["delete"], 2, "linnet: delete needs the name of a run"),

@@ -176,7 +176,8 @@ def test_the_step_of_a_run_is_not_that_of_its_loss(root: Path, capsys: pytest.Ca
     found = linnet.open("a").summarize()
     assert (found.step, found.metric, found.value) == (100, "loss", 1.0)
     main(["runs"])
-    assert capsys.readouterr().out.splitlines()[1].split()[2:4] == ["100", "loss"]
+    head, row = capsys.readouterr().out.splitlines()
+    assert (head.split()[2:4], row.split()[2:4]) == (["step", "loss"], ["100", "1"])
 
 
 def test_steps_of_decoding_are_no_steps_of_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

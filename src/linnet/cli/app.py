@@ -25,10 +25,12 @@ resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
     linnet resume latest
     linnet resume llama-20260531-001 --steps 20000
 
-runs: List the runs of a folder, with status and last loss.
+runs: List runs, a row each: how they stand, the settings that differ, the metrics you choose.
     linnet runs
-    linnet runs --status completed --sort loss
-    linnet runs --runs ablations --tag wide --json
+    linnet runs --columns 'loss,best(validation/loss),loss@200' --sort 'best(validation/loss)'
+    linnet runs 'xor-*' --where 'loss<2 and lr>=1e-3 and tag:base' --sort lr
+    linnet runs --experiment sweep --by lr --sort validation/loss
+    linnet runs --runs ablations --csv > runs.csv
 
 board: Watch runs in the terminal while they train: charts, machine, samples, checkpoints.
     linnet board
@@ -58,8 +60,9 @@ compare: Compare runs: what was set differently, and what came of it.
     linnet compare wide narrow --key loss
     linnet compare 'xor-*' --where 'lr>=1e-3 and tag:base'
 
-metrics: Print a run's metrics, with all digits, for other programs.
+metrics: Print the metrics of runs, with all digits, for other programs.
     linnet metrics
+    linnet metrics 'xor-*' --key loss --key validation/loss --wide --format csv > loss.csv
     linnet metrics latest --key loss --format csv > loss.csv
 
 generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
@@ -145,7 +148,6 @@ _GROUPS = {
 _FILES = {
     "resume": "training",
     "tail": "show",
-    "compare": "metrics",
     "note": "runs",
     **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
     "inspect": "gguf",

@@ -2,58 +2,155 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import time
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, RunName, RunsFolder, open_store
-from linnet.cli.printing import paint, print_json, print_table
+from linnet.board.run_columns import chosen_terms, default_terms, labels_of, main_terms
+from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, open_store
+from linnet.cli.printing import print_json
+from linnet.cli.run_table import group_json, is_measured, print_csv, print_groups, print_groups_csv, print_runs
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore, RunSummary, add_note
+from linnet.runs.columns import Term, split_columns, split_words
+from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
+from linnet.runs.selection import RunRecord, Selection, select
 
 
 def runs(
-    *,
+    *run: RunNames,
+    filters: RunFilters = EVERY_RUN,
+    columns: str | None = None,
+    sort: Annotated[str, Parameter(show_default=True, allow_leading_hyphen=True)] = "time",
+    reverse: bool = False,
+    by: str | None = None,
+    limit: int | None = None,
+    csv: bool = False,
     runs: RunsFolder = None,
-    experiment: str | None = None,
-    tag: str | None = None,
-    status: str | None = None,
-    recipe: str | None = None,
-    archived: bool = False,
-    sort: Annotated[str, Parameter(help="time (newest last), loss (best first) or name.", show_default=True)] = "time",
     json: AsJson = False,
 ) -> int:
-    """List the runs of a folder, with status and last loss.
+    """List runs, a row each: how they stand, the settings that differ, the metrics you choose.
 
     Args:
-        experiment: Only the runs of this experiment.
-        tag: Only the runs with this tag.
-        status: Only live, completed, interrupted, aborted, errored, crashed or stalled runs.
-        recipe: Only the runs of this recipe.
-        archived: Also runs that were archived.
+        columns: Metrics, settings and labels to show, as in 'loss,best(validation/loss),loss@200,lr'. The settings that
+            differ come along unless some are named.
+        sort: time (newest last), name, loss (best first), or any column: metrics best first, settings ascending.
+        reverse: The other way round; so is a minus before the column, as in --sort -lr.
+        by: Group runs by a column, or several with commas: how many, and mean ± standard deviation of the metrics.
+        limit: Only the first so many rows.
+        csv: Every column with all digits, as CSV.
     """
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit must be 1 or more, found {limit}")
+    if csv and json:
+        raise UsageError("--csv and --json are two forms of the same; give one of them")
     store = open_store(runs)
-    summaries = _sorted(
-        store.list(experiment=experiment, tag=tag, status=status, recipe=recipe, archived=archived), sort
-    )
+    selection = select(store, run, filters)
+    chosen = [] if columns is None else _terms("columns", columns, selection)
+    orders = _orders(sort, reverse, selection)
+    if by is not None:
+        return _print_groups(selection, by, chosen, orders, limit, csv=csv, json=json)
+    sorted_by = [order.term for order in orders if order.term is not None]
+    terms = chosen_terms(selection, chosen) if chosen else default_terms(selection, sorted_by)
+    selection = _sorted(selection, orders, limit)
     if json:
-        print_json([as_json(summary) for summary in summaries])
-        return 0
-    if not summaries:
+        print_json([_record_json(record, chosen) for record in selection])
+    elif csv:
+        print_csv(selection, terms)
+    elif not selection:
         folder = f"the folder {words.plain(store.root)}"
         print(f"No run in {folder} fits these filters." if any(store.folders()) else f"There are no runs in {folder}.")
-        return 0
-    head = ("run", "status", "step", "metric", "last", "time", "age", "about")
-    print_table(head, [_row(summary) for summary in summaries], right=(2, 4, 5, 6), status=1)
-    for summary in summaries:
-        if summary.warning is not None:
-            print(paint(f"! {words.bounded(summary.run_id)}: {summary.warning}", "yellow"))
+    else:
+        print_runs(selection, terms, chosen=chosen or sorted_by)
     return 0
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One column of `--sort`; without a term one of the orders that are no column: time, name, loss."""
+
+    name: str
+    term: Term | None
+    reverse: bool
+
+
+def _terms(flag: str, text: str, selection: Selection) -> list[Term]:
+    """What the columns that a flag names mean, read; an error where no run has one of them."""
+    try:
+        terms = [selection.term(column) for column in split_columns(text)]
+        selection.read(terms)
+    except UsageError as error:
+        raise UsageError(f"`{flag}` {text!r}: {error}") from None
+    if not terms:
+        raise UsageError(f"`{flag}` names no column; name some, as in loss,lr")
+    return terms
+
+
+def _orders(sort: str, reverse: bool, selection: Selection) -> list[_Order]:
+    """The columns of `--sort`, the one that counts most first."""
+    orders = []
+    for part in split_words(sort):
+        name = part.removeprefix("-")
+        term = None if name in _ORDERS else _terms("sort", name, selection)[0]
+        orders.append(_Order(name, term, reverse != part.startswith("-")))
+    return orders
+
+
+def _sorted(selection: Selection, orders: Sequence[_Order], limit: int | None) -> Selection:
+    """The first so many runs in an order."""
+    for order in reversed(orders):
+        if order.term is not None:
+            selection = selection.sorted_by(order.term, reverse=order.reverse)
+        else:
+            records = sorted(selection.records, key=_ORDERS[order.name], reverse=order.reverse)
+            selection = Selection(selection.root, records)
+    return Selection(selection.root, selection.records[:limit])
+
+
+def _print_groups(
+    selection: Selection,
+    by: str,
+    chosen: Sequence[Term],
+    orders: Sequence[_Order],
+    limit: int | None,
+    *,
+    csv: bool,
+    json: bool,
+) -> int:
+    """A row a group of runs that agree in some columns."""
+    keys = _terms("by", by, selection)
+    sorted_by = [order.term for order in orders if order.term is not None and order.term not in keys]
+    means = [*(chosen or main_terms(selection)), *(term for term in sorted_by if term.kind == "metric")]
+    means = [term for term in dict.fromkeys(means) if term not in keys and is_measured(term)]
+    groups = group_by(selection, keys)
+    for order in reversed(orders):
+        term = main_terms(selection)[0] if order.name == "loss" and order.term is None else order.term
+        if term is not None and term not in keys:
+            groups = sort_groups(groups, term, descending=(selection.goal(term) == "max") != order.reverse)
+        elif order.reverse:
+            groups = groups[::-1]
+    groups = groups[:limit]
+    if json:
+        print_json([group_json(group, keys, means) for group in groups])
+    elif csv:
+        print_groups_csv(groups, keys, means)
+    elif not groups:
+        print(f"No run in the folder {words.plain(selection.root)} fits.")
+    else:
+        print_groups(groups, keys, means)
+    return 0
+
+
+def _record_json(record: RunRecord, chosen: Sequence[Term]) -> dict[str, object]:
+    """A run as the listing gives it: with all its settings, and the columns that were chosen."""
+    labels = labels_of(chosen)
+    columns = {"columns": {labels[term]: record.value(term) for term in chosen}} if chosen else {}
+    return {**as_json(record.summary), "settings": record.settings, **columns}
 
 
 def as_json(summary: RunSummary) -> dict[str, object]:
@@ -76,34 +173,6 @@ def as_json(summary: RunSummary) -> dict[str, object]:
     }
 
 
-def _row(summary: RunSummary) -> tuple[str, ...]:
-    manifest = summary.manifest
-    step = words.number(summary.step)
-    folder = os.path.basename(summary.path)  # noqa: PTH119 - one for each of thousands of runs
-    moved = f"in {folder}" if folder not in ("", summary.run_id) else None  # copied or renamed: the id alone misleads
-    about = [manifest.name, manifest.recipe, manifest.experiment, *(f"#{tag}" for tag in manifest.tags), moved]
-    return (
-        summary.run_id,
-        summary.status,
-        f"{step}/{words.number(manifest.total_steps)}" if manifest.total_steps else step,
-        summary.metric or "–",
-        words.number(summary.value),
-        words.duration(summary.t),
-        words.duration(max(0.0, time.time() - summary.last_event)),
-        " · ".join(word for word in about if word),
-    )
-
-
-def _sorted(summaries: list[RunSummary], sort: str) -> list[RunSummary]:
-    if sort == "time":
-        return summaries
-    if sort == "name":
-        return sorted(summaries, key=lambda summary: summary.run_id)
-    if sort == "loss":
-        return sorted(summaries, key=_best_first)
-    raise UsageError(f"--sort {sort!r} does not exist; choose from time, loss, name")
-
-
 def _best_first(summary: RunSummary) -> tuple[int, float]:
     """By the last value of the metric shown, whichever way is better for it: losses, then scores, then the rest."""
     if summary.value is None or summary.metric is None or summary.value != summary.value:
@@ -113,6 +182,13 @@ def _best_first(summary: RunSummary) -> tuple[int, float]:
         goals = Run.load(summary.path).metrics().goals
     goal = goal_of(summary.metric, goals)
     return (0, summary.value) if goal == "min" else (1, -summary.value) if goal == "max" else (2, 0.0)
+
+
+_ORDERS: dict[str, Callable[[RunRecord], Any]] = {
+    "time": lambda record: (record.summary.manifest.created_at, record.summary.run_id),
+    "name": lambda record: record.summary.run_id,
+    "loss": lambda record: _best_first(record.summary),
+}
 
 
 def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder = None) -> int:

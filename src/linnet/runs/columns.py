@@ -76,9 +76,14 @@ def unquoted(text: str) -> str | None:
 
 
 def split_columns(text: str) -> list[Column]:
-    """A list with commas: `loss,best(validation/loss),lr`. Commas in quotes belong to a name."""
-    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|`[^`]*`|\([^)]*\)|[^,])+""", text)
-    return [Column.parse(part) for part in parts if part.strip()]
+    """A list with commas: `loss,best(validation/loss),lr`."""
+    return [Column.parse(part) for part in split_words(text)]
+
+
+def split_words(text: str) -> list[str]:
+    """What stands between commas; those in quotes or parentheses belong to a name."""
+    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|`[^`]*`|\((?:"[^"]*"|'[^']*'|[^)])*\)|[^,])+""", text)
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _is_plain(name: str) -> bool:
@@ -162,9 +167,10 @@ FIELDS: Mapping[str, Callable[[RunSummary], object]] = {
     "tags": lambda summary: summary.manifest.tags,
     "step": lambda summary: summary.step,
     "time": lambda summary: summary.t,
+    "seconds": lambda summary: summary.t,
     "age": _age,
     "created": lambda summary: summary.manifest.created_at,
     "writer": lambda summary: summary.manifest.dialect,
 }
-ALIASES = {"id": "run", "tag": "tags"}
-DURATIONS = ("time", "age")
+ALIASES = {"id": "run", "tag": "tags", "seconds": "time"}
+DURATIONS = ("time", "seconds", "age")

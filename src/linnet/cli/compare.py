@@ -1,0 +1,165 @@
+"""`linnet compare`: runs beside each other: what was set differently, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from linnet.board import words
+from linnet.board.run_columns import Cells, cells_of, differing_terms, fit, labels_of
+from linnet.cli.metrics import series_summary
+from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, require_metrics
+from linnet.cli.printing import paint, print_json, print_table, width
+from linnet.cli.run_table import print_columns, print_cut
+from linnet.errors import UsageError
+from linnet.runs import Run, RunStore
+from linnet.runs.columns import Term
+from linnet.runs.selection import RunRecord
+from linnet.runs.settings import ABSENT
+from linnet.runs.settings import differing as differing_of
+from linnet.runs.settings import settings as settings_of
+from linnet.runs.store import is_pattern
+
+if TYPE_CHECKING:
+    from linnet.runs import Metrics, Series
+    from linnet.runs.metric_names import Goal
+
+_MOST_COLUMNS = 4  # runs beside each other; more stand below each other
+_LONGEST = 24  # characters of a value in a terminal
+
+
+def compare(
+    *run: RunNames,
+    filters: RunFilters = EVERY_RUN,
+    key: list[str] | None = None,
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """Compare runs: what was set differently, and what came of it.
+
+    Args:
+        key: Only these metrics.
+    """
+    compared = _to_compare(RunStore(runs), run, filters)
+    metrics = [one.metrics() for one in compared]
+    settings = [settings_of(one.manifest) for one in compared]
+    differing = differing_of(settings)
+    known = list(dict.fromkeys(name for measured in metrics for name in measured.names()))
+    require_metrics(key or (), known, "these runs have")
+    names = [name for name in known if (name in key if key else not name.startswith("sys/"))]
+    goals = {name: _goals(name, metrics) for name in names}
+    common = {name: next(iter(goals[name])) if len(goals[name]) == 1 else None for name in names}
+    if json:
+        print_json(
+            [
+                {
+                    "run_id": one.id,
+                    "path": str(one.path),
+                    "status": one.status,
+                    "differs": {name: setting.get(name) for name in differing},
+                    "metrics": {name: series_summary(m[name], common[name]) for name in names if name in m},
+                }
+                for one, setting, m in zip(compared, settings, metrics, strict=True)
+            ]
+        )
+        return 0
+    if len(compared) > _MOST_COLUMNS:
+        _print_rows(compared, metrics, common, last=bool(key))
+    else:
+        _print_beside(compared, metrics, common, settings, differing)
+    if conflicting := [name for name in names if len(goals[name]) > 1]:
+        shown = words.plain(", ".join(conflicting))
+        print(paint(f"no best of {shown}: its goal is min in one run and max in another", "yellow"))
+    return 0
+
+
+def _print_beside(
+    compared: list[Run],
+    metrics: list[Metrics],
+    goals: dict[str, Goal | None],
+    settings: list[dict[str, object]],
+    differing: list[str],
+) -> None:
+    """A column a run."""
+    ids = [one.id for one in compared]
+    rows = [("status", *(one.status for one in compared))]
+    rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
+    print_table(("setting", *ids), rows)
+    if not differing:
+        print(paint("the settings are the same", "dim"))
+    if goals:
+        print()
+        body = [(name, *_best_cells(goal, [m.get(name) for m in metrics])) for name, goal in goals.items()]
+        print_table(("best (last)", *ids), body, right=range(1, len(ids) + 1))
+
+
+def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Goal | None], *, last: bool) -> None:
+    """A row a run: the settings that differ, then the best of every metric, or its last where none is better.
+
+    `last`: the last of all of them too.
+    """
+    records = [RunRecord(one.summarize()) for one in compared]
+    terminal = sys.stdout.isatty()
+    settings = differing_terms(records)
+    about = [Term("field", "run"), *settings, Term("field", "status")]
+    measures = [Term("metric", name, "best") for name, goal in goals.items() if goal is not None]
+    measures += [Term("metric", name) for name, goal in goals.items() if goal is None or last]
+    labels = labels_of([*about, *measures])
+    *columns, status = cells_of(records, about, longest=_LONGEST if terminal else None)
+    for column in columns:
+        column.label = words.plain(labels[column.term])
+    for term in sorted(measures, key=lambda term: list(goals).index(term.name)):
+        series, goal = [of_run.get(term.name) for of_run in metrics], goals[term.name]
+        texts = _best_of(goal, series) if goal is not None and term.statistic == "best" else _last_of(series)
+        columns.append(Cells(term, words.plain(labels[term]), texts, True))
+    important = [*settings[:3], *(term for term in measures if term.statistic == "best")]
+    columns.append(status)
+    shown, cut = fit(columns, width(), kept=important) if terminal else (columns, [])
+    print_columns(shown, [record.summary.status for record in records])
+    print_cut(cut, flag="--key", also="--json")
+
+
+def _last_of(columns: list[Series | None]) -> list[str]:
+    return [ABSENT if series is None or series.latest is None else words.number(series.latest[1]) for series in columns]
+
+
+def _best_of(goal: Goal, columns: list[Series | None]) -> list[str]:
+    """The best value of each run, the best of all marked."""
+    best = [None if series is None or (point := series.best_by(goal)) is None else point[1] for series in columns]
+    known = [value for value in best if value is not None]
+    top = (min(known) if goal == "min" else max(known)) if len(known) > 1 else None
+    return [f"{words.number(value)}{'*' if value is not None and value == top else ' '}" for value in best]
+
+
+def _to_compare(store: RunStore, references: Sequence[str], filters: RunFilters) -> list[Run]:
+    """The runs named; one that is named twice stands twice, so that each name has its column."""
+    if filters or any(map(is_pattern, references)):
+        compared = choose_runs(store, references, filters)
+    else:
+        compared = [store.find(reference) for reference in references] if len(references) > 1 else []
+    if len(compared) < 2:
+        found = len(compared) or len(references)
+        raise UsageError(f"compare needs two runs or more, found {found}; `{words.listing(store.root)}` lists them")
+    return compared
+
+
+def _goals(name: str, metrics: list[Metrics]) -> set[Goal]:
+    """Which way is better, as the runs say it; one that says nothing agrees with all."""
+    return {goal for measured in metrics if name in measured and (goal := measured[name].goal) is not None}
+
+
+def _best_cells(goal: Goal | None, columns: list[Series | None]) -> list[str]:
+    """Best and last value in each run, the best of all marked; no best where no way is known to be better."""
+    best = [None if s is None or goal is None or (b := s.best_by(goal)) is None else b[1] for s in columns]
+    known = [value for value in best if value is not None]
+    top = (min(known) if goal == "min" else max(known)) if known else None
+    cells = []
+    for series, value in zip(columns, best, strict=True):
+        if series is None:
+            cells.append(ABSENT)
+            continue
+        mark = "*" if value is not None and value == top and len(known) > 1 else " "
+        last = words.number(series.latest[1] if series.latest else None)
+        cells.append(f"{words.number(value)}{mark} ({last})")
+    return cells
