@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from linnet.data import DataError, prepare
-from linnet.data.corpus import Corpus, CorpusFile
-from linnet.data.documents import json_lines
+from linnet.data.corpus import Corpus
+from linnet.data.corpus_file import CorpusFile, ReadingReport
 from linnet.data.packs import IDS, PACK, id_passages
+from linnet.data.rows import json_lines
 
 
 def test_a_line_of_jsonl_is_bounded_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -39,9 +40,9 @@ def test_a_line_as_long_as_allowed_is_read(tmp_path: Path) -> None:
     line = b'{"text": "' + b"x" * 1000 + b'"}\n'
     path = tmp_path / "a.jsonl"
     path.write_bytes(line * 2)
-    assert list(json_lines(path, "text", longest=len(line))) == ["x" * 1000] * 2
+    assert list(json_lines(CorpusFile(path, "jsonl"), ReadingReport(), longest=len(line))) == ["x" * 1000] * 2
     with pytest.raises(DataError, match="line 1 is longer"):
-        list(json_lines(path, "text", longest=len(line) - 1))
+        list(json_lines(CorpusFile(path, "jsonl"), ReadingReport(), longest=len(line) - 1))
 
 
 def test_too_little_memory_is_said_in_one_line(cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import linnet
+from linnet.board import words
 from tests.conftest import SMALL, Said
 
 TRAIN = ("train", "from-scratch", *SMALL)
@@ -27,16 +28,27 @@ def rows(corpus: Path, tmp_path: Path) -> Path:
 
 def test_files_that_are_left_out_are_told_and_noted_in_the_run(said: Said, corpus: Path, tmp_path: Path) -> None:
     mine = shutil.copytree(corpus, tmp_path / "mine")
-    (mine / "more.txt.gz").write_bytes(gzip.compress(b"more text"))
-    sentence = "1 file left out: more.txt.gz: compressed (gzip); unpack it to have it read"
+    (mine / "more.zip").write_bytes(b"PK\x03\x04 and so on")
+    (mine / "latin.txt.gz").write_bytes(gzip.compress("Grüße aus Köln. ".encode("cp1252") * 9))
+    first = min(path.name for path in corpus.iterdir())
+    shutil.copy(corpus / first, mine / "zz.txt")
+    sentences = [
+        "1 file left out: more.zip: an archive (zip); unpack it to have it read",
+        "1 file read as cp1252: latin.txt.gz",
+        f"1 duplicate dropped (1 equal, 0 nearly equal; {words.size((corpus / first).stat().st_size)}): "
+        f"zz.txt: equal to {first}",
+    ]
     for _ in "12":  # the second time the tokens come from the cache
-        code, out, err = said(*TRAIN, "--corpus", str(mine), "--steps", "1")
+        code, out, err = said(*TRAIN, "--corpus", str(mine), "--dedup", "--steps", "1")
         assert (code, err) == (0, "")
-        assert sentence in out
+        assert all(sentence in out for sentence in sentences)
         notes = [event.data["text"] for event in linnet.open("latest").events().read_events() if event.kind == "note"]
-        assert notes == [sentence]
+        assert notes == sentences
     code, out, _ = said("eval", "latest", "--tokens", "64", "--json")
-    assert json.loads(out)["left_out"] == ["more.txt.gz: compressed (gzip); unpack it to have it read"]
+    told = json.loads(out)
+    assert told["left_out"] == ["more.zip: an archive (zip); unpack it to have it read"]
+    assert told["encodings"] == {"cp1252": ["latin.txt.gz"]}
+    assert said("resume", "latest", "--steps", "2")[0] == 0
 
 
 def test_field_says_where_the_text_is_in_training_evaluation_and_resume(said: Said, rows: Path) -> None:
@@ -58,14 +70,18 @@ def test_a_job_without_field_has_the_fingerprint_it_always_had() -> None:
     job = Job(preset("tiny"), TextData("a.txt"), TrainSettings())
     assert "field" not in job.config_fields()
     assert Job.from_fields(job.model_fields(), job.config_fields()) == job
+    before = {name: value for name, value in job.config_fields().items() if name != "plain"}
+    old = Job.from_fields(job.model_fields(), before)
+    assert old.config_fields() == before  # so it has the fingerprint of then
+    assert isinstance(old.data, TextData) and old.data.plain is None
 
 
 def test_a_run_is_resumed_from_another_folder(
     said: Said, rows: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rows.parent == tmp_path
-    words = ("--corpus", "rows.jsonl", "--field", "content", "--cache", "kept", "--steps", "2", "--run-id", "a")
-    assert said(*TRAIN, *words)[0] == 0
+    flags = ("--corpus", "rows.jsonl", "--field", "content", "--cache", "kept", "--steps", "2", "--run-id", "a")
+    assert said(*TRAIN, *flags)[0] == 0
     config = linnet.open("a").manifest.config
     assert (config["corpus"], config["cache"]) == (str(rows), str(tmp_path / "kept"))
     (tmp_path / "elsewhere").mkdir()

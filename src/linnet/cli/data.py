@@ -26,7 +26,10 @@ def prepare(
     tokenizer: str | None = None,
     pre: str = "gpt-2",
     held_out: float = 0.02,
-    field: str = "text",
+    field: tuple[str, ...] = (),
+    dedup: bool = False,
+    dedup_threshold: float | None = None,
+    plain: bool = False,
     cache: Path | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -41,7 +44,12 @@ def prepare(
         tokenizer: The MODEL whose tokenizer is taken instead.
         pre: How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.
         held_out: The share of documents kept from training, for evaluation.
-        field: Where the text is in a JSONL line or a Parquet row.
+        field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, text by default, or '*.csv=name' for
+            some files; may be given several times.
+        dedup: Drop documents that are equal, or nearly, to an earlier one.
+        dedup_threshold: How alike --dedup takes for nearly equal: the share of common runs of five words; 0.8 by
+            default, 1: equal only.
+        plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
         seed: Chooses which documents are held out.
@@ -58,6 +66,9 @@ def prepare(
             pre=pre,
             held_out=held_out,
             field=field,
+            dedup=dedup,
+            dedup_threshold=dedup_threshold,
+            plain=plain,
             cache=cache,
             workers=workers,
             seed=seed,
@@ -114,8 +125,17 @@ def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
         "encoding": prepared.record.encoding or None,
         "fingerprint": prepared.fingerprint,
         "left_out": list(prepared.left_out),
+        "encodings": prepared.encodings,
+        "duplicates": _duplicates(prepared),
         "damage": prepared.damage or None,
     }
+
+
+def _duplicates(prepared: Prepared) -> dict[str, object] | None:
+    found = prepared.record.duplicates
+    if found is None:
+        return None
+    return {"equal": found.equal, "near": found.near, "bytes": found.bytes, "dropped": list(prepared.dropped)}
 
 
 @contextmanager

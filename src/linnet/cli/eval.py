@@ -12,7 +12,7 @@ from linnet.board import words
 from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
-from linnet.data.errors import left_out_sentence
+from linnet.data.errors import encodings_sentence, left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf.file import GGUFFile
@@ -45,7 +45,7 @@ def eval(
     top_k: int = 5,
     tokenizer: str | None = None,
     record: str | None = None,
-    field: str | None = None,
+    field: tuple[str, ...] = (),
     cache: Path | None = None,
     device: str = "auto",
     runs: RunsFolder = None,
@@ -65,7 +65,8 @@ def eval(
         top_k: How many of the likeliest tokens to show (5).
         tokenizer: Of a model without one, such as Toy's: the MODEL whose tokenizer it was trained with.
         record: Leave the figures in the model's run, as an evaluation of this name: `--record test` → test/loss.
-        field: Where the text is in a JSONL line or a Parquet row; text, or as a RUN's own corpus was read.
+        field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, or '*.csv=name' for some files, several
+            times; text by default, or as a RUN's own corpus was read.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         device: auto, cpu, cuda or mps (auto).
     """
@@ -96,8 +97,8 @@ def eval(
     scored = corpus or (own.get("corpus") if prompt is None else None)
     if scored is None and prompt is None:
         raise UsageError(f"{path} belongs to no run with a corpus of its own: give --corpus or --prompt")
-    field = field or (own.get("field") if corpus is None else None) or "text"
-    reads_text = scored is not None and not _is_pack(str(scored), field)
+    reading = _reading(own if corpus is None else None, field)
+    reads_text = scored is not None and not _is_pack(str(scored), reading)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen, task="text")
     given_tokenizer = None if tokenizer is None else find_model(tokenizer, runs)
@@ -117,12 +118,13 @@ def eval(
         split = "held_out" if held_out or (corpus is None and not all) else "all"
         options: dict[str, Any] = {
             "held_out": float(own.get("held_out", 0.02)) if split == "held_out" else 0.0,
-            "field": field,
+            **reading,
             "cache": cache or own.get("cache"),
         }
         trained_with = own if corpus is None and split == "held_out" else None
         prepared = _prepared(str(scored), tokenizer_file, loaded.config.vocab, trained_with, options)
         result |= {"corpus": scored, "split": split, "ctx": window, "left_out": list(prepared.left_out)}
+        result["encodings"] = prepared.encodings
         result |= _scored(loaded, prepared, split, window, tokens)
     if json:
         print_json(result)
@@ -162,10 +164,22 @@ def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
-def _is_pack(corpus: str, field: str) -> bool:
+def _reading(own: dict[str, Any] | None, field: tuple[str, ...]) -> dict[str, Any]:
+    """How a corpus is read: a run's own (`own`: its config) as when it was trained, another one as asked."""
+    if own is None:
+        return {"field": field}
+    return {
+        "field": field or own.get("field") or (),
+        "dedup": bool(own.get("dedup")),
+        "dedup_threshold": own.get("dedup_threshold"),
+        "plain": own.get("plain"),
+    }
+
+
+def _is_pack(corpus: str, reading: dict[str, Any]) -> bool:
     from linnet.data.corpus import find_corpus
 
-    return find_corpus(corpus, field).is_pack
+    return find_corpus(corpus, reading["field"], plain=reading.get("plain", False)).is_pack
 
 
 def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
@@ -273,6 +287,7 @@ def _print(result: dict[str, Any]) -> None:
                 "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
                 "took": words.duration(result["seconds"]),
                 "left out": left_out_sentence(result["left_out"]),
+                "encodings": encodings_sentence(result["encodings"]),
             }
         )
     if "predictions" in result:

@@ -61,7 +61,7 @@ def content_hash(corpus: Corpus, root: Path) -> str:
         raise DataError(f"corpus {error.filename}: the file cannot be read: {reason(error)}") from None
     whole = hashlib.blake2b(digest_size=32)
     for file, digest in zip(corpus.files, digests, strict=True):
-        whole.update(f"{file.kind} {digest}\n".encode())
+        whole.update(f"{file.reading} {digest}\n".encode())
     return whole.hexdigest()
 
 

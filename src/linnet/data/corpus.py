@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-import codecs
 import glob
 import os
 import re
 import sysconfig
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from linnet.data.compression import (
+    COMPRESSIONS,
+    DamagedError,
+    compression_by_content,
+    compression_by_name,
+    read_blocks,
+)
+from linnet.data.corpus_file import CorpusFile, FileError
 from linnet.data.documents import TEXT_FORMATS
-from linnet.data.errors import DataError, left_out_sentence, printable, reason
+from linnet.data.encoding import HEAD, UTF8, detect, is_utf8
+from linnet.data.errors import DataError, MissingPackageError, left_out_sentence, printable, reason
+from linnet.data.fields import FieldRules
+from linnet.data.gitignore import GitIgnore
 from linnet.data.packs import IDS, PACK, PACK_SUFFIXES, TOYC
+
+if TYPE_CHECKING:
+    from linnet.data.duplicates import DocumentName, Duplicates
 
 PYTHON = "python"
 TEXT = "text"
-_SUFFIXES = {kind: form.suffixes for kind, form in TEXT_FORMATS.items()} | PACK_SUFFIXES
-_HEAD = 1 << 16  # bytes of a file that tell what it is
-_COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"PK\x03\x04": "zip",
-}
+# What `plain` reads as more than text: files that hold many documents and nothing one would read as they stand.
+_PLAIN_FORMATS = ("jsonl", "parquet")
+_PACK_HINT = "; packs of token ids are named .i32 or .bin"
+_DECLARING = (".html", ".htm", ".xhtml", ".xml")  # files that say what encoding they are in
+_ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
 # Not the library's own text: installed packages; tests, which many systems leave out; tables of characters and the
 # text of the manual, which are no programs.
 _PACKAGES, _TESTS = {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}, {"test", "tests", "idle_test"}
 _NOT_LIBRARY = _PACKAGES | _TESTS | {"encodings", "pydoc_data"}
-
-
-@dataclass(frozen=True)
-class CorpusFile:
-    """One file of a corpus; `kind` says how it is read: `text`, a text format, or a pack."""
-
-    path: Path
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -46,41 +48,78 @@ class Corpus:
 
     name: str
     files: tuple[CorpusFile, ...]
-    field: str = "text"  # of JSONL lines and Parquet rows
-    left_out: tuple[str, ...] = ()  # files of a folder that are not read, and why: "notes.gz: compressed …"
+    field: str = "text"  # of rows, where a file has no rule of its own
+    left_out: tuple[str, ...] = ()  # files of a folder that are not read, and why: "photo.jpg: binary"
+    strict: bool = True  # what cannot be read to its end is an error; in a folder it is left out
 
     @property
     def is_pack(self) -> bool:
         """Whether it holds token ids rather than text."""
         return self.files[0].kind in PACK_SUFFIXES
 
+    def shown_name(self, number: int) -> str:
+        """The name of a file as it is told: from the folder of the corpus where it is one."""
+        path, folder = self.files[number].path, expanded(self.name)
+        return printable(path.relative_to(folder) if path != folder and path.is_relative_to(folder) else path.name)
 
-def find_corpus(corpus: str | os.PathLike[str] = PYTHON, field: str = "text") -> Corpus:
-    """Find the files of a corpus; what is missing, empty or not text is a DataError."""
+    def encodings(self, late: Iterable[tuple[int, str]] = ()) -> dict[str, list[str]]:
+        """The files that are not in UTF-8, by their encoding; `late`: those that showed only while they were read."""
+        found = {number: file.encoding for number, file in enumerate(self.files) if file.encoding != UTF8}
+        names: dict[str, list[str]] = {}
+        for number, encoding in sorted((found | dict(late)).items()):
+            names.setdefault(encoding, []).append(self.shown_name(number))
+        return names
+
+    def document_name(self, document: DocumentName) -> str:
+        """`a.txt`, or `rows.jsonl:17` for the 17th document of a file of many."""
+        name, form = self.shown_name(document.file), TEXT_FORMATS.get(self.files[document.file].kind)
+        is_row = form is not None and form.has_fields
+        return f"{name}:{document.number}" if is_row or document.number > 1 else name
+
+    def duplicate_names(self, duplicates: Duplicates) -> Iterator[str]:
+        """`b.txt: equal to a.txt` for those that are named."""
+        for duplicate in duplicates.named:
+            likeness = "equal to" if duplicate.is_equal else "nearly equal to"
+            yield f"{self.document_name(duplicate.document)}: {likeness} {self.document_name(duplicate.earlier)}"
+
+
+def find_corpus(
+    corpus: str | os.PathLike[str] = PYTHON,
+    field: str | Sequence[str] | None = None,
+    *,
+    plain: bool | None = False,
+) -> Corpus:
+    """Find the files of a corpus; what is missing, empty or not text is a DataError.
+
+    `field` names the text in rows, `*.csv=body` that of some files. `plain` reads HTML, CSV, notebooks and other
+    documents as the text they are written in. None: as it was before there were other formats than JSONL and Parquet,
+    for runs of that time: no other encodings or compressed text either, and nothing ignored.
+    """
     name = os.fspath(corpus)
+    rules = FieldRules.of(field)
     if name == PYTHON and not Path(name).exists():
-        return Corpus(name, _standard_library(), field)
+        return Corpus(name, _standard_library(), rules.default)
     if not name:
         raise DataError("the corpus has no name; give a file, a folder, a pattern, or python")
-    path = expanded(name)
+    path, look = expanded(name), _Look(plain)
     left_out: list[str] = []
     if path.is_dir():
-        files = tuple(_in_folder(path, left_out))
+        files = tuple(_in_folder(path, look, left_out))
         if not files:
             why = f" ({left_out_sentence(left_out)})" if left_out else ""
             raise DataError(f"corpus {name}: there is no text file in this folder{why}")
     elif path.exists():
-        files = (CorpusFile(path, _kind_of(path)),)
+        files = (look.named(path),)
     elif glob.has_magic(name):
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 — Path.glob takes no absolute pattern
-        files = tuple(CorpusFile(match, _kind_of(match)) for match in matches if match.is_file())
+        files = tuple(look.named(match) for match in matches if match.is_file())
         if not files:
             raise DataError(f"corpus {name}: no file fits this pattern")
     else:
         raise DataError(f"corpus {name}: there is no such file or folder (the built-in corpus is called {PYTHON!r})")
     if len({file.kind in PACK_SUFFIXES for file in files}) > 1:
         raise DataError(f"corpus {name}: it mixes text with packs of token ids; prepare one kind at a time")
-    return Corpus(name, files, field, tuple(left_out))
+    return Corpus(name, rules.applied(files), rules.default, tuple(left_out), strict=not path.is_dir())
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -91,43 +130,133 @@ def expanded(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
+def _is_utf8_head(path: Path) -> bool:
+    head = _head(path)
+    return is_utf8(head, len(head) < HEAD)
+
+
 def _standard_library() -> tuple[CorpusFile, ...]:
     sources = [path for path in _walk(Path(sysconfig.get_path("stdlib")), _NOT_LIBRARY) if path.suffix == ".py"]
-    files = tuple(CorpusFile(path, TEXT) for path in sources if path.is_file() and _is_text(_head(path)))
+    files = tuple(CorpusFile(path, TEXT) for path in sources if path.is_file() and _is_utf8_head(path))
     if not files:
         raise DataError(f"corpus {PYTHON}: this interpreter has no .py files of its library; give a corpus of your own")
     return files
 
 
-def _in_folder(folder: Path, left_out: list[str]) -> Iterator[CorpusFile]:
+def _in_folder(folder: Path, look: _Look, left_out: list[str]) -> Iterator[CorpusFile]:
     """Every file that is text or a corpus format, hidden and empty ones aside; the others are added to `left_out`."""
-    for path in _walk(folder):
+    ignore = GitIgnore(folder) if look.plain is not None else None
+    paths = _walk(folder, ignore=ignore)
+    if ignore is not None and ignore.ignored:
+        if paths:
+            left_out += sorted(f"{name}: ignored by {rule}" for name, rule in ignore.ignored.items())
+        else:  # `*`, by which a folder is kept out of a repository as a whole
+            left_out.append(".gitignore: not followed, since it leaves nothing")
+            paths = _walk(folder)
+    for path in paths:
         name = printable(path.relative_to(folder))
         if path.is_dir():
             left_out.append(f"{name}: a link to a folder, which is not followed")
         elif not path.is_file():
             left_out.append(f"{name}: not a file that can be read")
         elif path.stat().st_size:
-            kind = _kind_by_name(path)
-            if kind is None or path.suffix == ".bin":
-                head = _head(path)
-                kind = _kind_by_content(head)
-                if kind is None:
-                    left_out.append(f"{name}: {_why_not_text(head)}")
-            if kind is not None:
-                yield CorpusFile(path, kind)
+            try:
+                yield look.at(path)
+            except FileError as error:
+                left_out.append(f"{name}: {error.problem}")
 
 
-def _why_not_text(head: bytes) -> str:
-    """What a file is instead of UTF-8 text, as far as its beginning tells."""
-    if compression := _compression(head):
-        return f"compressed ({compression}); unpack it to have it read"
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16, expected UTF-8"
-    return "not text: NUL bytes" if 0 in head else "not UTF-8"
+class _Look:
+    """How files are to be read, told by their names and first bytes."""
+
+    def __init__(self, plain: bool | None) -> None:
+        self.plain = plain
+        formats = {key: form for key, form in TEXT_FORMATS.items() if plain is False or key in _PLAIN_FORMATS}
+        self._formats = formats
+        self._suffixes = {key: form.suffixes for key, form in formats.items()} | PACK_SUFFIXES
+
+    def named(self, path: Path) -> CorpusFile:
+        """A file that was named: binary that is no known format is an error, and text of numbers is ids."""
+        if not path.is_file():
+            raise DataError(f"corpus {path}: expected a file or a folder, found something else")
+        head = _head(path)
+        if not head:
+            raise DataError(f"corpus {path}: the file is empty")
+        try:
+            file = self.at(path, is_named=True)
+        except FileError as error:
+            problem = error.problem.removeprefix("not text: ")
+            if problem == error.problem:
+                raise
+            raise DataError(f"corpus {path}: this is not text: expected UTF-8, found {problem}{_PACK_HINT}") from None
+        return replace(file, kind=IDS) if file.kind == TEXT and not file.compression and is_numbers(head) else file
+
+    def at(self, path: Path, is_named: bool = False) -> CorpusFile:
+        """A file as it is read; what is none of the known is a FileError. `is_named`: its name counts in any case."""
+        name, compression = compression_by_name(path.name)
+        kind = self._kind_by_name(name)
+        if self.plain is None and compression is not None and (kind, compression) != ("jsonl", "gz"):
+            kind = compression = None
+        if compression is not None and kind is not None and (kind in PACK_SUFFIXES or not TEXT_FORMATS[kind].packable):
+            raise FileError(path, f"a compressed {kind} file; unpack it to have it read")
+        if kind in PACK_SUFFIXES and (is_named or path.suffix != ".bin"):
+            return CorpusFile(path, kind)
+        if kind is not None and kind in TEXT_FORMATS and (self.plain is None or not TEXT_FORMATS[kind].is_encoded):
+            return CorpusFile(path, kind, compression=compression)
+        if kind in PACK_SUFFIXES:
+            kind = None  # a .bin may be anything
+        head = _head(path)
+        if kind is None and head.startswith(TOYC):
+            return CorpusFile(path, PACK)
+        if self.plain is not None and compression is None:
+            compression = compression_by_content(head)
+        if compression is not None:
+            head = _unpacked_head(path, compression)
+        if kind is None and (archive := _archive(head)):
+            raise FileError(path, f"an archive ({archive}); unpack it to have it read")
+        encoding = self._encoding(head, declared=name.lower().endswith(_DECLARING))
+        if encoding is None:
+            if kind == "jsonl":
+                return CorpusFile(path, kind, compression=compression)  # its lines say what is wrong with them
+            raise FileError(path, self._why_not_text(head))
+        return CorpusFile(path, kind or TEXT, compression=compression, encoding=encoding)
+
+    def _kind_by_name(self, name: str) -> str | None:
+        name = name.lower()
+        return next((kind for kind, suffixes in self._suffixes.items() if name.endswith(suffixes)), None)
+
+    def _encoding(self, head: bytes, declared: bool) -> str | None:
+        is_whole = len(head) < HEAD
+        if self.plain is None:
+            return UTF8 if is_utf8(head, is_whole) else None
+        return detect(head, is_whole, declared=declared)
+
+    def _why_not_text(self, head: bytes) -> str:
+        """What a file is instead of text, as far as its beginning tells."""
+        if self.plain is None and (compression := compression_by_content(head)):
+            return f"compressed ({COMPRESSIONS[compression].name}); unpack it to have it read"
+        if 0 in head:
+            return "not text: NUL bytes"
+        if self.plain is None:
+            return "not UTF-8"
+        hint = "" if _has_detector() else "; more are known with charset-normalizer: pip install 'linnet[documents]'"
+        return f"not text: bytes in no encoding that can be told{hint}"
 
 
-def _walk(folder: Path, skipped: Collection[str] = ()) -> list[Path]:
+def _archive(head: bytes) -> str | None:
+    """The kind of archive that a file's first bytes tell."""
+    if head[257:262] == b"ustar":
+        return "tar"
+    return next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), None)
+
+
+def _has_detector() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("charset_normalizer") is not None
+
+
+def _walk(folder: Path, skipped: Collection[str] = (), ignore: GitIgnore | None = None) -> list[Path]:
     """What lies below a folder, sorted by its path from it, so that the order is the same on every machine.
 
     Files, and what is none: pipes, dangling links, links to folders.
@@ -136,48 +265,17 @@ def _walk(folder: Path, skipped: Collection[str] = ()) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise DataError(f"corpus {error.filename or folder}: the folder cannot be read: {reason(error)}")
 
+    def is_kept(path: Path, is_folder: bool) -> bool:
+        if path.name.startswith(".") or (is_folder and path.name in skipped):
+            return False
+        return ignore is None or not ignore.ignores(path, is_folder and not path.is_symlink())
+
     paths = []
     for root, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if name not in skipped and not name.startswith(".")]
-        paths += [Path(root, name) for name in files if not name.startswith(".")]
+        folders[:] = [name for name in folders if is_kept(Path(root, name), is_folder=True)]
+        paths += [path for path in (Path(root, name) for name in files) if is_kept(path, is_folder=False)]
         paths += [path for path in (Path(root, name) for name in folders) if path.is_symlink()]
     return sorted(paths, key=lambda path: path.relative_to(folder).parts)
-
-
-def _kind_of(path: Path) -> str:
-    """How a file that was named is read. Binary that is no known format is an error."""
-    if not path.is_file():
-        raise DataError(f"corpus {path}: expected a file or a folder, found something else")
-    head = _head(path)
-    if not head:
-        raise DataError(f"corpus {path}: the file is empty")
-    kind = _kind_by_name(path)
-    if kind is not None:
-        return kind
-    kind = _kind_by_content(head)
-    if kind is None:
-        if compression := _compression(head):
-            raise DataError(
-                f"corpus {path}: this is compressed ({compression}), which is read for JSONL only: unpack it"
-            )
-        found = "NUL bytes" if 0 in head else "bytes that do not decode"
-        raise DataError(
-            f"corpus {path}: this is not text: expected UTF-8, found {found}; packs of token ids are named .i32 or .bin"
-        )
-    return IDS if kind == TEXT and is_numbers(head) else kind
-
-
-def _kind_by_name(path: Path) -> str | None:
-    name = path.name.lower()
-    return next((kind for kind, suffixes in _SUFFIXES.items() if name.endswith(suffixes)), None)
-
-
-def _kind_by_content(head: bytes) -> str | None:
-    return PACK if head.startswith(TOYC) else TEXT if _is_text(head) else None
-
-
-def _compression(head: bytes) -> str | None:
-    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), None)
 
 
 def is_numbers(head: bytes) -> bool:
@@ -185,20 +283,27 @@ def is_numbers(head: bytes) -> bool:
     return not head.translate(None, b"0123456789 \t\n\r\f\v") and bool(re.match(rb"\s*\d+[ \t]+\d", head))
 
 
-def _is_text(head: bytes) -> bool:
-    """Whether the beginning of a file is UTF-8 text; a character cut off at the end is none of its faults."""
-    if not head or b"\0" in head:
-        return False
-    try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return len(head) == _HEAD and error.start >= len(head) - 3
-    return True
-
-
 def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_HEAD)
+            return file.read(HEAD)
     except OSError as error:
         raise DataError(f"corpus {path}: the file cannot be read: {reason(error)}") from None
+
+
+def _unpacked_head(path: Path, compression: str) -> bytes:
+    """The first bytes of what a compressed file holds; the rest may be damaged."""
+    head = b""
+    try:
+        for block in read_blocks(path, compression, ahead=False):
+            head += block
+            if len(head) >= HEAD:
+                break
+    except DamagedError as error:
+        if not head:
+            raise FileError(path, f"the compressed file is damaged: {error}") from None
+    except MissingPackageError as error:
+        raise FileError(path, str(error)) from None
+    except OSError as error:
+        raise DataError(f"corpus {path}: the file cannot be read: {reason(error)}") from None
+    return head[:HEAD]

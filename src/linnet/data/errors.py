@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.errors import LinnetError
+
+if TYPE_CHECKING:
+    from linnet.data.duplicates import Duplicates
 
 _NAMED = 5  # files that a sentence names; the rest is counted
 
@@ -17,6 +21,13 @@ class DataError(LinnetError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(" ".join(problem.split()))
+
+
+class MissingPackageError(DataError):
+    """A format whose library is not installed: `reading PDF needs the package pypdf: pip install …`."""
+
+    def __init__(self, work: str, package: str, extra: str) -> None:
+        super().__init__(f"{work} needs the package {package}: pip install 'linnet[{extra}]'")
 
 
 def reason(error: OSError) -> str:
@@ -36,6 +47,30 @@ def left_out_sentence(files: Sequence[str]) -> str:
     rest = f"; and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
     named = words.plain("; ".join(files[:_NAMED]))
     return f"{len(files)} file{'s' if len(files) > 1 else ''} left out: {named}{rest}"
+
+
+def encodings_sentence(encodings: Mapping[str, Sequence[str]]) -> str:
+    """`3 files read as cp1252: a.txt, b.txt, c.txt; 1 file read as utf-16: d.txt`; an empty string for none."""
+    return "; ".join(
+        f"{len(names)} file{'s' if len(names) > 1 else ''} read as {encoding}: {shown_some(names)}"
+        for encoding, names in encodings.items()
+    )
+
+
+def duplicates_sentence(duplicates: Duplicates, dropped: Sequence[str]) -> str:
+    """`3 duplicates dropped (2 equal, 1 nearly equal; 12 kB): b.txt: equal to a.txt; …`."""
+    if not duplicates.count:
+        return "no duplicates were found"
+    rest = f"; and {duplicates.count - _NAMED} more" if duplicates.count > _NAMED else ""
+    kinds = f"{duplicates.equal:,} equal, {duplicates.near:,} nearly equal; {words.size(duplicates.bytes)}"
+    named = words.plain("; ".join(dropped[:_NAMED]))
+    return f"{duplicates.count:,} duplicate{'s' if duplicates.count > 1 else ''} dropped ({kinds}): {named}{rest}"
+
+
+def shown_some(names: Sequence[str], most: int = _NAMED) -> str:
+    """`a, b, c; and 7 more`."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return words.plain(", ".join(names[:most])) + rest
 
 
 def require_memory(path: Path, need: int, content: str, advice: str = "") -> None:

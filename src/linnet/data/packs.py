@@ -18,7 +18,8 @@ from linnet.data.errors import DataError, reason
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from linnet.data.corpus import Corpus, CorpusFile
+    from linnet.data.corpus import Corpus
+    from linnet.data.corpus_file import CorpusFile
 
 PACK, IDS = "pack", "ids"
 PACK_SUFFIXES = {PACK: (".i32", ".bin", ".toyc"), IDS: (".ids",)}

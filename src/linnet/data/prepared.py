@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,8 +18,17 @@ import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
 from linnet.data.corpus import PYTHON, Corpus, find_corpus
+from linnet.data.corpus_file import ReadingReport
 from linnet.data.documents import Passage, passages
-from linnet.data.errors import DataError, left_out_sentence, printable, reason
+from linnet.data.duplicates import THRESHOLD, DuplicateFinder, Duplicates, check_threshold, without
+from linnet.data.errors import (
+    DataError,
+    duplicates_sentence,
+    encodings_sentence,
+    left_out_sentence,
+    printable,
+    reason,
+)
 from linnet.data.packs import id_passages, pack_vocab
 from linnet.data.token_set import TokenSet, TokenSetWriter, content_digest, token_dtype
 from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
@@ -27,6 +37,8 @@ from linnet.errors import LinnetError, mismatch
 from linnet.files import write_file
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from linnet.gguf.file import GGUFFile
@@ -40,6 +52,7 @@ _MOST_TRAINED = 1 << 24  # tokens of a vocabulary; the trainer allocates for all
 _MOST_IDS = 1 << 31  # ids of 32 bits with a sign
 _REPORTED_EVERY = 1 << 20  # characters
 _TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
+_KEPT = "texts"  # while a corpus is prepared
 
 
 class Record(msgspec.Struct):
@@ -52,18 +65,25 @@ class Record(msgspec.Struct):
     seed: int
     encoding: str = ""  # a remark when the quick encoder could not be used
     text_bytes: tuple[int, int] | None = None  # of both sets; None in records of older versions
+    left_out: list[tuple[int, str]] = []  # what was not read of a file, by its number in the corpus
+    encodings: list[tuple[int, str]] = []  # those that showed only while a file was read
+    duplicates: Duplicates | None = None  # that were dropped
 
 
 class Prepared:
     """A corpus ready to train on, opened from its folder.
 
-    - `left_out`: files of the corpus that were not read, each with the reason.
+    - `left_out`: files of the corpus that were not read, or not to their end, each with the reason.
+    - `encodings`: files that are in another encoding than UTF-8, by the encoding.
+    - `dropped`: documents that were dropped because they are like others: `b.txt: equal to a.txt`.
     - `damage`: what was wrong with the folder that was found in the cache, where one was made anew; else empty.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.left_out: tuple[str, ...] = ()
+        self.encodings: dict[str, list[str]] = {}
+        self.dropped: tuple[str, ...] = ()
         self.damage = ""
         try:
             self.record = msgspec.json.decode((path / _RECORD).read_bytes(), type=Record)
@@ -82,7 +102,18 @@ class Prepared:
     def remarks(self) -> tuple[str, ...]:
         """What its owner should know: sentences, none in the usual case."""
         damage = f"the prepared corpus in the cache was damaged and is made anew: {self.damage}" if self.damage else ""
-        return tuple(sentence for sentence in (damage, left_out_sentence(self.left_out)) if sentence)
+        sentences = [damage, left_out_sentence(self.left_out), encodings_sentence(self.encodings)]
+        if self.record.duplicates is not None:
+            sentences.append(duplicates_sentence(self.record.duplicates, self.dropped))
+        return tuple(sentence for sentence in sentences if sentence)
+
+    def tell(self, corpus: Corpus) -> None:
+        """Name what the record says of the files of its corpus, which may lie elsewhere by now."""
+        read = [f"{corpus.shown_name(number)}: {problem}" for number, problem in self.record.left_out]
+        self.left_out = (*corpus.left_out, *read)
+        self.encodings = corpus.encodings(self.record.encodings)
+        if self.record.duplicates is not None:
+            self.dropped = tuple(corpus.duplicate_names(self.record.duplicates))
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -117,7 +148,10 @@ def prepare(
     tokenizer: str | os.PathLike[str] | GGUFFile | None = None,
     pre: str = "gpt-2",
     held_out: float = 0.02,
-    field: str = "text",
+    field: str | Sequence[str] = "text",
+    dedup: bool = False,
+    dedup_threshold: float | None = None,
+    plain: bool | None = False,
     cache: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     progress: PrepareProgress | None = None,
@@ -127,16 +161,21 @@ def prepare(
 
     `tokenizer` is a GGUF whose tokenizer is taken; without one a byte-level BPE of `vocab` tokens (4096) is trained
     that cuts words as `pre` says. `held_out` is the share of documents kept from training, chosen by a hash of their
-    text. `field` names the text in JSONL and Parquet. `progress(stage, done, total)` is told bytes, now and then.
+    text. `field` names the text in JSONL, CSV and Parquet; `("*.csv=text", "body")` has another one for some files.
+    `dedup` drops documents that are like an earlier one: whose runs of five words agree to `dedup_threshold` (0.8); 1:
+    equal ones only. `plain` reads HTML, CSV and other documents as the text they are written in.
+    `progress(stage, done, total)` is told bytes, now and then.
     """
     if not 0 <= held_out < 1:
         raise DataError(f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}")
-    root, source = cache_folder(cache), find_corpus(corpus, field)
+    root, source = cache_folder(cache), find_corpus(corpus, field, plain=plain)
+    similarity = _similarity(source, dedup, dedup_threshold)
     donor = Vocabulary(tokenizer) if tokenizer is not None else None
     size = _vocab(source, donor, vocab)
     words = donor.fingerprint if donor else None if source.is_pack else pre
     content = content_hash(source, root)
-    settings = msgspec.json.encode([_FORMAT, content, field, words, size, held_out, seed])
+    chosen = [_FORMAT, content, source.field, words, size, held_out, seed]
+    settings = msgspec.json.encode(chosen if similarity is None else [*chosen, {"dedup": similarity}])
     key = hashlib.blake2b(settings, digest_size=12).hexdigest()
     target = root / f"{_slug(source.name)}-{key}"
     damage = ""
@@ -153,7 +192,8 @@ def prepare(
     if prepared is None:
         with folder_in_making(root, target, key, lambda: existing() is not None) as folder:
             if folder is not None:
-                preparation = _Preparation(source, folder, size, held_out, seed, workers, progress or (lambda *_: None))
+                quiet: PrepareProgress = lambda *_: None  # noqa: E731
+                preparation = _Preparation(source, folder, size, held_out, seed, workers, progress or quiet, similarity)
                 try:
                     preparation.run(donor, pre, key)
                 except MemoryError:
@@ -161,8 +201,21 @@ def prepare(
                 if content_hash(source, root) != content:
                     raise DataError(f"corpus {source.name}: it changed while it was prepared; start again")
         prepared = Prepared(target)
-    prepared.left_out, prepared.damage = source.left_out, damage
+    prepared.damage = damage
+    prepared.tell(source)
     return prepared
+
+
+def _similarity(corpus: Corpus, dedup: bool, threshold: float | None) -> float | None:
+    """From which similarity on documents are dropped; None: none are."""
+    if not dedup:
+        if threshold is not None:
+            raise DataError("`dedup_threshold` says how alike documents are that `dedup` drops: give both")
+        return None
+    if corpus.is_pack:
+        raise DataError(f"corpus {corpus.name}: `dedup` compares words, and this is a pack of token ids: leave it out")
+    check_threshold(THRESHOLD if threshold is None else threshold)
+    return THRESHOLD if threshold is None else threshold
 
 
 def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool) -> Prepared | None:
@@ -212,6 +265,34 @@ class _Preparation:
     seed: int
     workers: int | None
     progress: PrepareProgress
+    similarity: float | None = None  # of documents that are dropped
+
+    @cached_property
+    def report(self) -> ReadingReport:
+        return ReadingReport(self.corpus.strict)
+
+    @cached_property
+    def duplicates(self) -> tuple[NDArray[np.bool_], Duplicates] | None:
+        """Which documents are dropped; None: none are looked for."""
+        if self.similarity is None:
+            return None
+        finder = DuplicateFinder(self.similarity)
+        for passage in self._reported("duplicates", passages(self.corpus, None, self.report, self.kept)):
+            finder.add(passage, self.report.number)
+        return finder.found()
+
+    @cached_property
+    def kept(self) -> Path:
+        """A folder for the text of documents that are read more than once."""
+        kept = self.folder / _KEPT
+        kept.mkdir()
+        return kept
+
+    def texts(self, size: int | None = None) -> Iterator[Passage]:
+        """The passages of the corpus, without those of duplicates."""
+        found = self.duplicates
+        read = passages(self.corpus, size, self.report, self.kept)
+        return read if found is None else without(read, found[0])
 
     @cached_property
     def size(self) -> int:
@@ -222,14 +303,15 @@ class _Preparation:
         if donor is not None:
             donor.save(self.folder / _TOKENIZER)
         elif not self.corpus.is_pack:
-            texts = (passage.text for passage in self._reported("vocabulary", passages(self.corpus)))
+            texts = (passage.text for passage in self._reported("vocabulary", self.texts()))
             some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
             train_vocabulary(some, self.vocab, pre, self.folder / _TOKENIZER)
             vocabulary = Vocabulary(self.folder / _TOKENIZER)
         remark = self._write(vocabulary)
         sets = [TokenSet(self.folder / name) for name in (_TRAIN, _HELD_OUT)]
         if len(sets[0]) < 2:
-            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on")
+            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on{self._why_nothing()}")
+        shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
         record = Record(
             corpus=printable(self.corpus.name),
             fingerprint=_fingerprint(key, vocabulary, sets),
@@ -238,8 +320,16 @@ class _Preparation:
             seed=self.seed,
             encoding=remark,
             text_bytes=(sets[0].bytes, sets[1].bytes),
+            left_out=sorted(self.report.left_out.items()),
+            encodings=sorted(self.report.encodings.items()),
+            duplicates=self.duplicates[1] if self.duplicates is not None else None,
         )
         write_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+    def _why_nothing(self) -> str:
+        left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
+        sentence = left_out_sentence([*self.corpus.left_out, *left_out])
+        return f" ({sentence})" if sentence else ""
 
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
@@ -285,7 +375,7 @@ class _Preparation:
                 content = ids.astype(token_dtype(self.vocab)).tobytes()
                 yield [Encoded(opens, split.takes(content), content, 0)]
             return
-        text = bundles(self._reported("tokens", passages(self.corpus, split.passage)))
+        text = bundles(self._reported("tokens", self.texts(split.passage)))
         count = n_workers(self.workers, self.size)
         if count == 1:
             yield from (encode(bundle, encoder, split) for bundle in text)
@@ -298,7 +388,7 @@ class _Preparation:
         if self.corpus.is_pack:
             yield from (encoded.ids for bundle in self._encoded(None, end, split) for encoded in bundle or ())
         else:
-            yield from (passage.text.encode("utf-8") for passage in passages(self.corpus, split.passage))
+            yield from (passage.text.encode("utf-8") for passage in self.texts(split.passage))
 
     def _reported(self, stage: str, texts: Iterable[Passage]) -> Iterator[Passage]:
         """The same passages, with progress reported now and then."""

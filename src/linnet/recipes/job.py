@@ -56,7 +56,12 @@ class TextData:
 
     Args:
         corpus: A file, a folder, a pattern, or python: the standard library of this interpreter.
-        field: Where the text is in a JSONL line or a Parquet row; text by default.
+        field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, text by default, or '*.csv=name' for
+            some files; may be given several times.
+        dedup: Drop documents that are equal, or nearly, to an earlier one.
+        dedup_threshold: How alike `dedup` takes for nearly equal: the share of common runs of five words, 0.8 by
+            default; 1: equal only.
+        plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         tokenizer: The MODEL whose tokenizer is taken; by default the donor's where there is one, else one is trained.
         pre: How a vocabulary that is trained on the corpus cuts words; by default as the donor's, else as GPT-2's.
         held_out: The share of documents kept for evaluation.
@@ -70,8 +75,17 @@ class TextData:
     held_out: float = 0.02
     documents: bool = False
     cache: FilePath | None = None
-    field: str | None = None
+    field: tuple[str, ...] | None = None
     pre: Literal["gpt-2", "smollm", "llama-bpe", "qwen2"] | None = None
+    dedup: bool | None = None
+    dedup_threshold: float | None = None
+    # None: a run from before other formats than JSONL and Parquet were read, which goes on as it began
+    plain: bool | None = False
+
+    def __post_init__(self) -> None:
+        field: object = self.field
+        if isinstance(field, str):  # one name, as a program says it
+            object.__setattr__(self, "field", (field,))
 
 
 @dataclass(frozen=True)
@@ -162,6 +176,8 @@ class Job:
             own["own_loss"] = self.loss_name
         options = asdict(self.options) if self.options is not None else {}
         fields = {**asdict(self.settings), **asdict(self.data), **own, **options}
+        if isinstance(self.data, TextData) and self.data.field is not None and len(self.data.field) < 2:
+            fields["field"] = next(iter(self.data.field), None)
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
@@ -172,7 +188,7 @@ class Job:
         try:
             return cls(
                 model=_read_fields(ARCHITECTURES[model["arch"]].config, model),
-                data=_read_fields(_data_type(kind.data_types, config), config),
+                data=_read_data(_data_type(kind.data_types, config), config),
                 settings=_read_fields(TrainSettings, config),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
@@ -199,6 +215,14 @@ def weights_of_layers(model: AnyConfig) -> int:
 def _data_type(kinds: tuple[type[Any], ...], config: Mapping[str, Any]) -> type[Any]:
     """The kind of data that a manifest holds: by the field that says where it comes from."""
     return next((kind for kind in kinds if fields(kind)[0].name in config), kinds[0])
+
+
+def _read_data(kind: type[Any], config: Mapping[str, Any]) -> Any:
+    """The data of a run; what older runs do not say was not there when they were made."""
+    if kind is TextData:
+        field = config.get("field")
+        config = {"plain": None, **config, "field": [field] if isinstance(field, str) else field}
+    return _read_fields(kind, config)
 
 
 def _read_fields(kind: Any, values: Mapping[str, Any]) -> Any:

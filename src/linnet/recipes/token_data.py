@@ -91,7 +91,10 @@ class TextRunData(TokenRunData):
             tokenizer=(tokenizer or job.tokenizer_source) if data.tokenizer else None,
             pre=data.pre or "gpt-2",
             held_out=data.held_out,
-            field=data.field or "text",
+            field=data.field or (),
+            dedup=bool(data.dedup),
+            dedup_threshold=data.dedup_threshold,
+            plain=data.plain,
             cache=data.cache,
             progress=progress,
         )
