@@ -7,15 +7,12 @@ BIN := $(VENV)/bin
 # Twice quiet: pip's warnings (about its own set-up, mostly) stay away from the demo, its errors do not.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet install
 INPUTS := pyproject.toml constraints.txt
-DEMO := --vocab 2048 --n-layers 4 --batch 8 --ctx 128 --optimizer muon --lr 5e-3 --steps 480
 
 .PHONY: demo test golden bench campaign clean
 
 # Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
 demo: $(VENV)/.train
-	$(BIN)/linnet train from-scratch $(DEMO)
-	$(BIN)/linnet show latest
-	$(BIN)/linnet generate latest --prompt "def __init__(self" --temperature 0.6 --max-tokens 80
+	$(BIN)/linnet demo --runs runs
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -132,6 +132,18 @@ lens: Write the principal axes of a donor's embedding as a lens file.
     linnet lens smollm2.gguf --d-model 256 --out lens.gguf
     linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6
 
+demo: Train a small model here, look at its run, let it write. Three minutes, no downloads.
+    linnet demo
+    linnet demo --corpus books/ --steps 200
+
+doctor: Say what is installed here, what is missing, and the line that installs it.
+    linnet doctor
+    linnet doctor --json
+
+help: Show what a command does, its flags and examples of it.
+    linnet help
+    linnet help train from-scratch
+
 data prepare: Turn a corpus into tokens to train on, and keep them for the next time.
     linnet data prepare
     linnet data prepare books/ --vocab 8192
@@ -182,6 +194,7 @@ def build_app() -> App:
         help_epilogue=_ENDING,
         help_format="markdown",
         version=__version__,
+        version_flags=("--version", "-v", "-V"),
         default_parameter=Parameter(negative=(), show_default=False),
     )
     groups = {
@@ -189,6 +202,13 @@ def build_app() -> App:
     }
     for group in groups.values():
         app.command(group)
+    app.command(
+        "linnet.cli.completion:install_completion",
+        name="--install-completion",
+        help="Let the shell complete commands, flags, runs and checkpoints: bash, zsh, fish.",
+        help_epilogue="Examples:\n\n    linnet --install-completion\n    linnet --install-completion --shell zsh",
+        help_format="plaintext",
+    )
     recipes = [f"train {name}: {recipe.help}\n{recipe.examples}" for name, recipe in RECIPES.items()]
     for paragraph in (*recipes, *_COMMANDS.strip().split("\n\n")):
         head, examples = paragraph.split("\n", 1)
@@ -214,8 +234,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:], "--help"]
     app = build_app()
     try:
         words, config = _take_config(arguments)

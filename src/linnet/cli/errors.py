@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Literal, get_args, get_origin
 
@@ -36,8 +37,7 @@ def explain(error: CycloptsError, app: App) -> str:
         case UnknownOptionError():
             return _unknown_option(error, app, command)
         case UnknownCommandError() if error.unused_tokens and error.unused_tokens[0].startswith("-"):
-            word = error.unused_tokens[0]
-            return f"unexpected option {word} before a command: options come after it; `{linnet} --help` lists commands"
+            return _option_before_command(list(error.unused_tokens), app, linnet)
         case RepeatArgumentError():
             return f"{_name(error.token)} is given more than once"
         case CoercionError(token=token, target_type=target) if token is not None and target in _EXPECTED:
@@ -45,6 +45,16 @@ def explain(error: CycloptsError, app: App) -> str:
         case CoercionError(token=token, target_type=target) if token is not None and get_origin(target) is Literal:
             return f"{_name(token)} {token.value!r}: choose from {', '.join(map(str, get_args(target)))}"
     return str(error)
+
+
+def _option_before_command(tokens: list[str], app: App, linnet: str) -> str:
+    """An option that stands before the command it is for; where that comes later, the line as it is meant."""
+    at = next((at for at, token in enumerate(tokens) if not token.startswith("-") and token in app), None)
+    if at is None:
+        wrong = f"unexpected option {tokens[0]} before a command"
+        return f"{wrong}: options come after it; `{linnet} --help` lists commands"
+    meant = shlex.join([*linnet.split(), *tokens[at:], *tokens[:at]])
+    return f"{tokens[0]} goes after the command: {meant}"
 
 
 def _name(token: Token) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.cli.completion import complete_model, complete_run
 from linnet.errors import UsageError, near_words
 from linnet.files import is_folder
 from linnet.models.model_name import find_model as find_model
@@ -17,14 +18,24 @@ from linnet.runs import STATUSES, Run, RunError, RunStore
 from linnet.runs.selection import Filters, select
 
 RunName = Annotated[
-    str, Parameter(help="The run: an id or a part of one that no other has, a name, a path, or 'latest'.")
+    str,
+    Parameter(
+        help="The run: an id or a part of one that no other has, a name, a path, or 'latest'.", completer=complete_run
+    ),
 ]
 RunNames = Annotated[
-    str, Parameter(help="Runs: ids or parts of them, names, paths, 'latest', or patterns as in 'xor-*'.")
+    str,
+    Parameter(
+        help="Runs: ids or parts of them, names, paths, 'latest', or patterns as in 'xor-*'.", completer=complete_run
+    ),
 ]
 RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LINNET_RUNS, else ./runs.")]
 ModelName = Annotated[
-    str, Parameter(help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.")
+    str,
+    Parameter(
+        help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.",
+        completer=complete_model,
+    ),
 ]
 ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in lr = 3e-4; the command line wins.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]

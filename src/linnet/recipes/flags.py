@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -116,7 +119,18 @@ def _marks(kind: Any) -> list[str]:
     return [mark for part in (kind, *get_args(kind)) for mark in getattr(part, "__metadata__", ())]
 
 
+def _docstring(kind: type[Any]) -> str:
+    """A class's docstring; under `python -OO`, which has none, that of its source."""
+    if sys.flags.optimize < 2:
+        return kind.__doc__ or ""
+    try:
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError):  # a class without a source explains no field
+        return ""
+    return ast.get_docstring(node) or "" if isinstance(node, ast.ClassDef) else ""
+
+
 def _explained(kind: type[Any]) -> dict[str, str]:
     """The help of fields, from a class's own docstring."""
-    parameters = docstring_parser.parse(kind.__doc__ or "").params
+    parameters = docstring_parser.parse(_docstring(kind)).params
     return {parameter.arg_name: " ".join((parameter.description or "").split()) for parameter in parameters}
