@@ -32,7 +32,7 @@ def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("train from-scratch --schedule step", "--schedule 'step': choose from cosine, constant, wsd"),
         ("train from-scratch --steps 3 --steps 4", "--steps is given more than once"),
         ("train from-scratch --config a.toml --config b.toml", "--config is given more than once"),
-        ("--runs elsewhere runs", "unexpected option --runs before a command: options come after it"),
+        ("--runs elsewhere runs", "--runs goes after the command: linnet runs --runs elsewhere"),
         ("generate", "generate: MODEL is missing; `linnet generate --help` has examples"),
     ],
 )
