@@ -26,7 +26,7 @@ State = Literal["ok", "missing", "broken"]
 EXTRAS = {
     "train": "training, generation, evaluation; images too",
     "vision": "image files, and the digits that vit-tiny learns by itself",
-    "documents": "text out of PDF, EPUB, Word and other documents",
+    "documents": "text out of PDF, in other encodings, packed as .zst",
     "parquet": "Parquet files as a corpus",
     "notebook": "metrics as a DataFrame of pandas",
     "serve": "llama.cpp in Python",
