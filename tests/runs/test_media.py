@@ -172,6 +172,26 @@ def test_what_changes_after_the_call_does_not_show(root: Path, monkeypatch: pyte
     assert table.load().rows == [[1, [0.0, 0.0]]]
 
 
+def test_memory_that_is_used_again_mixes_nothing(root: Path) -> None:
+    images = GENERATOR.integers(0, 256, (40, 160, 160, 3), dtype=np.uint8)  # of a size whose memory is kept
+
+    def log(run: Session) -> None:
+        for step, image in enumerate(images):
+            run.image(step, "x", image)
+            run.histogram(step, "h", image.astype(np.float32) + step)
+            if step % 10 == 0:
+                time.sleep(0.05)
+
+    artifacts = logged(log)
+    for artifact in artifacts:
+        if artifact.media == "image":
+            np.testing.assert_array_equal(artifact.load(), images[artifact.step])
+        else:
+            assert artifact.load().edges[0] >= artifact.step
+            assert sum(artifact.load().counts) == images[0].size
+    assert len(artifacts) == 80
+
+
 TABLES: dict[str, dict[str, Any]] = {
     "columns and rows": {"columns": ["a", "b"], "rows": [(1, "x"), (2, "y")]},
     "list of mappings": {"data": [{"a": 1, "b": "x"}, {"b": "y", "a": 2}]},

@@ -44,7 +44,7 @@ def capture_audio(samples: Any, rate: Any = None) -> Capture:
         raise ValueError(f"expected samples of 1 or 2 dimensions, found the shape {copied.shape}")
     if len(copied.shape) == 2 and min(copied.shape) > _MOST_CHANNELS:
         raise ValueError(f"expected at most {_MOST_CHANNELS} channels, found the shape {copied.shape}")
-    return Capture(copied.n_bytes, lambda: _encode(copied.numbers(), frames_a_second))
+    return Capture(copied.n_bytes, lambda: _encode(copied.numbers(), frames_a_second), copied.release)
 
 
 def _encode(samples: NDArray[Any], rate: int) -> MediaFile:

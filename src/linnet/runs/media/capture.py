@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,20 +25,46 @@ class MediaFile(NamedTuple):
     fields: dict[str, Any]
 
 
+def _nothing() -> None:
+    pass
+
+
 class Capture(NamedTuple):
-    """A copy of what was logged: the bytes it holds, and what makes a file of it."""
+    """A copy of what was logged: the bytes it holds, what makes a file of it, and what frees its memory after that."""
 
     n_bytes: int
     encode: Callable[[], MediaFile]
+    release: Callable[[], None] = _nothing
 
 
 class ArrayCopy(NamedTuple):
-    """A copy of an array: its shape and size are known at once, its numbers perhaps later (see `copy_array`)."""
+    """A copy of an array: its shape and size are known at once, its numbers perhaps later (see `copy_array`).
+
+    `release`: nobody looks at the numbers any more, and the next copy may take their memory.
+    """
 
     shape: tuple[int, ...]
     n_bytes: int
     channels_first: bool  # it comes from a library that has channels before rows
     numbers: Callable[[], NDArray[Any]]
+    release: Callable[[], None] = _nothing
+
+
+# Memory of copies that are done with: the first touch of new memory takes several times as long as the copying.
+_free: deque[NDArray[np.uint8]] = deque(maxlen=8)
+_REUSED = range(1 << 16, 1 << 21)  # bytes of a copy whose memory is kept for the next
+
+
+def _memory(n_bytes: int) -> NDArray[np.uint8]:
+    for _ in range(len(_free)):
+        try:
+            memory = _free.popleft()
+        except IndexError:  # another thread took the last
+            break
+        if memory.nbytes == n_bytes:
+            return memory
+        _free.append(memory)
+    return np.empty(n_bytes, np.uint8)
 
 
 def copy_array(value: Any, most: int | None = None) -> ArrayCopy:
@@ -59,8 +86,13 @@ def _plain_copy(array: NDArray[Any], most: int | None, own: bool = False, channe
     if most is not None and array.size > most:
         array = array.reshape(-1)[:: -(-array.size // most)]
     _refuse_larger(array.nbytes)
-    copied = array if own else np.array(array)
-    return ArrayCopy(copied.shape, copied.nbytes, channels_first, lambda: copied)
+    if own or array.nbytes not in _REUSED:
+        copied = array if own else np.array(array)
+        return ArrayCopy(copied.shape, copied.nbytes, channels_first, lambda: copied)
+    memory = _memory(array.nbytes)
+    reused = memory.view(array.dtype).reshape(array.shape)
+    np.copyto(reused, array)
+    return ArrayCopy(array.shape, array.nbytes, channels_first, lambda: reused, lambda: _free.append(memory))
 
 
 def _copy_tensor(tensor: Any, most: int | None) -> ArrayCopy:

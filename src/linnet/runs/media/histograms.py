@@ -31,7 +31,7 @@ def capture_histogram(values: Any, bins: int = 64) -> Capture:
         raise ValueError(f"expected 1 to {_MOST_BINS} `bins`, found {bins}")
     total = _size(values)
     copied = copy_array(values, MOST_VALUES)
-    return Capture(copied.n_bytes, lambda: _count(copied.numbers(), bins, total))
+    return Capture(copied.n_bytes, lambda: _count(copied.numbers(), bins, total), copied.release)
 
 
 def _size(values: Any) -> int:

@@ -29,6 +29,7 @@ class _Source(NamedTuple):
     n_bytes: int
     arrays: Callable[[], list[NDArray[Any]]]  # height, width, channels
     file: tuple[bytes, str, str] | None = None  # content, suffix, mime: kept as it is
+    copied: ArrayCopy | None = None
 
 
 def capture_image(
@@ -60,7 +61,12 @@ def capture_image(
             png.encode(whole), ".png", "image/png", {"width": width, "height": height, "channels": channels, **fields}
         )
 
-    return Capture(sum(source.n_bytes for source in sources), encode)
+    def release() -> None:
+        for source in sources:
+            if source.copied is not None:
+                source.copied.release()
+
+    return Capture(sum(source.n_bytes for source in sources), encode, release)
 
 
 def _parts(value: Any) -> Sequence[Any]:
@@ -109,7 +115,7 @@ def _source(value: Any, layout: str | None) -> _Source:
     channels = copied.shape[layout.index("C")] if "C" in layout else 1
     if channels not in _CHANNELS:
         raise ValueError(f"expected 1 to 4 channels, found {channels} (shape {copied.shape}, layout {layout})")
-    return _Source(copied.n_bytes, lambda: _split(copied.numbers(), layout))
+    return _Source(copied.n_bytes, lambda: _split(copied.numbers(), layout), copied=copied)
 
 
 def _file_source(content: bytes) -> _Source:

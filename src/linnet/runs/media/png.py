@@ -16,7 +16,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by channels
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type; 3 is a palette
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
-_LEVEL = 3  # of zlib: the thread that encodes shares its cores with a training
+_LEVEL = 2  # of zlib: the thread that encodes shares its cores with a training
 _NONE, _SUB, _UP, _AVERAGE, _PAETH = range(5)  # filters of a row
 
 

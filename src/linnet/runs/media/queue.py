@@ -112,6 +112,7 @@ class MediaQueue:
         except Exception:
             log.debug("a file of media was not made", exc_info=True)
         finally:
+            job.capture.release()
             with self._changed:
                 self._n_bytes = max(0, self._n_bytes - job.capture.n_bytes)
                 self._busy = False
