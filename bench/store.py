@@ -28,6 +28,11 @@ def linnet(script: str, runs: int, steps: int, scalars: int = 5) -> Path:
     return _kept(script, name, _linnet_fingerprint(), runs, steps, None)
 
 
+def sweep(script: str, runs: int, steps: int) -> Path:
+    """A grid by Linnet: runs of different settings, with five scalars a step and a held-out loss every fiftieth."""
+    return _kept(script, "linnet_sweep", _linnet_fingerprint(), runs, steps, None)
+
+
 def peer(script: str, name: str, runs: int, steps: int, python: Path) -> Path:
     """The same data as the peer keeps it."""
     return _kept(script, name, peers.VERSIONS[name], runs, steps, python)
@@ -94,6 +99,35 @@ def fill_linnet_2(folder: str, runs: int, steps: int) -> dict[str, Any]:
     return {}
 
 
+def fill_linnet_sweep(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Five rates, four widths, and as many seeds as it takes; what comes of them depends on all three."""
+    import linnet
+
+    for number in range(runs):
+        lr, width, seed = 10.0 ** -(1 + number % 5), 64 << (number // 5 % 4), number // 20
+        quality = 1 + (number * 7919 % runs) / runs
+        config = {"lr": lr, "seed": seed, "optimizer": {"name": "adamw", "beta": 0.9}, "batch": 32, "corpus": "books"}
+        tags = ["base"] if number % 3 else ["base", "third"]
+        with linnet.start(
+            Path(folder),
+            arch="bench",
+            experiment="grid",
+            group=f"lr{lr:g}",
+            tags=tags,
+            config=config,
+            model={"d_model": width, "n_layers": 4},
+            total_steps=steps,
+            system_every=0,
+        ) as run:
+            for step, (loss, rate, grad_norm, tokens_per_s, acc) in workload.walk(steps):
+                run.log(
+                    step, loss=loss * quality, lr=rate * lr, grad_norm=grad_norm, tokens_per_s=tokens_per_s, acc=acc
+                )
+                if step % 50 == 0:
+                    run.eval(step, "validation", loss=loss * 1.05)
+    return {}
+
+
 def fill_trackio(folder: str, runs: int, steps: int) -> dict[str, Any]:
     """Through its own `bulk_log`, which is what its logging thread calls."""
     os.environ["TRACKIO_DIR"] = folder
@@ -142,6 +176,7 @@ def fill_tensorboard(folder: str, runs: int, steps: int) -> dict[str, Any]:
 ROLES: dict[str, Callable[..., dict[str, Any]]] = {
     "fill_linnet": fill_linnet,
     "fill_linnet_2": fill_linnet_2,
+    "fill_linnet_sweep": fill_linnet_sweep,
     "fill_trackio": fill_trackio,
     "fill_tensorboard": fill_tensorboard,
 }

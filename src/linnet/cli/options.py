@@ -13,7 +13,6 @@ from linnet.board import words
 from linnet.cli.completion import complete_model, complete_run
 from linnet.errors import UsageError, near_words
 from linnet.files import is_folder
-from linnet.models.model_name import find_model as find_model
 from linnet.runs import STATUSES, Run, RunError, RunStore
 from linnet.runs.selection import Filters, select
 
@@ -93,3 +92,10 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
             shown = [name for name in known if not name.startswith("sys/")][:8]
             hint = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(shown) or 'none'}"
             raise UsageError(f"{whose} no metric {key!r}; {hint}")
+
+
+def find_model(name: str, runs: Path | None = None) -> Path:
+    """The GGUF file that a MODEL means."""
+    from linnet.models.model_name import find_model  # with numpy, which a list of runs does without
+
+    return find_model(name, runs)

@@ -11,9 +11,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
-from operator import or_
+from operator import attrgetter, or_
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ from linnet.runs.metric_names import Goal, goal_of, rows
 Wanted = Mapping[str, frozenset[int]]  # metrics, and the steps at which their values are wanted
 Point = tuple[int, float]  # step, value
 
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _SHORT = 8 << 20  # bytes of a stream that is read at once
 _QUIET_KINDS = (
     *("run_start", "run_end", "sample", "tap", "grad", "drift", "op_timing", "compare", "region_enter", "region_exit"),
@@ -59,23 +60,52 @@ class MetricFigures(msgspec.Struct, array_like=True):
         self.first = self.first or (steps[0], values[0])
         self.last = steps[-1], values[-1]
         self.count += len(values)
-        low, high = min(values), max(values)
-        if not (math.isfinite(low) and math.isfinite(high)) or values[0] != values[0] or math.isnan(sum(values)):
-            finite = [at for at, value in enumerate(values) if math.isfinite(value)]
-            steps_of_finite, values_of_finite = [steps[at] for at in finite], [values[at] for at in finite]
-        else:
-            steps_of_finite, values_of_finite = list(steps), list(values)
-        if values_of_finite:
-            low, high = min(values_of_finite), max(values_of_finite)
-            if self.low is None or low < self.low[1]:
-                self.low = steps_of_finite[values_of_finite.index(low)], low
-            if self.high is None or high > self.high[1]:
-                self.high = steps_of_finite[values_of_finite.index(high)], high
         for wanted, known in self.at.items():
             for step, value in zip(steps, values, strict=True):
                 if step <= wanted and (known is None or step >= known[0]):
                     known = step, value
             self.at[wanted] = known
+        if not math.isfinite(sum(values)):  # a NaN or an infinity, or a sum that is too large
+            finite = [at for at, value in enumerate(values) if math.isfinite(value)]
+            steps, values = [steps[at] for at in finite], [values[at] for at in finite]
+        if values:
+            low, high = min(values), max(values)
+            if self.low is None or low < self.low[1]:
+                self.low = steps[values.index(low)], low
+            if self.high is None or high > self.high[1]:
+                self.high = steps[values.index(high)], high
+
+    def add_sparse(self, steps: Sequence[int], values: Sequence[float | None]) -> None:
+        """The same of points among which some are missing; where `at` is empty."""
+        present = [value for value in values if value is not None]
+        if not present:
+            return
+        if not math.isfinite(sum(present)):
+            at = [index for index, value in enumerate(values) if value is not None]
+            self.add([steps[index] for index in at], present)
+            return
+        low, high = min(present), max(present)
+        self.count += len(present)
+        self.first = self.first or next((steps[at], value) for at, value in enumerate(values) if value is not None)
+        last = next(at for at in range(len(values) - 1, -1, -1) if values[at] is not None)
+        self.last = steps[last], present[-1]
+        if self.low is None or low < self.low[1]:
+            self.low = steps[values.index(low)], low
+        if self.high is None or high > self.high[1]:
+            self.high = steps[values.index(high)], high
+
+
+class _Steps(Sequence[int]):
+    """The steps of rows, each looked up when it is asked for: of a thousand, four are."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._rows[at].step
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class _UnfitError(Exception):
@@ -138,16 +168,11 @@ def _scan(events: Path, wanted: Wanted) -> dict[str, MetricFigures]:
 def _blocks(events: Path) -> Iterator[bytes]:
     """Whole lines of a stream; a short one at once."""
     try:
-        fd = open_regular(events)
+        with os.fdopen(open_regular(events), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size) if size <= _SHORT else b""
     except OSError:
         return
-    try:
-        size = os.fstat(fd).st_size
-        content = os.read(fd, size) if size <= _SHORT else b""
-    except OSError:
-        return
-    finally:
-        os.close(fd)
     if size <= _SHORT:
         if block := content[: content.rfind(b"\n") + 1].removeprefix(BOM):
             yield block
@@ -167,17 +192,27 @@ class _RowDecoder:
         self._names = names
         fields = [name for name in names if name not in _RESERVED and not _UNFIT.search(name)]
         self._attributes = {name: f"m{index}" for index, name in enumerate(fields)}
+        self._getters = {name: attrgetter(attribute) for name, attribute in self._attributes.items()}
         metrics = [(attribute, float | None, None) for attribute in self._attributes.values()]
         renamed = {attribute: name for name, attribute in self._attributes.items()}
         odd = [(name, type(None), None) for name in ("nonfinite", "type")]  # lines with these are taken singly
 
         def row(kind: str, *fields: Any, rename: Mapping[str, str] | None = None) -> type[Any]:
+            names = [field[0] for field in fields]
+            # Kinds without the metrics have them all the same, as None: then rows need not be told apart.
+            absent = {name: None for name in ("step", *self._attributes.values()) if name not in names}
             return msgspec.defstruct(
-                f"Row_{kind}", fields, tag_field="kind", tag=kind, rename=dict(rename or {}), gc=False
+                f"Row_{kind}",
+                fields,
+                tag_field="kind",
+                tag=kind,
+                rename=dict(rename or {}),
+                namespace=absent,
+                gc=False,
             )
 
         values = msgspec.defstruct("Values", metrics, rename=renamed, gc=False)
-        step, phase = ("step", int), ("phase", str, "train")
+        step, phase = ("step", _Int64), ("phase", Literal["train"], "train")
         self._step = row("step", step, phase, ("values", type(None), None), *odd, *metrics, rename=renamed)
         self._scalars = row("scalars", step, ("values", values), *odd)
         # An evaluation's numbers carry its name: "validation/loss" is `loss` of `validation`.
@@ -211,35 +246,28 @@ class _RowDecoder:
         except (ValueError, RecursionError):
             self._take_singly(block, figures)
             return
-        if len(decoded) != block.count(b"\n"):
-            self._take_singly(block, figures)
-            return
-        step = self._step
-        steps = [row for row in decoded if type(row) is step]
         others = [row for row in decoded if type(row) not in self._passed_over]
         if any(type(row) is self._resume and row.step is not None for row in others):
             raise _UnfitError  # steps beyond it are void
-        if any(row.phase != "train" for row in steps):
-            self._take_singly(block, figures)
-            return
         named = {name for row in others for name, _ in self._points(row)}
-        if named and any(getattr(row, self._attributes[name]) is not None for name in named for row in steps):
+        if any(value is not None for name in named for value in map(self._getters[name], decoded)):
             self._take_in_order(decoded, figures)
             return
-        self._take_steps(steps, figures)
+        self._take_steps(decoded, figures)
         for row in others:
             for name, value in self._points(row):
                 figures[name].add((row.step,), (value,))
 
-    def _take_steps(self, steps: list[Any], figures: dict[str, MetricFigures]) -> None:
-        numbers = [row.step for row in steps]
-        for name, attribute in self._attributes.items():
-            values = [getattr(row, attribute) for row in steps]
-            if None in values:
-                at = [index for index, value in enumerate(values) if value is not None]
-                figures[name].add([numbers[index] for index in at], [values[index] for index in at])
+    def _take_steps(self, decoded: list[Any], figures: dict[str, MetricFigures]) -> None:
+        for name, value_of in self._getters.items():
+            values = list(map(value_of, decoded))
+            if None not in values:
+                figures[name].add(_Steps(decoded), values)
+            elif figures[name].at:
+                rows = [row for row, value in zip(decoded, values, strict=True) if value is not None]
+                figures[name].add(_Steps(rows), [value for value in values if value is not None])
             else:
-                figures[name].add(numbers, values)
+                figures[name].add_sparse(_Steps(decoded), values)
 
     def _take_in_order(self, decoded: list[Any], figures: dict[str, MetricFigures]) -> None:
         """Of a metric that several kinds of events have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -30,10 +30,20 @@ class Spread(msgspec.Struct):
         numbers = [number for record in records if (number := record.number(term)) is not None]
         spread = Spread(len(numbers), len(records) - len(numbers))
         if numbers:
-            spread.mean, spread.low, spread.high = statistics.fmean(numbers), min(numbers), max(numbers)
-        if len(numbers) > 1:
-            spread.deviation = statistics.stdev(numbers)
+            spread.mean, spread.low, spread.high = _mean(numbers), min(numbers), max(numbers)
+        if spread.mean is not None and len(numbers) > 1:
+            scale = max(map(abs, numbers)) or 1.0  # so that no square is too large for a float
+            squares = math.fsum((number / scale - spread.mean / scale) ** 2 for number in numbers)
+            spread.deviation = math.sqrt(squares / (len(numbers) - 1)) * scale
         return spread
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return (
+        math.fsum(number / len(numbers) for number in numbers)
+        if max(map(abs, numbers)) > 1e300
+        else (math.fsum(numbers) / len(numbers))
+    )
 
 
 class RunGroup:
