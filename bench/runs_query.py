@@ -63,7 +63,7 @@ def main() -> Report:
             report.at_most(f"{question}, after that", again.median("seconds"), LIMIT, "s")
     report.note(
         f"{store.megabytes(root):.0f} MB of streams. First time: `.cache/` of the folder and of every run is gone, and "
-        "of each stream the metrics that are asked for are decoded, by as many processes as there are cores (two here). "
+        "of each stream the metrics asked for are decoded, by as many processes as there are cores, two here. "
         "After that they come from `.cache/figures`."
     )
     return report
