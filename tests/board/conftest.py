@@ -26,6 +26,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def write(folder: Path, events: Iterable[Event | bytes], **manifest: Any) -> Path:

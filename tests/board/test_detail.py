@@ -152,12 +152,24 @@ def test_a_run_without_the_chosen_axis_is_drawn_by_step(root: Path, trained: Pat
 
 def test_a_metric_that_has_not_the_axis_falls_back_and_says_so(root: Path) -> None:
     evaluation = {"kind": "eval", "phase": "eval", "t": 50.0, "step": 50, "name": "validation", "loss": 2.0}
-    write(root / "a", [*steps(50, loss=float, epoch=lambda step: step / 10), evaluation])
+    write(root / "a", [*steps(50, loss=float), {**evaluation, "epoch": 5.0}])
     board = board_of(root, "a")
-    board.open_metric("validation/loss")
+    board.open_metric("loss")
     act(board, "axis")
     assert board.axis == "epoch"
     assert "no epoch logged: by step" in look(board)
+
+
+def test_an_evaluation_stands_at_the_epoch_of_its_step(root: Path) -> None:
+    evaluations = [{"kind": "eval", "t": 1.0, "step": step, "name": "validation", "loss": 2.0} for step in (10, 50)]
+    write(root / "a", [*steps(50, loss=float, epoch=lambda step: step / 10), *evaluations])
+    board = board_of(root, "a")
+    board.open_metric("validation/loss")
+    act(board, "axis")
+    text = look(board)
+    assert board.axis == "epoch" and "by step" not in text
+    ((_, curve),) = chart.curves_of(board, "validation/loss")
+    assert curve.x.tolist() == [1.0, 5.0]
 
 
 def test_log_scale_leaves_out_what_has_no_logarithm_and_says_so(root: Path) -> None:

@@ -146,7 +146,10 @@ def test_odd_values(root: Path, name: str, values: list[float]) -> None:
 
 def test_five_thousand_metrics(root: Path) -> None:
     values = {f"layer{i // 50}/m{i}": float(i) for i in range(5000)}
-    write(root / "many", [{"kind": "scalars", "t": s, "step": s, "values": values} for s in range(1, 11)])
+    events = [
+        {"kind": "scalars", "t": s, "step": s, "values": {k: v + s for k, v in values.items()}} for s in range(1, 11)
+    ]
+    write(root / "many", events)
     board = board_of(root, "many")
     assert len(board.names()) == 5000
     text = look(board, 300, 80)

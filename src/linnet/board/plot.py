@@ -93,8 +93,9 @@ class Plot:
     def _write_letters(self) -> None:
         """A letter at the end of each line; those of lines that end in one place stand one below the other.
 
-        What a column of characters has no room for stands in the column before it.
+        What a column of characters has no room for stands in the column before it; at the left edge, behind it.
         """
+        taken: set[tuple[int, int]] = set()
         waiting = sorted(self._ends, key=lambda end: (-end[1], end[0], end[2]))
         column = self.width - 1
         while waiting and column >= 0:
@@ -104,7 +105,11 @@ class Plot:
             rows = _apart([int(end[0]) for end in here], self.height)
             for row, (_, _, letter, style) in zip(rows, here, strict=True):
                 self.write(row, column, letter, style)
+                taken.add((row, column))
             column -= 1
+        free = ((row, column) for column in range(self.width) for row in range(self.height))
+        for (_, _, letter, style), cell in zip(waiting, (cell for cell in free if cell not in taken), strict=False):
+            self.write(*cell, letter, style)
 
     def _line(self, row: NDArray[np.uint32], styles: NDArray[np.int16]) -> Line:
         text = row.tobytes().decode("utf-32")

@@ -129,6 +129,7 @@ def main_metric(names: Iterable[str]) -> str | None:
     return next((name for name in shown if "loss" in name.lower()), shown[0] if shown else None)
 
 
+@lru_cache(maxsize=16_384)
 def quantity_of(name: str) -> str:
     """What a metric measures, on whatever data: `loss` of `validation/loss`, `train_loss` and `Loss/train`.
 
@@ -141,6 +142,7 @@ def quantity_of(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=16_384)
 def is_held_out(name: str) -> bool:
     """Is the metric of data that is not trained on, as far as its name says: `validation/loss`, `val_acc`?"""
     return any(_split_and_term(word)[0] in _HELD_OUT for word in _WORD.findall(name[-_LONGEST_NAME:]))

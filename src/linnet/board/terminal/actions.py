@@ -73,6 +73,13 @@ ACTIONS: dict[str, Action] = {
     "reverse": Board.reverse_order,
     "unmark": lambda board: board.table.marks.clear(),
     "filter": Board.ask_for_filter,
+    "pin": Board.pin,
+    "hide": Board.hide,
+    "show_hidden": Board.show_hidden,
+    "move_back": lambda board: board.move_chart(-1),
+    "move_on": lambda board: board.move_chart(1),
+    "constants": Board.unfold_constants,
+    "reset_charts": Board.reset_charts,
 }
 
 

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 _SHORTEST = 0.1  # seconds between two frames
 _WHILE_READING = 0.4  # the same while a long run is being read for the first time, which drawing would slow down
 _CLOCK = 1.0  # seconds after which the time in the header is drawn again
-_ASKED = {"filter": "filter the runs: words, status:live, tag:…", "note": "a note on this run"}
+_ASKED = {
+    "filter": "filter the runs: words, status:live, tag:…",
+    "charts": "only charts of metrics with these words, or a pattern: val*",
+    "note": "a note on this run",
+}
 
 
 class Canvas(Widget):
@@ -257,14 +261,15 @@ class BoardApp(App[None]):
 
     def _ask(self) -> None:
         asked = self.query_one("#asked", Input)
-        asked.value = self.board.table.filter if self.board.asking == "filter" else ""
+        filters = {"filter": self.board.table.filter, "charts": self.board.charts.filter}
+        asked.value = filters.get(self.board.asking, "")
         asked.placeholder = _ASKED[self.board.asking]
         asked.styles.display = "block"
         self.query_one("#footer").styles.display = "none"
         asked.focus()
 
     def _stop_asking(self) -> None:
-        self.board.asking = ""
+        self.board.stop_asking()
         self.query_one("#asked").styles.display = "none"
         self.query_one("#footer").styles.display = "block"
         self.set_focus(None)
@@ -280,6 +285,9 @@ class BoardApp(App[None]):
     def _typed(self, event: Input.Changed) -> None:
         if self.board.asking == "filter":
             self.board.table.filter = event.value
+            self.draw()
+        elif self.board.asking == "charts":
+            self.board.charts.live_filter = event.value
             self.draw()
 
     @on(Canvas.Pointed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _LEAST_WIDTH, _LEAST_HEIGHT = 28, 6
@@ -13,7 +13,7 @@ _TALLEST = 18
 
 @dataclass(frozen=True)
 class Cell:
-    """A chart's place on its page, in characters; `number` is the key that opens it."""
+    """A chart's place on its page, in characters; `number` is the key that opens it, `group` what stands above it."""
 
     name: str
     x: int
@@ -21,6 +21,7 @@ class Cell:
     width: int
     height: int
     number: int
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,18 @@ class Layout:
         return self.pages[at + step].cells[0 if step > 0 else -1].name
 
 
-def arrange(names: Sequence[str], width: int, height: int) -> Layout:
-    """A grid in which charts are as large as the screen allows when all of them are shown, and not too small."""
-    groups = _groups_of(names)
+def arrange(names: Sequence[str] | Mapping[str, list[str]], width: int, height: int, *, foot: bool = False) -> Layout:
+    """A grid in which charts are as large as the screen allows when all of them are shown, and not too small.
+
+    - `names`: of charts, or those of each group.
+    - `foot`: the last line is needed for something else, as it is where there are several pages.
+    """
+    groups = dict(names) if isinstance(names, Mapping) else _groups_of(names)
     if not groups:
         return Layout([])
-    columns, tall = _shape(groups, width, height)
-    pages = _pages(groups, columns, tall, width, height)
+    full = height - 1 if foot else height
+    columns, tall = _shape(groups, width, full)
+    pages = _pages(groups, columns, tall, width, full)
     if len(pages) == 1:
         return Layout(pages)
     room = height - 1  # the last line says which page it is
@@ -139,7 +145,8 @@ def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, he
                 y += 1
             for at, name in enumerate(members[begin : begin + columns]):
                 left, right = at * width // columns, (at + 1) * width // columns
-                cells.append(Cell(name, left, y, right - left, min(tall, max(3, height - y)), len(cells) + 1))
+                tall_here = min(tall, max(3, height - y))
+                cells.append(Cell(name, left, y, right - left, tall_here, len(cells) + 1, group))
             y += tall
     turn()
     return pages

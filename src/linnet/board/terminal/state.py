@@ -13,8 +13,9 @@ from linnet.board.fold import FoldLimits
 from linnet.board.gallery import ArtifactSeries
 from linnet.board.host import Host
 from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
+from linnet.board.terminal.chart_list import ChartList
 from linnet.board.terminal.keys import VIEWS, View
-from linnet.board.terminal.layout import Layout, arrange, in_groups
+from linnet.board.terminal.layout import Layout, arrange
 from linnet.board.terminal.shelf import Shelf
 from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
@@ -36,7 +37,7 @@ class Board:
     - `limits`: how much of a long run is held; `now`: the Unix time, by which the age of runs is told.
     - `first_look`: at the runs of the store, where it has begun already.
     - `opening`: folders that the reader is to open next.
-    - `asking`: what a text is being typed for: `filter`, `note` or nothing.
+    - `asking`: what a text is being typed for: `filter` (of runs), `charts` (which of them), `note` or nothing.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Board:
         self.view: View = view
         self.detail: str | None = None
         self.overlay: Overlay = ""
-        self.asking: Literal["", "filter", "note"] = ""
+        self.asking: Literal["", "filter", "charts", "note"] = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
@@ -70,6 +71,7 @@ class Board:
         self.side = True
         self.zoom = Zoom()
         self.table = RunList()
+        self.charts = ChartList(store.root)
         self.shelf = Shelf()
         self.color = False  # pictures may be drawn in colours
         self.scroll: dict[str, int] = {}
@@ -78,6 +80,7 @@ class Board:
         self.size = (80, 20)  # of the body
         self.leaving = False
         self._layout: tuple[object, Layout] | None = None
+        self._groups: tuple[object, dict[str, list[str]]] | None = None
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -116,10 +119,37 @@ class Board:
         """What the run has logged besides numbers, by name."""
         return self.watched.journal.artifacts() if self.watched is not None else []
 
-    def names(self) -> list[str]:
-        """The metrics of all runs shown, grouped, without the machine's."""
+    def metrics(self) -> list[str]:
+        """The metrics of all runs shown, without the machine's."""
         names = dict.fromkeys(name for watched in self.watched_runs for name in watched.history.names())
-        return in_groups([name for name in names if not name.startswith("sys/")])
+        return [name for name in names if not name.startswith("sys/")]
+
+    def constants(self) -> dict[str, str]:
+        """The metrics that never change, and their values."""
+        return self.charts.constants(self.watched_runs, self.metrics())
+
+    def groups(self) -> dict[str, list[str]]:
+        """The metrics that have a chart, by group, in order."""
+        metrics, constants, charts = self.metrics(), self.constants(), self.charts
+        key = (tuple(metrics), tuple(constants), charts.preferences, charts.show_hidden, charts.filter)
+        if self._groups is None or self._groups[0] != key:
+            self._groups = key, charts.groups(metrics, constants)
+        return self._groups[1]
+
+    def names(self) -> list[str]:
+        """The metrics that have a chart, in order."""
+        return [name for members in self.groups().values() for name in members]
+
+    def folded(self) -> dict[str, str]:
+        """The constants that are told in a line instead of charts."""
+        if self.charts.filter:
+            return {}
+        constants, hidden = self.constants(), self.charts.preferences.hidden
+        return {
+            name: value
+            for name, value in constants.items()
+            if name not in hidden and not self.charts.is_shown(name, constants)
+        }
 
     def chosen(self) -> str | None:
         """The metric whose chart is selected; the first where none is."""
@@ -129,11 +159,17 @@ class Board:
     def layout(self) -> Layout:
         """Where each chart stands, for the present size."""
         width, height = self.size[0] - self.side_width(), self.size[1] - (1 if len(self.watched_runs) > 1 else 0)
-        names = self.names()
-        key = (tuple(names), width, height)
+        groups, foot = self.groups(), self.has_foot()
+        key = (tuple((group, *members) for group, members in groups.items()), width, height, foot)
         if self._layout is None or self._layout[0] != key:
-            self._layout = key, arrange(names, width, height)
+            self._layout = key, arrange(groups, width, height, foot=foot)
         return self._layout[1]
+
+    def has_foot(self) -> bool:
+        """Is there something to tell below the charts: constants, hidden metrics, a filter?"""
+        return bool(
+            self.folded() or self.charts.hidden(self.metrics()) or self.charts.filter or self.charts.show_hidden
+        )
 
     def side_width(self) -> int:
         """The width of the panel beside the charts; 0 where there is no room for it."""
@@ -176,6 +212,9 @@ class Board:
         asked, self.asking = self.asking, ""
         if asked == "filter":
             self.table.filter, self.table.offset = text.strip(), 0
+        elif asked == "charts":
+            self.charts.live_filter = None
+            self.message = self.charts.set_filter(text)
         elif asked == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
@@ -221,6 +260,8 @@ class Board:
             self.zoom.reset()
         elif self.view == "runs" and self.table.filter:
             self.table.filter = ""
+        elif self.view == "metrics" and self.charts.filter:
+            self.message = self.charts.set_filter("")
         elif self.view == "artifacts" and self.shelf.whole:
             self.shelf.whole = False
         elif self.view != "metrics" and self.watched_runs:
@@ -274,8 +315,58 @@ class Board:
             self.message = open_with_system(artifact.path)
 
     def ask_for_filter(self) -> None:
-        self.show("runs")
-        self.asking = "filter"
+        """Of the metrics, which have a chart; else of the runs."""
+        if self.area in ("grid", "detail"):
+            self.show("metrics")
+            self.asking = "charts"
+        else:
+            self.show("runs")
+            self.asking = "filter"
+
+    def stop_asking(self) -> None:
+        self.asking, self.charts.live_filter = "", None
+
+    def pin(self) -> None:
+        """The chart that is selected stands first, or not any more."""
+        if self.area in ("grid", "detail") and (name := self.chosen()) is not None:
+            self.selected = name
+            self.message = self.charts.toggle_pin(name) or (
+                "pinned" if self._is_pinned(name) else "not pinned any more"
+            )
+
+    def _is_pinned(self, name: str) -> bool:
+        return name in self.charts.preferences.pinned
+
+    def hide(self) -> None:
+        """No chart for the metric that is selected, or one again; the next is selected."""
+        if self.area != "grid" or (name := self.chosen()) is None:
+            return
+        names = self.names()
+        at = names.index(name)
+        self.message = self.charts.toggle_hidden(name)
+        if name in self.charts.preferences.hidden and not self.charts.show_hidden:
+            self.selected = next(iter(names[at + 1 : at + 2] or names[max(0, at - 1) : at]), None)
+            self.message = self.message or f"{name} is hidden; H shows what is"
+
+    def show_hidden(self) -> None:
+        """Charts for what is hidden or constant too, or not any more."""
+        self.charts.show_hidden = not self.charts.show_hidden
+
+    def move_chart(self, by: int) -> None:
+        """Move the chart that is selected."""
+        if self.area == "grid" and (name := self.chosen()) is not None:
+            self.selected = name
+            self.message = self.charts.move(name, by, self.groups())
+
+    def unfold_constants(self) -> None:
+        """Charts for constants, or a line again."""
+        if self.area == "grid":
+            self.message = self.charts.toggle_constants()
+
+    def reset_charts(self) -> None:
+        """Forget what was pinned, hidden, moved and filtered."""
+        if self.area == "grid":
+            self.message = self.charts.reset() or "all charts in their usual order"
 
     def ask_for_note(self) -> None:
         if self.watched is not None:

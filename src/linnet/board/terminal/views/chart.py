@@ -11,12 +11,17 @@ import numpy as np
 from linnet.board.curve import Curve, logarithms
 from linnet.board.figure.scales import x_text as x_text
 from linnet.board.overlay import draw_curves
-from linnet.board.plot import Plot, Range, range_of, y_labels
+from linnet.board.plot import Plot, Range, range_of, rows_inside, y_labels
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, length
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
+from linnet.runs.metric_names import held_out_of
 
 LETTERS = "ABCDEFGH"
+PIN = "▴"
+HELD_OUT = "○"  # a point of the same metric on held-out data
+HELD_OUT_STYLE = "run1"  # of its line, where one run is shown
+_POINT_ROOM = 3  # columns from one such point to the next
 RunCurve = tuple[int, Curve]  # which run of the board, and one of its metrics
 
 
@@ -54,10 +59,17 @@ def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
     return curves
 
 
+def held_out_curves(board: Board, name: str) -> list[RunCurve]:
+    """The same metric on held-out data, of every run that has it: it is drawn on the chart of the training's."""
+    names = held_out_of(name, board.metrics())
+    return [pair for held_out in names[:1] for pair in curves_of(board, held_out)]
+
+
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
     """A curve on the board's axis; None where the run does not tell it."""
     tokens = watched.history.curve("tokens") if board.axis == "tokens" else None
-    return curve.on_axis(board.axis, watched.summary.manifest.created_at, tokens)
+    epochs = watched.main() if board.axis == "epoch" else None
+    return curve.on_axis(board.axis, watched.summary.manifest.created_at, tokens, epochs)
 
 
 def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, high: float) -> Curve | None:
@@ -78,16 +90,19 @@ def draw(
     window: Range | None = None,
     labels: int = 0,
     best: bool = False,
+    held_out: Sequence[RunCurve] = (),
 ) -> Drawing | None:
     """Curves in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
 
     - `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
     - `best`: the best point of each curve is marked.
+    - `held_out`: the same metric on held-out data, drawn as points; of a single run with a line through them.
     """
     log_scale = board.log_scale
     left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in curves) if log_scale else 0
     shown = [(index, logarithms(curve) if log_scale else curve) for index, curve in curves]
-    ranges = range_of([curve for _, curve in shown], window, board.clip)
+    evaluated = [(index, logarithms(curve) if log_scale else curve) for index, curve in held_out]
+    ranges = range_of([curve for _, curve in (*shown, *evaluated)], window, board.clip)
     if ranges is None or width < 8 or height < 1:
         return None
     texts = y_labels(ranges[1], height, log_scale, labels)
@@ -95,11 +110,29 @@ def draw(
     plot = Plot(max(2, width - margin - 1), height, *ranges)
     letters = LETTERS if len(board.watched_runs) > 1 else [""] * len(LETTERS)
     draw_curves(plot, [(curve, style_of(i), letters[i % len(letters)]) for i, curve in shown], board.alpha)
+    for index, curve in reversed(evaluated):
+        _draw_held_out(plot, curve, style_of(index), window, joined=len(board.watched_runs) == 1)
     for index, curve in curves if best else ():
         if (point := curve.best()) is not None and not (log_scale and point[1] <= 0):
             plot.mark(point[0], math.log10(point[1]) if log_scale else point[1], style_of(index))
     lines: list[Line] = [[(f"{texts.get(row, ''):>{margin}} ", "axis"), *line] for row, line in enumerate(plot.lines())]
     return Drawing(plot, lines, margin + 1, left_out)
+
+
+def _draw_held_out(plot: Plot, curve: Curve, style: str, window: Range | None, joined: bool) -> None:
+    """Points, as many as have room beside each other, the last of them always.
+
+    `joined`: by a line in a colour of its own, which one run alone has free.
+    """
+    if joined:
+        style = HELD_OUT_STYLE
+        plot.draw(curve, style, over=True)
+    free = plot.width + _POINT_ROOM
+    for row in reversed(np.flatnonzero(rows_inside(curve, window)).tolist()):
+        column = plot.column(float(curve.x[row]))
+        if column <= free - _POINT_ROOM and plot.y_range[0] <= curve.mean[row] <= plot.y_range[1]:
+            plot.write(plot.row(float(curve.mean[row])), column, HELD_OUT, style)
+            free = column
 
 
 def box(

@@ -18,10 +18,12 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     whole = range_of([curve for _, curve in curves])
     board.zoom.whole = whole[0] if whole else None
     shown = chart.curves_of(board, name, close=board.needs_every_row())
-    below = [*_cursor(board, curves), *_numbers(board, curves, width), _modes(board, width)]
+    held_out = chart.held_out_curves(board, name)
+    below = [*_cursor(board, curves), *_numbers(board, curves, held_out, width), _modes(board, width)]
     rows = max(1, height - 3 - len(below))
-    drawing = chart.draw(board, shown, width - 2, rows, window=board.zoom.shown(), labels=max(2, rows // 4), best=True)
-    lines = [_title(board, name, curves, drawing, width)]
+    window, labels = board.zoom.shown(), max(2, rows // 4)
+    drawing = chart.draw(board, shown, width - 2, rows, window=window, labels=labels, best=True, held_out=held_out)
+    lines = [_title(board, name, curves, held_out, drawing, width)]
     if drawing is None:
         lines += [*centered(_why_empty(board, curves), width, rows), []]
     else:
@@ -35,13 +37,24 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     return fill([*lines, [], *below], width, height)
 
 
-def _title(board: Board, name: str, curves: list[chart.RunCurve], drawing: chart.Drawing | None, width: int) -> Line:
+def _title(
+    board: Board,
+    name: str,
+    curves: list[chart.RunCurve],
+    held_out: list[chart.RunCurve],
+    drawing: chart.Drawing | None,
+    width: int,
+) -> Line:
     left: Line = [(" ", ""), (safe(name, max(10, width - 30)), "title")]
     if len(curves) == 1:
         index, curve = curves[0]
         left += [("  ", ""), (number(curve.last_value), chart.style_of(index))]
     if board.smoothing:
         left += [(" (EMA)", "dim")]
+    for _, curve in held_out[:1]:
+        sign = (f"  {chart.HELD_OUT} ", "" if len(board.watched_runs) > 1 else chart.HELD_OUT_STYLE)
+        left += [sign, (safe(curve.name, 40), "dim")]
+        left += [] if len(held_out) > 1 else [(f" {number(curve.last_value)}", chart.HELD_OUT_STYLE)]
     right: Line = []
     if drawing is not None and drawing.left_out:
         right = [(f"{drawing.left_out:,} values ≤ 0 are not on a log scale ", "warning")]
@@ -108,16 +121,20 @@ def _cursor(board: Board, curves: list[chart.RunCurve]) -> list[Line]:
     return [line]
 
 
-def _numbers(board: Board, curves: list[chart.RunCurve], width: int) -> list[Line]:
-    """Last, best, least, greatest and mean of each run, over all its rows."""
+def _numbers(board: Board, curves: list[chart.RunCurve], held_out: list[chart.RunCurve], width: int) -> list[Line]:
+    """Last, best, least, greatest and mean of each run, over all its rows; and the same on held-out data."""
     lines: list[Line] = []
-    rows = [_facts(curve) for _, curve in curves]
+    rows = [_facts(curve) for _, curve in (*curves, *held_out)]
     widths = {key: max(cells(row.get(key, "")) for row in rows) for row in rows for key in row}
-    for (index, _), facts in zip(curves, rows, strict=True):
+    several = len(board.watched_runs) > 1
+    for at, ((index, _), facts) in enumerate(zip((*curves, *held_out), rows, strict=True)):
         line: Line = [(" ", "")]
-        if len(curves) > 1:
+        sign, style = ("", "") if at < len(curves) else (chart.HELD_OUT, chart.style_of(index) if several else "run1")
+        if several:
             name = pad(cut(safe(board.watched_runs[index].title), 24), min(24, width // 4))
-            line += [(f"{chart.LETTERS[index]} ", chart.style_of(index)), (name, ""), (" ", "")]
+            line += [(f"{chart.LETTERS[index]}{sign or ' '}", chart.style_of(index)), (name, ""), (" ", "")]
+        elif held_out:
+            line += [(f"{sign or ' '} ", style)]
         for key, wide in widths.items():
             part: Line = [(f"{key} ", "dim"), (pad(facts.get(key, "–"), wide), ""), ("  ", "")]
             if length(line) + length(part) <= width:

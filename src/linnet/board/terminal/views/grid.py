@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linnet.board.terminal.layout import Cell, group_of
+from linnet.board.terminal.layout import Cell
 from linnet.board.terminal.spans import Line, cells, centered, cut, fit, justify, length, pad, safe, status_span
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
@@ -47,19 +47,40 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
         for y, line in enumerate(_tile(board, cell, cell.name == chosen)[: max(0, height - cell.y)], cell.y):
             rows[y].append((cell.x, line))
     lines = [_row(parts, width) for parts in rows]
+    turn: Line = []
     if len(layout.pages) > 1:
-        turn: Line = [(f" page {at + 1}/{len(layout.pages)} ", "dim"), ("[ ]", "key"), (" turn ", "dim")]
-        lines[-1] = justify(lines[-1], turn, width)
+        turn = [(f" page {at + 1}/{len(layout.pages)} ", "dim"), ("[ ]", "key"), (" turn ", "dim")]
+    if turn or board.has_foot():
+        lines[-1] = justify(_foot(board, width - length(turn)) or lines[-1], turn, width)
     return lines
+
+
+def _foot(board: Board, room: int) -> Line:
+    """What has no chart: constants, with their values, and what was hidden or filtered out."""
+    charts, metrics = board.charts, board.metrics()
+    line: Line = []
+    if charts.filter:
+        line += [(" filter ", "dim"), (safe(charts.filter, 30), "key"), (" Esc clears it ", "dim")]
+    if charts.show_hidden:
+        line += [(" all metrics ", "dim"), ("H", "key"), (" hides again ", "dim")]
+    elif hidden := charts.hidden(metrics):
+        line += [(f" {len(hidden)} hidden ", "dim"), ("H", "key"), (" shows ", "dim")]
+    constants: list[Line] = [[(safe(name, 40), "dim"), (f" {value}", "")] for name, value in board.folded().items()]
+    if constants:
+        shown = _as_many_as_fit(constants, ", ", max(0, room - length(line) - 13))
+        line += [(" constant: ", "dim"), *shown, (" ", "")]
+    return line
 
 
 def _tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
     curves = chart.curves_of(board, cell.name)
     title: Line = [(f"{cell.number} ", "key")] if cell.number <= 9 else []
-    shown = cell.name[len(group_of(cell.name)) + 1 :] if group_of(cell.name) else cell.name
+    shown = cell.name[len(cell.group) + 1 :] if cell.group else cell.name
+    title += [(chart.PIN, "mark")] if cell.name in board.charts.preferences.pinned else []
     title += [(safe(shown or cell.name, 200), "title")]
-    value = _value(curves, cell.width - length(title) - 7)
-    drawing = chart.draw(board, curves, cell.width - 2, cell.height - 2)
+    held_out = chart.held_out_curves(board, cell.name)
+    value = _value(curves, held_out, cell.width - length(title) - 7)
+    drawing = chart.draw(board, curves, cell.width - 2, cell.height - 2, held_out=held_out)
     if drawing is None:
         text = "nothing to draw: all values are NaN or infinite" if curves else "no values"
         if board.log_scale and any(curve.stats.low is not None for _, curve in curves):
@@ -73,13 +94,19 @@ def _tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
     return chart.box(drawing.lines, (title, value), bottom, cell.width, cell.height, selected)
 
 
-def _value(curves: list[chart.RunCurve], room: int) -> Line:
-    """The latest value and the best one; with several runs, the latest of each that there is room for."""
+def _value(curves: list[chart.RunCurve], held_out: list[chart.RunCurve], room: int) -> Line:
+    """The latest value and the best one; with several runs, the latest of each that there is room for.
+
+    Of held-out data the latest too, behind the sign that it has in the chart.
+    """
     latest: list[Line] = [[(number(curve.last_value), chart.style_of(index))] for index, curve in curves]
     if len(latest) != 1:
         return _as_many_as_fit(latest, " ", room)
-    best = curves[0][1].stats.best
-    return latest[0] if best is None else [*latest[0], (" best ", "dim"), (number(best[1]), "")]
+    line, best = latest[0], curves[0][1].stats.best
+    for _, curve in held_out[:1]:
+        line = [*line, (f" {chart.HELD_OUT}{number(curve.last_value)}", chart.HELD_OUT_STYLE)]
+    with_best = line if best is None else [*line, (" best ", "dim"), (number(best[1]), "")]
+    return with_best if length(with_best) <= room or not held_out else line
 
 
 def _as_many_as_fit(parts: list[Line], between: str, room: int) -> Line:
@@ -111,6 +138,8 @@ def _why_empty(board: Board) -> str:
     if watched is None:
         none = table.looked and not table.rows
         return f"no runs in {safe(board.store.root)} yet; the first one opens by itself" if none else "reading …"
+    if board.metrics():
+        return "no metric fits the filter; Esc clears it" if board.charts.filter else "all are hidden; H shows them"
     if watched.history.trouble:
         return f"events.jsonl cannot be read: {watched.history.trouble}"
     return "no metrics yet; they appear here as soon as the run logs some"

@@ -199,9 +199,11 @@ def tab_at(board: Board, width: int, x: int) -> str | None:
 
 def _footer(board: Board, width: int) -> Line:
     where = "overlay" if board.overlay else "one metric" if board.area == "detail" else board.view
+    hints = keys.footer(where, several=len(board.watched_runs) > 1)
+    parts: list[Line] = [[(f" {key}", "key"), (f" {text} ", "dim")] for key, text in hints]
     line: Line = []
-    for key, text in keys.footer(where, several=len(board.watched_runs) > 1):
-        part: Line = [(f" {key}", "key"), (f" {text} ", "dim")]
-        if length(line) + length(part) <= width - (9 if key != "?" else 0):
+    ends = parts[-2:]  # how to go back and where help is have their room first
+    for part in parts[:-2]:
+        if length(line) + length(part) <= width - sum(map(length, ends)):
             line += part
-    return fit(line, width, "footer")
+    return fit([*line, *(span for part in ends for span in part)], width, "footer")
