@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from linnet import recipes as recipes
     from linnet import runs as runs
     from linnet.api import generate as generate
+    from linnet.api import load as load
     from linnet.api import resume as resume
     from linnet.api import train as train
     from linnet.errors import LinnetError as LinnetError
     from linnet.errors import UsageError as UsageError
-    from linnet.infer.loaded_model import load as load
     from linnet.runs import Run as Run
     from linnet.runs import RunBundle as RunBundle
     from linnet.runs import RunSummary

@@ -1,15 +1,17 @@
-"""`linnet.train`, `linnet.resume`, `linnet.generate`: the commands of the same names as calls, with the same words."""
+"""`linnet.train`, `resume`, `generate` and `load`: the commands as calls, with the same words."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from linnet.errors import UsageError, mismatch, near_words, suggestion
+from linnet.errors import LinnetError, UsageError, mismatch, missing_extra, near_words, suggestion
 from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, defaults_of
 from linnet.recipes.registry import recipe_type
@@ -55,6 +57,26 @@ _ELSEWHERE = {
 }
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _names_extras(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A decorator: a package that is not installed is told of with the line that installs it."""
+
+    @functools.wraps(call)
+    def told(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        try:
+            return call(*arguments, **options)
+        except ModuleNotFoundError as error:
+            if (missing := missing_extra(error, f"linnet.{call.__name__}")) is None:
+                raise
+            raise LinnetError(missing) from None
+
+    return told
+
+
+@_names_extras
 def train(
     recipe: str = "from-scratch",
     /,
@@ -100,6 +122,7 @@ def train(
     return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
 
 
+@_names_extras
 def resume(
     run: str | os.PathLike[str] | Run,
     /,
@@ -130,6 +153,26 @@ def resume(
     )
 
 
+@_names_extras
+def load(
+    model: str | os.PathLike[str] | Run,
+    /,
+    *,
+    device: str = "auto",
+    runs: str | os.PathLike[str] | None = None,
+) -> LoadedModel:
+    """Load a MODEL, with text in and out: a GGUF's path, a run (its latest checkpoint), `RUN@best` or `RUN@200`.
+
+    model = linnet.load("latest")
+    model.generate("The whale", max_tokens=40, stop="\\n")
+
+    `device`: auto, cpu, cuda or mps. `runs`: the folder of runs.
+    """
+    from linnet.infer.loaded_model import load
+
+    return load(model, device=device, runs=runs)
+
+
 @overload
 def generate(
     model: str | os.PathLike[str] | Run | LoadedModel,
@@ -152,6 +195,7 @@ def generate(
     runs: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> list[str]: ...
+@_names_extras
 def generate(
     model: str | os.PathLike[str] | Run | LoadedModel,
     prompt: str = "",
@@ -195,7 +239,7 @@ def _run_of(training: Training) -> Run:
 def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> Job:
     kind = recipe_type(recipe)
     flags = {flag.name: flag for group in kind.flags.values() for flag in group}
-    own = [*flags, *(train.__kwdefaults__ or ())]
+    own = [*flags, *inspect.signature(train).parameters]
     for name in given:
         if name not in flags:
             meant = _ELSEWHERE.get(name)

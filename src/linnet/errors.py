@@ -32,6 +32,26 @@ def mismatch(error: Exception) -> str:
     return str(error).replace("`", "").replace("Expected", "expected").replace(", got", ", found")
 
 
+# Packages that the base install does not have, and the extra that brings each of them.
+_EXTRAS = {
+    "torch": "train",
+    "safetensors": "train",
+    "tokenizers": "train",
+    "PIL": "vision",
+    "sklearn": "vision",
+    "pyarrow": "parquet",
+    "xllamacpp": "serve",
+}
+
+
+def missing_extra(error: ModuleNotFoundError, what: str) -> str | None:
+    """One line about a package that an extra brings, for who asked for `what`; None for any other module."""
+    if error.name not in _EXTRAS:
+        return None
+    needed = f"{what} needs the package {error.name}, which is not installed"
+    return f"{needed}: pip install 'linnet[{_EXTRAS[error.name]}]'"
+
+
 # What the RuntimeErrors of torch's allocators say, by device.
 _ALLOCATOR_WORDS = (
     "DefaultCPUAllocator",

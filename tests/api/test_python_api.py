@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,3 +220,13 @@ def test_a_run_with_its_own_loss_goes_on_only_with_it(said: Said) -> None:
 def test_a_loss_without_a_loss_is_refused() -> None:
     with pytest.raises(linnet.UsageError, match="expected 'loss' among them"):
         linnet.train(data=Counting(), steps=2, loss=lambda model, batch: {"other": torch.zeros(())}, **ROWS)
+
+
+@pytest.mark.parametrize("call", ["load", "generate", "train"])
+def test_without_torch_a_call_says_what_to_install(call: str, tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    argument = repr("from-scratch" if call == "train" else str(tmp_path / "x.gguf"))
+    program = f"import sys; sys.modules['torch'] = None; import linnet\nlinnet.{call}({argument})"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    line = f"LinnetError: linnet.{call} needs the package torch, which is not installed: pip install 'linnet[train]'"
+    assert ended.stderr.strip().splitlines()[-1] == f"linnet.errors.{line}"

@@ -14,7 +14,7 @@ from linnet import __version__
 from linnet.board.words import flags
 from linnet.cli.errors import explain, out_of_memory
 from linnet.cli.streams import complain, discard, prepare_streams, settle_streams
-from linnet.errors import LinnetError, UsageError
+from linnet.errors import LinnetError, UsageError, missing_extra
 from linnet.recipes.registry import RECIPES
 from linnet.train.process import wait_asleep_where_shared
 
@@ -168,17 +168,6 @@ _FILES = {
     "lens": "gguf",
 }
 
-# Packages that the base install does not have, and the extra that brings each of them.
-_EXTRAS = {
-    "torch": "train",
-    "safetensors": "train",
-    "tokenizers": "train",
-    "PIL": "vision",
-    "sklearn": "vision",
-    "pyarrow": "parquet",
-    "xllamacpp": "serve",
-}
-
 _ENDING = """
 A RUN is an id or a part of one that no other has, a run's name, a path, or `latest`; where several make sense, also a
 pattern, and `--where 'loss<2 and tag:base'` chooses. The folder of runs is `--runs DIR`, else `$LINNET_RUNS`, else
@@ -247,10 +236,10 @@ def _run(arguments: list[str]) -> int:
     except LinnetError as error:
         return _fail(flags(str(error)), error.exit_code)
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
+        missing = missing_extra(error, " ".join(app.parse_commands(words)[0]))
+        if missing is None:
             raise
-        needed = f"{' '.join(app.parse_commands(words)[0])} needs the package {error.name}, which is not installed"
-        return _fail(f"{needed}: pip install 'linnet[{_EXTRAS[error.name]}]'", 1)
+        return _fail(missing, 1)
     except RecursionError:
         return _fail("something in these files is nested too deeply to be shown", 1)
     except (MemoryError, RuntimeError) as error:

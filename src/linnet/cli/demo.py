@@ -50,13 +50,16 @@ def demo(
             return code
     further = shlex.join(place)
     print("\nWhat to do next:")
-    for line, reason in (
+    suggested = (
         (f"linnet board {further}", "the same as charts, live while something trains"),
         (f"linnet resume latest --steps {2 * steps} {further}", "go on where it stopped"),
         (f"linnet convert latest model.gguf --type q8_0 {further}", "a small file for llama.cpp, Ollama, LM Studio"),
-        ("linnet train from-scratch --corpus FOLDER", "your own text; docs/i-want-to.md has more"),
-    ):
-        print(f"  {line.rstrip():<58} {paint(f'# {reason}', 'dim')}")
+        ("linnet train from-scratch --corpus FOLDER", "your own text"),
+        ("linnet help", "all commands; each has examples"),
+    )
+    wide = max(len(line) for line, _ in suggested)
+    for line, reason in suggested:
+        print(f"  {line.rstrip():<{wide}}  {paint(f'# {reason}', 'dim')}")
     return 0
 
 
