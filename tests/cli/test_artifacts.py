@@ -72,6 +72,11 @@ def test_a_run_without_any_says_nothing_of_them(printed: Printed, root: Path) ->
     assert (told["artifacts"], told["notes"], told["samples"], told["checkpoints"]) == ([], [], [], [])
 
 
+def test_tail_tells_what_was_logged_in_a_few_words(printed: Printed) -> None:
+    lines = [" ".join(line.split()[2:]) for line in printed("tail", "a", "-n", "40").splitlines()]
+    assert any(line.startswith("artifact step 20 image samples/cat 9×6, ") for line in lines), lines
+
+
 def test_many_names_are_cut_and_counted(printed: Printed, root: Path) -> None:
     with linnet.start(run_id="many", system_every=0) as run:
         for number in range(30):

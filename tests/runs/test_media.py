@@ -192,6 +192,27 @@ def test_memory_that_is_used_again_mixes_nothing(root: Path) -> None:
     assert len(artifacts) == 80
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_a_tensor_on_a_gpu_is_copied_in_the_order_of_its_stream_and_nobody_waits(dtype: torch.dtype) -> None:
+    from linnet.runs.media.capture import copy_array
+
+    image, busy = torch.zeros(3, 256, 256, dtype=dtype, device="cuda"), torch.rand(8192, 8192, device="cuda")
+    copy_array(image).numbers()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(100):
+            busy = (busy @ busy).clamp_(0, 1)
+        image += 7  # after all of that
+        copied = copy_array(image)
+        image += 5
+        called = time.perf_counter() - began
+        assert (copied.numbers() == 7).all()
+        waited = time.perf_counter() - began
+    assert called < waited / 4
+
+
 TABLES: dict[str, dict[str, Any]] = {
     "columns and rows": {"columns": ["a", "b"], "rows": [(1, "x"), (2, "y")]},
     "list of mappings": {"data": [{"a": 1, "b": "x"}, {"b": "y", "a": 2}]},

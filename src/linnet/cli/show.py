@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from linnet.board import words
+from linnet.board.gallery import describe
 from linnet.cli.artifacts import Kept, artifact_fields, choose_artifact, print_artifact, write_artifact
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
@@ -16,6 +18,7 @@ from linnet.cli.printing import json_line, paint, paint_status, print_facts, pri
 from linnet.cli.runs import as_json
 from linnet.errors import UsageError
 from linnet.runs import RunStore
+from linnet.runs.artifacts import to_artifact
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.settings import commit
 
@@ -221,6 +224,8 @@ def _text(event: Event) -> str:
             return _pairs((name, words.number(value)) for name, value in rows(event))
         case "sample":
             return f"{data.get('prompt', '')}{data.get('text', '')}"
+        case "artifact" if (artifact := to_artifact(event, Path())) is not None:
+            return "  ".join(filter(None, (artifact.media, artifact.name, describe(artifact))))
         case "run_end":
             names = ("reason", "error", "final_step", "final_loss")
             return words.flags(_pairs((name, data[name]) for name in names if name in data))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from linnet.data.image_batches import in_order
 from linnet.data.images import ImageSet
 from linnet.models import ViT
+from linnet.runs.media import png
 
 CONFUSION, WRONG = "confusion.svg", "wrong.svg"
 _AT_ONCE = {"cpu": 256}  # images that pass through the model together; elsewhere 1,024
@@ -146,10 +145,10 @@ def draw_wrong(path: Path, evaluation: ImageEvaluation, images: ImageSet, labels
     for number, image in enumerate(wrong):
         row, column = divmod(number, _ACROSS)
         x, y = 8 + column * wide, 32 + row * high
-        png = base64.b64encode(png_bytes(images.images_NCHW[image.index])).decode()
+        tile = base64.b64encode(png_bytes(images.images_NCHW[image.index])).decode()
         parts.append(
             f'<image x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" style="image-rendering:pixelated" '
-            f'href="data:image/png;base64,{png}"/>'
+            f'href="data:image/png;base64,{tile}"/>'
         )
         parts.append(f'<text x="{x}" y="{y + _TILE + 13}">{escape(_short(labels[image.label], 10))}</text>')
         guess = f"→ {_short(labels[image.guess], 8)} {image.probability:.0%}"
@@ -159,15 +158,7 @@ def draw_wrong(path: Path, evaluation: ImageEvaluation, images: ImageSet, labels
 
 def png_bytes(image_CHW: NDArray[np.uint8]) -> bytes:
     """An image as a PNG file: grey or RGB, eight bits."""
-    channels, high, wide = image_CHW.shape
-    rows_HX = image_CHW.transpose(1, 2, 0).reshape(high, wide * channels)
-    raw = np.concatenate([np.zeros((high, 1), np.uint8), rows_HX], axis=1).tobytes()  # filter 0 before each row
-    head = struct.pack(">IIBBBBB", wide, high, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(raw, 9)), (b"IEND", b""))
-    body = b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
-    )
-    return b"\x89PNG\r\n\x1a\n" + body
+    return png.encode(np.moveaxis(image_CHW, 0, -1), level=9, filtered=False)
 
 
 def _write(path: Path, wide: int, high: int, parts: list[str]) -> None:

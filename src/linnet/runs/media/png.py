@@ -28,24 +28,28 @@ class InterlacedError(PNGError):
     """A PNG whose rows are interlaced, which this decoder does not read."""
 
 
-def encode(pixels: Pixels) -> bytes:
-    """A PNG file of `pixels`, which has one to four channels."""
+def encode(pixels: Pixels, *, level: int = _LEVEL, filtered: bool = True) -> bytes:
+    """A PNG file of `pixels`, which has one to four channels.
+
+    - `level`: of zlib; `filtered`: write differences where those are smaller, as photographs want it.
+    """
     height, width, channels = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    data = zlib.compress(_filtered(pixels).tobytes(), _LEVEL)
+    data = zlib.compress(_filtered(pixels, filtered).tobytes(), level)
     return SIGNATURE + b"".join(
         _chunk(kind, part) for kind, part in ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
     )
 
 
-def _filtered(pixels: Pixels) -> Pixels:
+def _filtered(pixels: Pixels, choose: bool) -> Pixels:
     """Rows, each behind its filter's number: one filter for all, the one with the least differences."""
     height, width, channels = pixels.shape
     rows = pixels.reshape(height, width * channels)
-    left, up = rows.copy(), rows.copy()
-    left[:, channels:] -= rows[:, :-channels]
-    up[1:] -= rows[:-1]
-    candidates = {_NONE: rows, _SUB: left, _UP: up}
+    candidates = {_NONE: rows}
+    if choose:
+        candidates |= {_SUB: rows.copy(), _UP: rows.copy()}
+        candidates[_SUB][:, channels:] -= rows[:, :-channels]
+        candidates[_UP][1:] -= rows[:-1]
     number = min(candidates, key=lambda number: _spread(candidates[number]))
     filtered = np.empty((height, 1 + width * channels), np.uint8)
     filtered[:, 0], filtered[:, 1:] = number, candidates[number]
