@@ -245,3 +245,29 @@ def test_a_terminal_without_graphics_gets_half_blocks_on_the_whole_screen(logged
         assert terminal.sent.count(b"?1049h") == 1  # the board did not stand aside for a terminal that cannot
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize("protocol", ["kitty", "iterm", "sixel", "none"])
+def test_show_draws_an_image_in_the_terminal(logged: Path, protocol: str) -> None:
+    words = ["a", "--runs", str(logged), "--artifact", "x@2"]
+    terminal = PtyTerminal(words, command="show", LINNET_GRAPHICS=protocol)
+    try:
+        assert terminal.ended() == 0
+    finally:
+        terminal.close()
+    drawn = terminal.sent.partition(b"4\xc3\x974")[2].replace(b"\r\n", b"\n")
+    match protocol:
+        case "kitty":
+            (image,) = re.findall(rb"\x1b_Ga=T[^\x1b]*\x1b\\", drawn)
+            pixels = of_kitty(image)[0]
+        case "iterm":
+            (image,) = re.findall(rb"\x1b\]1337[^\x07]*\x07", drawn)
+            pixels = of_iterm(image)[0]
+        case "sixel":
+            (image,) = re.findall(rb"\x1bP.*?\x1b\\", drawn, re.DOTALL)
+            pixels = of_sixel(image)
+        case _:
+            assert "▀".encode() in drawn
+            assert b"38;2;100;100;100" in drawn
+            return
+    assert np.abs(pixels.astype(int) - 100).max() <= 2
