@@ -100,6 +100,9 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
         Key("O", "reverse", "O", "the other way round"),
         Key("u", "unmark", "u", "no marks"),
+        Key("", "", "p", "a metric of the runs listed or marked against a setting", command="plot_runs"),
+        Key("", "", "x  [ ]", "there: another setting, another metric; l: log scale"),
+        Key("b", "best_or_last", "b", "there: the best value of each run, or its last"),
     ),
     "artifacts": (
         Key("", "", "↑ ↓", "another name; a long table or text, opened: scroll"),
@@ -121,6 +124,13 @@ PRIORITY = ("tab", "shift+tab")  # keys that Textual would otherwise keep for it
 _OTHER = "other tabs"
 FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on the screen
     "overlay": (Hint("up", "scroll", "↑↓"), Hint("back", "close", "Esc")),
+    "scatter": (
+        Hint("axis", "setting"),
+        Hint("page_on", "metric", "[ ]"),
+        Hint("best_or_last", "best or last"),
+        Hint("log_scale", "log"),
+        Hint("back", "close", "Esc"),
+    ),
     "one metric": (
         Hint("left", "cursor", "←→"),
         Hint("zoom_in", "zoom", "+ -"),
@@ -155,6 +165,7 @@ FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on
         Hint("differences", "differences"),
         Hint("filter", "filter"),
         Hint("clip_or_sort", "order"),
+        Hint("pin", "plot"),
         Hint("back", "back", "q"),
     ),
     "artifacts": (

@@ -58,6 +58,8 @@ class Reader(threading.Thread):
                 failed[watched] = error
         if all(watched.history.caught_up or watched.gone or watched in failed for watched in board.watched_runs):
             changed |= self._list()
+        if board.overlay == "scatter" and board.run_table.looked:
+            changed |= board.scatter.read(_SLICE)
         if board.watched is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
             changed |= board.host.read(board.watched)
         if failed:
@@ -76,7 +78,10 @@ class Reader(threading.Thread):
         """Everything that was in the files at the last look has been read."""
         board = self._board
         caught_up = all(watched.caught_up for watched in board.watched_runs)
-        return board.opening is None and caught_up and not (board.view == "runs" and board.run_table.busy)
+        listing = board.view == "runs" and (
+            board.run_table.busy or (board.overlay == "scatter" and board.scatter.unread)
+        )
+        return board.opening is None and caught_up and not listing
 
     def _open_wanted(self) -> bool:
         board = self._board

@@ -16,6 +16,7 @@ from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
 from linnet.board.terminal.chart_list import ChartList
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange
+from linnet.board.terminal.scatter_page import ScatterPage
 from linnet.board.terminal.shelf import Shelf
 from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
@@ -24,7 +25,7 @@ from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
 
 Area = Literal["page", "runs", "artifacts", "grid", "detail"]
-Overlay = Literal["", "help", "differences"]
+Overlay = Literal["", "help", "differences", "scatter"]
 TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
 _FAR = 10**9  # rows or lines: to the end
@@ -72,6 +73,7 @@ class Board:
         self.zoom = Zoom()
         self.table = RunList()
         self.charts = ChartList(store.root)
+        self.scatter = ScatterPage(store.root, lambda: self.marked() or self.rows())
         self.shelf = Shelf()
         self.color = False  # pictures may be drawn in colours
         self.scroll: dict[str, int] = {}
@@ -326,8 +328,16 @@ class Board:
     def stop_asking(self) -> None:
         self.asking, self.charts.live_filter = "", None
 
-    def pin(self) -> None:
-        """The chart that is selected stands first, or not any more."""
+    def plot_runs(self) -> None:
+        """The runs of the list as points."""
+        self.show("runs")
+        self.lay_over("scatter")
+
+    def pin_or_plot(self) -> None:
+        """The chart that is selected stands first, or not any more; of the list, its runs as points."""
+        if self.view == "runs" and self.overlay in ("", "scatter"):
+            self.lay_over("scatter")
+            return
         if self.area in ("grid", "detail") and (name := self.chosen()) is not None:
             self.selected = name
             self.message = self.charts.toggle_pin(name) or (
@@ -375,14 +385,24 @@ class Board:
 
     # -- how it is drawn ----------------------------------------------------------------------------------------
 
+    def take_best(self) -> None:
+        """Of the points of a list: the best value of each run, or the last."""
+        self.scatter.best = not self.scatter.best
+
     def toggle(self, mode: Literal["log_scale", "clip", "side"]) -> None:
+        if self.overlay == "scatter" and mode == "log_scale":
+            self.scatter.log = not self.scatter.log
+            return
         setattr(self, mode, not getattr(self, mode))
 
     def next_smoothing(self) -> None:
         self.smoothing = (self.smoothing + 1) % len(SMOOTHING)
 
     def next_axis(self) -> None:
-        """The next x axis that the runs shown have figures for."""
+        """The next x axis that the runs shown have figures for; of the points of a list, the next setting."""
+        if self.overlay == "scatter":
+            self.scatter.next_setting()
+            return
         axes = [axis for axis in AXES if self._has_axis(axis)]
         self._axis = axes[(axes.index(self.axis) + 1) % len(axes)]
         self.zoom = Zoom()
@@ -444,6 +464,8 @@ class Board:
     def turn_page(self, by: int) -> None:
         """The page before or the next; of one metric, the metric."""
         match self.area:
+            case "page" if self.overlay == "scatter":
+                self.scatter.next_metric(by)
             case "page":
                 self._scroll_by(by * max(1, self.size[1] - 2))
             case "runs":

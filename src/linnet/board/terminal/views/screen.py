@@ -14,13 +14,14 @@ from linnet.board.terminal.keys import TABS, VIEWS
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, cells, cut, fit, justify, length, safe, status_span, text_of
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, system
+from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, scatter, system
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
 _HEAD, _FOOT = 3, 1  # lines above and below the body
 _NARROW = 64  # columns below which three letters of a tab must do
 _BODIES = {  # the other tabs are pages
+    "scatter": scatter.draw,
     "metrics": grid.draw,
     "system": system.draw,
     "runs": runs.draw,
@@ -198,7 +199,15 @@ def tab_at(board: Board, width: int, x: int) -> str | None:
 
 
 def _footer(board: Board, width: int) -> Line:
-    where = "overlay" if board.overlay else "one metric" if board.area == "detail" else board.view
+    where = (
+        "scatter"
+        if board.overlay == "scatter"
+        else "overlay"
+        if board.overlay
+        else "one metric"
+        if board.area == "detail"
+        else board.view
+    )
     hints = keys.footer(where, several=len(board.watched_runs) > 1)
     parts: list[Line] = [[(f" {key}", "key"), (f" {text} ", "dim")] for key, text in hints]
     line: Line = []
