@@ -134,6 +134,19 @@ def test_the_end_of_a_text_is_not_the_end_of_a_turn(names: tuple[str, str], row:
     assert sources(BYTE_LEVEL, {**SENTENCE_PIECE, **keys}, pieces=True)[0] == [row]
 
 
+def test_no_mean_is_the_row_of_another_token() -> None:
+    new = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ("d", "fd", "df", "dd", "dfd")}
+    rows = find_rows(SENTENCE_PIECE, new, pieces=True)
+    table = np.random.default_rng(0).standard_normal((12, 5)).astype(np.float32)
+    taken = rows.take(table)
+    assert np.array_equal(taken[0], table[6])
+    assert np.allclose(taken[1], table[[6, 8]].mean(0))
+    assert 0 < np.abs(taken[2] - taken[1]).max() < 0.5
+    assert 0 < np.abs(taken[3] - taken[0]).max() < 0.5, "d and d is no d"
+    assert np.allclose(taken[4], table[[6, 6, 8]].mean(0))
+    assert np.array_equal(taken, rows.take(table))
+
+
 @cache
 def every_byte() -> dict[str, Any]:
     tokenizer = train_tokenizer(["the cat sat on the mat, größer als 東京"] * 3, 280)

@@ -99,13 +99,16 @@ def test_a_token_of_the_same_bytes_has_its_row_and_others_a_mean(tmp_path: Path,
     recipe = WarmStart(TrainSettings(device="cpu"), CPU, init="full")
     recipe.realize_scratch(config)
     recipe.realize_warm(donor, new)
+    equal = rows._equal()  # to a row before them, but for some noise
+    assert len(equal) < 60
     for name in ("token_embd.weight", *(() if tied else ("output.weight",))):
         theirs, ours = np.asarray(params[name]), recipe.model.params()[name].detach().numpy()
         assert ours.shape == (512, 64)
         for number in range(512):
             pieces = rows.of[rows.first[number] : rows.first[number + 1]]
             assert len(pieces)
-            assert np.allclose(ours[number], theirs[pieces].mean(0), atol=1e-6)
+            apart = np.abs(ours[number] - theirs[pieces].mean(0)).max()
+            assert apart < (0.5 * theirs.std() if number in equal else 1e-6)
             assert len(pieces) > 1 or np.array_equal(ours[number], theirs[pieces[0]])
     assert recipe.options.donor_rows == rows.own > 256
     assert recipe.options.mean_rows == rows.means > 150

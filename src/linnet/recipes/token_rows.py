@@ -24,6 +24,7 @@ _WRITTEN = (UNKNOWN, CONTROL, USER_DEFINED)  # spelt as they are, not in the kin
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Names of the token that ends a text. A chat model's `eos` ends a turn, so these go first.
 _ENDS_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
+_NOISE = 0.1  # of the spread of the donor's rows
 _LONGEST_PIECE = 64  # bytes that are compared at once where a token is no text
 
 
@@ -91,6 +92,10 @@ class TokenRows:
             if len(known):
                 sums = np.add.reduceat(table_VW[self.of], self.first[known], axis=0)
                 out[known] = sums / counts[known, None]
+            # Where the table is not trained, tokens of equal rows would stay one token.
+            equal = self._equal()
+            noise = np.random.default_rng([seed, 1]).standard_normal((len(equal), table_VW.shape[1]), np.float32)
+            out[equal] += np.float32(_NOISE) * noise * table_VW.std(0)
         if not np.isfinite(out).all():
             raise DonorError(
                 "the donor's rows are too large to take a mean of",
@@ -99,6 +104,20 @@ class TokenRows:
                 found=f"up to {np.abs(table_VW).max():.3g}",
             )
         return out
+
+    def _equal(self) -> list[int]:
+        """Means that are the row of a token as it is, or another mean: `dd` of d and d, `fd` and `df`."""
+        counts = self.counts
+        taken: set[tuple[tuple[int, int], ...]]
+        taken = {((number, 1),) for number in self.of[self.first[:-1][counts == 1]].tolist()}
+        equal = []
+        for row in np.flatnonzero(counts > 1).tolist():
+            pieces, times = np.unique(self.of[self.first[row] : self.first[row + 1]], return_counts=True)
+            shares = tuple(zip(pieces.tolist(), (times // np.gcd.reduce(times)).tolist(), strict=True))
+            if shares in taken:
+                equal.append(row)
+            taken.add(shares)
+        return equal
 
 
 def same_rows(rows: int) -> TokenRows:
