@@ -235,8 +235,13 @@ def test_a_file_is_opened_by_the_system_or_its_path_is_told(
     assert "no desktop" in board.message
     monkeypatch.setenv("SSH_CONNECTION", "1 2 3 4")
     act(board, "open_file")
-    assert board.message.startswith("over ssh; the file is ")
-    assert board.message.endswith(".png")
+    assert board.message.startswith("over ssh")
+    path = str(board.shelf.artifact(board.artifacts()).path)  # type: ignore[union-attr]
+    shown = "".join(line[30:].strip() for line in look(board, 80, 24).splitlines())  # whole, beside the list
+    assert path in shown
+    act(board, "down")
+    assert path[-40:] not in look(board, 200, 24)
+    act(board, "up")
     monkeypatch.delenv("SSH_CONNECTION")
     monkeypatch.setenv("DISPLAY", ":0")
     opener, seen = tmp_path / "xdg-open", tmp_path / "seen"
@@ -248,4 +253,4 @@ def test_a_file_is_opened_by_the_system_or_its_path_is_told(
     while not seen.exists():
         os.sched_yield()
     assert seen.read_text().strip() == str(board.shelf.artifact(board.artifacts()).path)  # type: ignore[union-attr]
-    assert system_viewer.open_with_system(tmp_path / "gone").endswith("is no longer there")
+    assert system_viewer.open_with_system(tmp_path / "gone") == (False, "the file is no longer there")

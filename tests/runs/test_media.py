@@ -492,6 +492,29 @@ def test_a_killed_writer_leaves_no_torn_file_that_an_event_names(script: Callabl
     assert examine(opened).sound
 
 
+def test_a_program_that_just_ends_waits_for_its_media(script: Callable[..., Any], root: Path) -> None:
+    process = script(
+        "import sys, numpy, linnet\n"
+        "run = linnet.start(sys.argv[1], run_id='a', system_every=0)\n"
+        "for step in range(20):\n"
+        "    run.image(step, 'x', numpy.full((64, 64), step, numpy.uint8))\n",
+        str(root),
+    )
+    assert process.wait(30) == 0
+    assert len(linnet.open("a").artifacts()) == 20
+    assert linnet.open("a").status == "completed"
+
+
+def test_ctrl_c_while_the_end_waits_still_ends_the_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: MediaQueue, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), linnet.start(run_id="a", system_every=0) as run:
+        run.image(1, "x", RGB)
+        monkeypatch.setattr(MediaQueue, "close", interrupt)
+    assert linnet.open("a").status == "completed"
+
+
 def test_media_after_the_end_is_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with linnet.start(run_id="a", system_every=0) as run:
         pass

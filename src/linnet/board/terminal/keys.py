@@ -105,10 +105,10 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("b", "best_or_last", "b", "there: the best value of each run, or its last"),
     ),
     "artifacts": (
-        Key("", "", "↑ ↓", "another name; a long table or text, opened: scroll"),
-        Key("", "", "← →", "the step before, the next one; Home and End: the first, the last"),
-        Key("", "", "Enter", "an image in the terminal's own graphics (kitty, iTerm, sixel), else on the whole screen"),
-        Key("v", "open_file", "v", "open the file with the system's viewer"),
+        Key("", "", "↑ ↓", "another name; scroll what has the whole screen"),
+        Key("", "", "← →", "the step before, the next; Home, End: the first, the last"),
+        Key("", "", "Enter", "look at it: an image by kitty, iTerm, sixel or half blocks"),
+        Key("v", "open_file", "v", "open the file with the system's viewer, or say where it is"),
     ),
 }
 MORE = {  # keys that a section names beside another

@@ -13,13 +13,15 @@ class Shelf:
     """The selection in the artifacts tab.
 
     - `key`: name and media; the first series without. `position`: which of it; None: the last, also when another comes.
-    - `whole`: it has the whole screen; `top_line`: where a long text or table is scrolled to.
+    - `whole`: it has the whole screen; `top_line`: where a long text or table is scrolled to; `tells_path`: where the
+      file lies is said above it.
     - `first_row`, `list_rows`, `list_width`: of the list of names, as it was last drawn.
     """
 
     key: tuple[str, str] | None = None
     position: int | None = None
     whole: bool = False
+    tells_path: bool = False
     top_line: int = 0
     first_row: int = 0
     list_rows: int = 0
@@ -42,7 +44,7 @@ class Shelf:
         return series.artifacts[self.index(series)]
 
     def select(self, series: ArtifactSeries) -> None:
-        self.key, self.position, self.top_line = series.key, None, 0
+        self.key, self.position, self.top_line, self.tells_path = series.key, None, 0, False
 
     def open(self) -> None:
         """Give it the whole screen, or take it back."""

@@ -314,7 +314,8 @@ class Board:
         """Open the artifact that is looked at with the system's viewer."""
         artifact = self.shelf.artifact(self.artifacts()) if self.area == "artifacts" else None
         if artifact is not None:
-            self.message = open_with_system(artifact.path)
+            opened, self.message = open_with_system(artifact.path)
+            self.shelf.tells_path = not opened
 
     def ask_for_filter(self) -> None:
         """Of the metrics, which have a chart; else of the runs."""

@@ -11,25 +11,24 @@ from pathlib import Path
 from linnet.board.words import plain
 
 
-def open_with_system(path: Path) -> str:
-    """Open a file without waiting for it; what to tell the person."""
-    shown = plain(path)
+def open_with_system(path: Path) -> tuple[bool, str]:
+    """Open a file without waiting for it: was it opened, and what to tell the person."""
     if not path.is_file():
-        return f"{shown} is no longer there"
+        return False, "the file is no longer there"
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
-        return f"over ssh; the file is {shown}"
+        return False, "over ssh nothing is opened; the file is named below"
     if sys.platform == "win32":
         os.startfile(path)
-        return f"opened {shown}"
+        return True, f"opened {plain(path)}"
     program = _program()
     if program is None:
-        return f"there is no desktop to open it on; the file is {shown}"
+        return False, "there is no desktop here; the file is named below"
     quiet = subprocess.DEVNULL
     try:
         subprocess.Popen([program, str(path)], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
     except OSError as error:
-        return f"{program}: {error.strerror or error}; the file is {shown}"
-    return f"opened {shown}"
+        return False, f"{program}: {error.strerror or error}; the file is named below"
+    return True, f"opened {plain(path)}"
 
 
 def _program() -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linnet.board.gallery import ArtifactSeries, describe
-from linnet.board.terminal.spans import Line, centered, cut, fill, fit, pad, safe
+from linnet.board.terminal.spans import Line, centered, cut, fill, fit, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.words import number
 from linnet.runs import Artifact
@@ -11,7 +11,6 @@ from linnet.runs import Artifact
 _LEAST_BESIDE = 64  # columns from which the list stands beside the drawing and not above it
 _WIDEST_LIST = 40
 _GAP = 2
-_TITLE = 2  # lines above a drawing
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
@@ -52,11 +51,13 @@ def _drawing(board: Board, series: ArtifactSeries, width: int, height: int) -> l
 
     shelf = board.shelf
     artifact, at = series.artifacts[shelf.index(series)], shelf.index(series)
-    lines = sketch(artifact, max(1, width), max(1, height - _TITLE), color=board.color)
-    room = max(1, height - _TITLE)
+    above = [_title(artifact, at, len(series.artifacts)), _facts(artifact)]
+    if shelf.tells_path:
+        above += [[(line, "code")] for line in wrap(str(artifact.path), max(8, width), 6)]
+    room = max(1, height - len(above))
+    lines = sketch(artifact, max(1, width), room, color=board.color)
     shelf.top_line = min(shelf.top_line, max(0, len(lines) - room))
-    shown = fill([_title(artifact, at, len(series.artifacts)), _facts(artifact)], width, _TITLE)
-    shown += fill(lines[shelf.top_line :], width, room)
+    shown = fill(above, width, len(above)) + fill(lines[shelf.top_line :], width, room)
     if len(lines) > room:
         mark = f" {shelf.top_line + room}/{len(lines)} "
         shown[-1] = [*fit(shown[-1], max(0, width - len(mark))), (mark, "dim")]
