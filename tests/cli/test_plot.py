@@ -110,7 +110,7 @@ def test_names_come_as_plain_text_to_a_terminal_and_a_picture(root: Path, capsys
 def test_what_cannot_be_drawn_is_said(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(root / "c-1", [*steps(20, loss=lambda s: 3.0 - s / 5), END], name="below", created_at=1_790_000_000.0)
     code, out, err = run(capsys, "loss,validation/loss", "below", "wide", "--log")
-    assert code == 0 and "wide  validation/loss" in out
+    assert code == 0 and "wide   validation/loss" in out
     assert "below is without validation/loss: no such metric" in err
     assert "6 values ≤ 0 are not on a log scale" in err
 
@@ -187,6 +187,6 @@ def test_a_picture_is_replaced_whole(root: Path, capsys: pytest.CaptureFixture[s
 def test_runs_by_pattern_and_by_filter(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(root / "b-1", [*steps(20), END], name="other", created_at=1_770_000_000.0)
     code, out, _ = run(capsys, "loss", "a-*")
-    assert code == 0 and "wide  loss" in out and "narrow  loss" in out
+    assert code == 0 and "wide    loss" in out and "narrow  loss" in out
     code, out, _ = run(capsys, "loss", "--experiment", "width", "--where", "loss<9")
-    assert code == 0 and out.startswith("width\n") and "wide  loss" in out and "other" not in out
+    assert code == 0 and out.startswith("width\n") and "wide    loss" in out and "other" not in out

@@ -164,3 +164,13 @@ def test_mistakes_are_explained_in_a_line(
 ) -> None:
     code, out, err = run(capsys, *words)
     assert code in (1, 2) and out == "" and message in err and err.count("\n") == 1
+
+
+def test_a_line_leads_through_few_points_only(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def braille(out: str) -> bool:
+        return any(0x2800 < ord(character) <= 0x28FF for character in out)
+
+    assert braille(run(capsys, "loss", "--against", "lr")[1])
+    for number in range(30):
+        trained(sweep, f"random-{number}", 2.0 + number % 7, lr=1e-3 * (1.5 + number), seed=1, optimizer="adamw")
+    assert not braille(run(capsys, "loss", "--against", "lr")[1])

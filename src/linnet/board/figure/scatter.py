@@ -16,6 +16,7 @@ from linnet.runs.selection import RunRecord, Selection
 
 _SPREAD_OVER = 10.0  # times from the least to the greatest from which on an axis is logarithmic
 _MOST_TICKS = 8  # settings that are each labelled
+_MOST_JOINED = 24  # groups that a line leads through
 _LONGEST = 60
 
 
@@ -45,7 +46,8 @@ class Group:
 class ScatterSeries:
     """Groups that belong together: one metric, of the runs that have one value of `by`.
 
-    `joined`: there is one group at each x, so a line may lead from one to the next.
+    `joined`: there is one group at each of a few x, so a line may lead from one to the next; through the many points of
+    a random search it would only tangle them.
     """
 
     label: str
@@ -55,7 +57,7 @@ class ScatterSeries:
 
     @property
     def joined(self) -> bool:
-        return len({group.x for group in self.groups}) == len(self.groups) > 1
+        return len({group.x for group in self.groups}) == len(self.groups) and 1 < len(self.groups) <= _MOST_JOINED
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from linnet.board.figure.scene import Box, Marker, MarkerShape, Path, Scene
 from linnet.board.words import number
 
 MARKERS: tuple[MarkerShape, ...] = ("circle", "square", "triangle", "diamond")
-_RADIUS = 4.2
+_RADIUS, _SMALL_RADIUS = 4.2, 2.8
+_CROWDED = 80  # points of a series from which on they are small
 _RUN_RADIUS = 2.6
 _CAP = 4.0  # half the width of the ends of a spread
 
@@ -44,6 +45,7 @@ def _draw_series(
 ) -> EndLabel:
     colour, marker = theme.lines[series.colour], MARKERS[series.marker % len(MARKERS)]
     pale = mixed(colour, theme.ground, 0.5)
+    radius = _SMALL_RADIUS if len(series.groups) > _CROWDED else _RADIUS
 
     def at(x: float, value: float) -> tuple[float, float]:
         return _pixel(box, x_scale, y_scale, x, float(y_scale.counted(np.array([value]))[0]))
@@ -67,7 +69,7 @@ def _draw_series(
     for group, (x, y) in zip(series.groups, means, strict=True):
         runs = group.runs[0] if len(group.runs) == 1 else f"{len(group.runs)} runs"
         title = f"{runs}: {number(group.mean)}" + (f" ± {number(group.spread)}" if group.spread is not None else "")
-        scene.shapes.append(Marker(x, y, _RADIUS, colour, marker, edge=theme.ground, title=title))
+        scene.shapes.append(Marker(x, y, radius, colour, marker, edge=theme.ground, title=title))
     x, y = means[-1]
     return EndLabel(x, min(max(y, box.top), box.bottom), series.label, colour, marker=marker)
 

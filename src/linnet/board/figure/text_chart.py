@@ -96,8 +96,9 @@ def x_axis(plot: Plot, scale: Scale, margin: int, chosen: Sequence[Tick] = ()) -
 def _legend(chart: LineChart, columns: int) -> list[Line]:
     """Each line's letter, run and metric, with its last and its best value."""
     lines = [line for panel in chart.panels for line in panel.lines]
-    several_runs = len({line.run for line in lines}) > 1
-    names = [_name(line, several_runs) for line in lines]
+    runs = {line.run for line in lines}
+    run_width = min(columns // 3, max(map(len, runs))) if len(runs) > 1 else 0
+    names = [_name(line, run_width) for line in lines]
     facts = [_facts(line.curve) for line in lines]
     room = max(12, columns - max(map(len, facts), default=0) - 6)
     wide = min(room, max(map(len, names), default=0))
@@ -108,9 +109,10 @@ def _legend(chart: LineChart, columns: int) -> list[Line]:
     return legend
 
 
-def _name(line: ChartLine, several_runs: bool) -> str:
+def _name(line: ChartLine, run_width: int) -> str:
+    """The metric, behind the run where there are several."""
     metric = plain(line.metric)
-    return f"{line.run}  {metric}" if several_runs else metric
+    return f"{_middle_cut(line.run, run_width):<{run_width}}  {metric}" if run_width else metric
 
 
 def _middle_cut(text: str, width: int) -> str:

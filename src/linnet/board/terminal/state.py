@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from linnet.board.curve import AXES, SMOOTHING
 from linnet.board.first_look import FirstLook
@@ -16,13 +17,15 @@ from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
 from linnet.board.terminal.chart_list import ChartList
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange
-from linnet.board.terminal.scatter_page import ScatterPage
 from linnet.board.terminal.shelf import Shelf
 from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
+
+if TYPE_CHECKING:
+    from linnet.board.terminal.scatter_page import ScatterPage
 
 Area = Literal["page", "runs", "artifacts", "grid", "detail"]
 Overlay = Literal["", "help", "differences", "scatter"]
@@ -73,7 +76,6 @@ class Board:
         self.zoom = Zoom()
         self.table = RunList()
         self.charts = ChartList(store.root)
-        self.scatter = ScatterPage(store.root, lambda: self.marked() or self.rows())
         self.shelf = Shelf()
         self.color = False  # pictures may be drawn in colours
         self.scroll: dict[str, int] = {}
@@ -116,6 +118,13 @@ class Board:
         if axis == "tokens":
             return all("tokens" in history.names() for history in histories)
         return axis != "epoch" or all(history.last_epoch is not None for history in histories)
+
+    @cached_property
+    def scatter(self) -> ScatterPage:
+        """The runs of the list as points; loaded when somebody asks for them."""
+        from linnet.board.terminal.scatter_page import ScatterPage
+
+        return ScatterPage(self.store.root, lambda: self.marked() or self.rows())
 
     def artifacts(self) -> list[ArtifactSeries]:
         """What the run has logged besides numbers, by name."""

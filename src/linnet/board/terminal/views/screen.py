@@ -14,14 +14,22 @@ from linnet.board.terminal.keys import TABS, VIEWS
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, cells, cut, fit, justify, length, safe, status_span, text_of
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, scatter, system
+from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, system
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 
 _HEAD, _FOOT = 3, 1  # lines above and below the body
 _NARROW = 64  # columns below which three letters of a tab must do
+
+
+def _draw_scatter(board: Board, width: int, height: int) -> list[Line]:
+    from linnet.board.terminal.views import scatter  # most boards never show it
+
+    return scatter.draw(board, width, height)
+
+
 _BODIES = {  # the other tabs are pages
-    "scatter": scatter.draw,
+    "scatter": _draw_scatter,
     "metrics": grid.draw,
     "system": system.draw,
     "runs": runs.draw,
