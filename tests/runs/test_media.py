@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import signal
 import threading
 import time
 import wave
@@ -506,13 +507,15 @@ def test_a_program_that_just_ends_waits_for_its_media(script: Callable[..., Any]
 
 
 def test_ctrl_c_while_the_end_waits_still_ends_the_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(self: MediaQueue, seconds: float) -> None:
-        raise KeyboardInterrupt
-
+    stuck = threading.Event()
+    monkeypatch.setattr(MediaQueue, "_do_next", lambda self: stuck.wait(20))
+    interrupting = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt), linnet.start(run_id="a", system_every=0) as run:
         run.image(1, "x", RGB)
-        monkeypatch.setattr(MediaQueue, "close", interrupt)
+        interrupting.start()
+    stuck.set()
     assert linnet.open("a").status == "completed"
+    assert lines_of(root / "a")[-1]["kind"] == "run_end"
 
 
 def test_media_after_the_end_is_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
