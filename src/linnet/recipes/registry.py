@@ -36,6 +36,7 @@ RECIPES: dict[str, RecipeEntry] = {
         """\
     linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6
     linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/
+    linnet train warm-start --donor smollm2.gguf --untied --vocab 4096 --d-model 192 --n-layers 6 --corpus books/
     linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4""",
     ),
     "vit-tiny": RecipeEntry(
