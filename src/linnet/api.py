@@ -265,7 +265,7 @@ def _row_job(
 
     if RowData not in recipe_type(recipe).data_types:
         raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
-    if corpus := [name for name in ("corpus", "field", "cache", "documents") if name in flags]:
+    if corpus := [name for name in ("corpus", "field", "cache", "documents", "dedup", "plain") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
     if "vocab" not in flags:
         size = None if isinstance(tokenizer, str | os.PathLike | Run) else vocabulary_size(tokenizer)

@@ -53,7 +53,7 @@ def test_too_little_memory_is_said_in_one_line(cache: Path, folder: Path, monkey
         patched.setattr("codecs.getincrementaldecoder", out_of_memory)
         with pytest.raises(DataError, match=r"000.txt: there is not enough memory to read it"):
             prepare(folder, vocab=300)
-    monkeypatch.setattr("linnet.data.prepared.encode", out_of_memory)
+    monkeypatch.setattr("linnet.data.preparation.encode", out_of_memory)
     with pytest.raises(DataError, match="stories: there is not enough memory to prepare it"):
         prepare(folder, vocab=300)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib.util
 import json
 import lzma
+import sys
 import zipfile
 from pathlib import Path
 from random import Random
@@ -213,13 +215,13 @@ def test_libraries_that_are_missing_are_named_with_the_line_that_installs_them(
     write(folder / "b.txt.zst", b"\x28\xb5\x2f\xfd and so on")
     write(folder / "c.txt", STORIES[0] * 3)
     write(folder / "d.txt", "Съешь же ещё этих мягких французских булок.".encode("koi8-r"))
-    real = __import__("importlib.util").util.find_spec
+    real = importlib.util.find_spec
 
     def find_spec(name: str, package: str | None = None) -> object:
         return None if name in ("pypdf", "charset_normalizer") else real(name, package)
 
     for module in ("pypdf", "charset_normalizer", "backports", "compression"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     monkeypatch.setattr("linnet.data.pdf.find_spec", find_spec)
     install = "pip install 'linnet[documents]'"

@@ -148,17 +148,35 @@ data prepare: Turn a corpus into tokens to train on, and keep them for the next 
     linnet data prepare
     linnet data prepare books/ --vocab 8192
     linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf
+    linnet data prepare dumps/ --field '*.csv=text' --field body --dedup
+
+data show: Look at a corpus: documents, tokens as coloured pieces, lengths, duplicates, what was left out.
+    linnet data show books/
+    linnet data show dump.csv.gz --field body --documents 10 --lines 8
+    linnet data show books/ --document moby-dick.epub --tokenizer donor.gguf
+
+data list: What the cache of prepared corpora holds: sizes, ages, which corpus.
+    linnet data list
+    linnet data list --json
+
+data rm: Remove prepared corpora from the cache.
+    linnet data rm books-1f3a
+    linnet data rm --older 30d
+    linnet data rm --all --yes
 """
 
 # Words that other commands stand behind: `linnet data prepare` is `prepare` in cli/data.py.
 _GROUPS = {
     "train": "Train a model.",
-    "data": "Corpora: text, JSONL, Parquet or packs of token ids.",
+    "data": "Corpora: text, tables, web pages, books, documents, packed or not; or packs of token ids.",
 }
 
 # The files of commands that are in none of their own name, nor of their group's.
 _FILES = {
     "resume": "training",
+    "data show": "corpus",
+    "data list": "cache",
+    "data rm": "cache",
     "tail": "show",
     "note": "runs",
     **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),

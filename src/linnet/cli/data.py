@@ -1,4 +1,4 @@
-"""`linnet data prepare`."""
+"""`linnet data prepare`; `show` is in corpus.py, `list` and `rm` in cache.py."""
 
 from __future__ import annotations
 

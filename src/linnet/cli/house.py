@@ -125,7 +125,7 @@ def delete(
             print(f"{words.plain(doomed.path)}  ({words.plain(_described(doomed, content))})")
         size = words.size(sum(content.bytes for content in contents))
         count = "this run" if len(chosen) == 1 else f"these {len(chosen)} runs"
-        if not _agreed(f"Delete {count}, {size}{', for good' if for_good else ''}? [y/N] ", "delete"):
+        if not agreed(f"Delete {count}, {size}{', for good' if for_good else ''}? [y/N] ", "delete"):
             print("nothing was deleted")
             return 1
     kept = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
@@ -167,7 +167,7 @@ def thin(
         print("there is nothing to thin")
         return 0
     size = words.size(sum(over.bytes for _, over in surplus))
-    if not yes and not _agreed(f"Delete {size}{', for good' if for_good else ''}? [y/N] ", "thin"):
+    if not yes and not agreed(f"Delete {size}{', for good' if for_good else ''}? [y/N] ", "thin"):
         print("nothing was deleted")
         return 1
     now = time.time()
@@ -221,7 +221,8 @@ def _chosen(store: RunStore, references: Sequence[str], filters: RunFilters, com
     return choose_runs(store, references, filters)
 
 
-def _agreed(question: str, command: str) -> bool:
+def agreed(question: str, command: str) -> bool:
+    """Ask before something goes; where nobody is there to answer, `--yes` must say it."""
     if not sys.stdin.isatty():
         raise UsageError(f"{command} asks before it deletes, and there is nobody to ask here; say --yes")
     try:
@@ -281,7 +282,7 @@ def _empty(trash: Trash, yes: bool) -> int:
     if not deletions:
         print(f"there is nothing in {words.plain(trash.folder)}")
         return 0
-    if not yes and not _agreed(f"Remove {size} for good? [y/N] ", "delete --empty-trash"):
+    if not yes and not agreed(f"Remove {size} for good? [y/N] ", "delete --empty-trash"):
         print("nothing was removed")
         return 1
     trash.empty(older=-math.inf)

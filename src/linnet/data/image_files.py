@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from linnet.data.image_arrays import Part
-    from linnet.data.prepared import PrepareProgress
+    from linnet.data.preparation import PrepareProgress
 
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "val", "valid", "validation")

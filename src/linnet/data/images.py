@@ -17,7 +17,7 @@ from linnet.data.order import shuffled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from linnet.data.prepared import PrepareProgress
+    from linnet.data.preparation import PrepareProgress
 
 _MOST_CLASSES = 65_536
 _FILE_SIZE = 224  # pixels a side that files of all sizes are brought to, when nothing else is asked for

@@ -102,6 +102,8 @@ def _least_hashes(contents: list[bytes]) -> Hashes:
     """The least hash of each passage in each bin; EMPTY where there is none."""
     joined = b" ".join(contents).translate(_WORD_BYTES)
     letters = np.frombuffer(joined, np.uint8)
+    if not joined.isascii():
+        letters = _lowered(letters)
     lengths = np.fromiter(map(len, contents), np.int64, len(contents)) + 1  # with the blank between
     ends = np.cumsum(lengths)
     is_letter = letters != _BLANK
@@ -119,6 +121,27 @@ def _least_hashes(contents: list[bytes]) -> Hashes:
     least = np.flatnonzero(np.r_[True, cells[1:] != cells[:-1]])
     bins.reshape(-1)[cells[least].astype(np.int64)] = keys[least] & np.uint64((1 << _VALUE_BITS) - 1)
     return bins
+
+
+def _lowered(letters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """UTF-8 with its characters of two bytes (Latin, Greek, Cyrillic, …) in lower case."""
+    leads = np.flatnonzero((letters >= 0xC2) & (letters <= 0xDF))
+    leads = leads[leads < len(letters) - 1]
+    pairs = (letters[leads].astype(np.int64) << 8) | letters[leads + 1]
+    lowered, letters = np.take(_lower_pairs(), pairs), letters.copy()
+    letters[leads], letters[leads + 1] = lowered >> 8, lowered & 255
+    return letters
+
+
+@cache
+def _lower_pairs() -> NDArray[np.uint16]:
+    """Of every two bytes those of the lower case, where they are a character."""
+    table = np.arange(1 << 16, dtype=np.uint16)
+    for code in range(0x80, 0x800):
+        low = chr(code).lower().encode()
+        if len(low) == 2:
+            table[int.from_bytes(chr(code).encode())] = int.from_bytes(low)
+    return table
 
 
 def _word_hashes(letters: NDArray[np.uint8], starts: Numbers) -> Hashes:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import islice
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,56 +16,39 @@ import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
 from linnet.data.corpus import PYTHON, Corpus, find_corpus
-from linnet.data.corpus_file import ReadingReport
-from linnet.data.documents import Passage, passages
-from linnet.data.duplicates import THRESHOLD, DuplicateFinder, Duplicates, check_threshold, without
+from linnet.data.duplicates import THRESHOLD, check_threshold
 from linnet.data.errors import (
     DataError,
     duplicates_sentence,
     encodings_sentence,
     left_out_sentence,
-    printable,
     reason,
 )
-from linnet.data.packs import id_passages, pack_vocab
-from linnet.data.token_set import TokenSet, TokenSetWriter, content_digest, token_dtype
-from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
-from linnet.data.workers import Encoded, HeldOutSplit, Workers, bundles, encode, n_workers
+from linnet.data.packs import pack_vocab
+from linnet.data.preparation import (
+    HELD_OUT,
+    RECORD,
+    TOKENIZER,
+    TRAIN,
+    Preparation,
+    PrepareProgress,
+    Record,
+    fingerprint,
+)
+from linnet.data.token_set import TokenSet, content_digest
+from linnet.data.tokenizer import FewTokensError, Vocabulary
 from linnet.errors import LinnetError, mismatch
-from linnet.files import write_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from linnet.gguf.file import GGUFFile
     from linnet.gguf.metadata import MetadataBlock
 
-PrepareProgress = Callable[[str, int, int], None]  # a stage, how much of it is done, how much there is
-DEFAULT_VOCAB = 4096
+DEFAULT_VOCAB, DEFAULT_PRE, DEFAULT_HELD_OUT = 4096, "gpt-2", 0.02
 _FORMAT = 1  # a part of the key: raised when the same input would give other tokens
-_TRAINED_ON = 50_000_000  # bytes of text that a tokenizer is trained on: more of it changes few merges
 _MOST_TRAINED = 1 << 24  # tokens of a vocabulary; the trainer allocates for all that are asked for
 _MOST_IDS = 1 << 31  # ids of 32 bits with a sign
-_REPORTED_EVERY = 1 << 20  # characters
-_TRAIN, _HELD_OUT, _TOKENIZER, _RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
-_KEPT = "texts"  # while a corpus is prepared
-
-
-class Record(msgspec.Struct):
-    """What a prepared folder says of itself."""
-
-    corpus: str
-    fingerprint: str
-    vocab: int
-    held_out: float
-    seed: int
-    encoding: str = ""  # a remark when the quick encoder could not be used
-    text_bytes: tuple[int, int] | None = None  # of both sets; None in records of older versions
-    left_out: list[tuple[int, str]] = []  # what was not read of a file, by its number in the corpus
-    encodings: list[tuple[int, str]] = []  # those that showed only while a file was read
-    duplicates: Duplicates | None = None  # that were dropped
 
 
 class Prepared:
@@ -86,17 +67,17 @@ class Prepared:
         self.dropped: tuple[str, ...] = ()
         self.damage = ""
         try:
-            self.record = msgspec.json.decode((path / _RECORD).read_bytes(), type=Record)
+            self.record = msgspec.json.decode((path / RECORD).read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(
                 f"{path}: not a prepared corpus: {mismatch(error)}; delete the folder and prepare it again"
             ) from None
-        self.train = TokenSet(path / _TRAIN)
-        self.held_out = TokenSet(path / _HELD_OUT)
+        self.train = TokenSet(path / TRAIN)
+        self.held_out = TokenSet(path / HELD_OUT)
         self.vocab: int = self.record.vocab
         self.fingerprint: str = self.record.fingerprint
         # None for a pack prepared without one
-        self.vocabulary = Vocabulary(path / _TOKENIZER) if (path / _TOKENIZER).exists() else None
+        self.vocabulary = Vocabulary(path / TOKENIZER) if (path / TOKENIZER).exists() else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -146,8 +127,8 @@ def prepare(
     *,
     vocab: int | None = None,
     tokenizer: str | os.PathLike[str] | GGUFFile | None = None,
-    pre: str = "gpt-2",
-    held_out: float = 0.02,
+    pre: str = DEFAULT_PRE,
+    held_out: float = DEFAULT_HELD_OUT,
     field: str | Sequence[str] = "text",
     dedup: bool = False,
     dedup_threshold: float | None = None,
@@ -174,9 +155,7 @@ def prepare(
     size = _vocab(source, donor, vocab)
     words = donor.fingerprint if donor else None if source.is_pack else pre
     content = content_hash(source, root)
-    chosen = [_FORMAT, content, source.field, words, size, held_out, seed]
-    settings = msgspec.json.encode(chosen if similarity is None else [*chosen, {"dedup": similarity}])
-    key = hashlib.blake2b(settings, digest_size=12).hexdigest()
+    key = _key(source, content, words, size, held_out, seed, similarity)
     target = root / f"{_slug(source.name)}-{key}"
     damage = ""
 
@@ -193,7 +172,7 @@ def prepare(
         with folder_in_making(root, target, key, lambda: existing() is not None) as folder:
             if folder is not None:
                 quiet: PrepareProgress = lambda *_: None  # noqa: E731
-                preparation = _Preparation(source, folder, size, held_out, seed, workers, progress or quiet, similarity)
+                preparation = Preparation(source, folder, size, held_out, seed, workers, progress or quiet, similarity)
                 try:
                     preparation.run(donor, pre, key)
                 except MemoryError:
@@ -204,6 +183,49 @@ def prepare(
     prepared.damage = damage
     prepared.tell(source)
     return prepared
+
+
+def corpus_vocabulary(
+    source: Corpus,
+    *,
+    vocab: int | None = None,
+    similarity: float | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    progress: PrepareProgress | None = None,
+) -> tuple[Vocabulary, bool]:
+    """The vocabulary that `prepare` trains on a corpus, to look at; and whether it was found in the cache.
+
+    Where the corpus cannot give so many tokens, it has as many as that gives. It is not kept.
+    """
+    root, size = cache_folder(cache), _vocab(source, None, vocab)
+    key = _key(source, content_hash(source, root), DEFAULT_PRE, size, DEFAULT_HELD_OUT, 0, similarity)
+    with suppress(LinnetError):
+        if (prepared := _opened(root, root / f"{_slug(source.name)}-{key}", key, size, True)) is not None:
+            assert prepared.vocabulary is not None
+            return prepared.vocabulary, True
+    with tempfile.TemporaryDirectory(prefix="linnet-") as name:
+        quiet: PrepareProgress = lambda *_: None  # noqa: E731
+        looked = Preparation(source, Path(name), size, 0.0, 0, 1, progress or quiet, similarity)
+        try:
+            return looked.train_vocabulary(DEFAULT_PRE), False
+        except FewTokensError as error:
+            return replace(looked, vocab=error.reached).train_vocabulary(DEFAULT_PRE), False
+
+
+def _key(
+    source: Corpus,
+    content: str,
+    words: str | None,
+    size: int,
+    held_out: float,
+    seed: int,
+    similarity: float | None,
+) -> str:
+    """The name of a preparation: a hash of what the files hold and of all settings."""
+    settings = [_FORMAT, content, source.field, words, size, held_out, seed]
+    if similarity is not None:
+        settings.append({"dedup": similarity})
+    return hashlib.blake2b(msgspec.json.encode(settings), digest_size=12).hexdigest()
 
 
 def _similarity(corpus: Corpus, dedup: bool, threshold: float | None) -> float | None:
@@ -236,171 +258,17 @@ def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool)
         if tokens.fingerprint != digest:
             raise DataError(f"{tokens.path}: it does not hold what was written")
     if has_tokenizer != (prepared.vocabulary is not None):
-        raise DataError(f"{target / _TOKENIZER}: it is {'missing' if has_tokenizer else 'none of this corpus'}")
+        raise DataError(f"{target / TOKENIZER}: it is {'missing' if has_tokenizer else 'none of this corpus'}")
     end = prepared.vocabulary.end if prepared.vocabulary else None
     text_bytes = tuple(tokens.bytes for tokens in sets)
     if (
-        prepared.fingerprint != _fingerprint(key, prepared.vocabulary, sets)
+        prepared.fingerprint != fingerprint(key, prepared.vocabulary, sets)
         or {prepared.vocab, *(tokens.vocab for tokens in sets)} != {vocab}
         or {tokens.end for tokens in sets} != {end}
         or (prepared.record.text_bytes or text_bytes) != text_bytes
     ):
-        raise DataError(f"{target / _RECORD}: it does not belong to the files beside it")
+        raise DataError(f"{target / RECORD}: it does not belong to the files beside it")
     return prepared
-
-
-def _fingerprint(key: str, vocabulary: Vocabulary | None, sets: Iterable[TokenSet]) -> str:
-    parts = [key, vocabulary.fingerprint if vocabulary else "", *(tokens.fingerprint for tokens in sets)]
-    return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """One preparation, in a folder that nobody sees yet."""
-
-    corpus: Corpus
-    folder: Path
-    vocab: int
-    held_out: float
-    seed: int
-    workers: int | None
-    progress: PrepareProgress
-    similarity: float | None = None  # of documents that are dropped
-
-    @cached_property
-    def report(self) -> ReadingReport:
-        return ReadingReport(self.corpus.strict)
-
-    @cached_property
-    def duplicates(self) -> tuple[NDArray[np.bool_], Duplicates] | None:
-        """Which documents are dropped; None: none are looked for."""
-        if self.similarity is None:
-            return None
-        finder = DuplicateFinder(self.similarity)
-        for passage in self._reported("duplicates", passages(self.corpus, None, self.report, self.kept)):
-            finder.add(passage, self.report.number)
-        return finder.found()
-
-    @cached_property
-    def kept(self) -> Path:
-        """A folder for the text of documents that are read more than once."""
-        kept = self.folder / _KEPT
-        kept.mkdir()
-        return kept
-
-    def texts(self, size: int | None = None) -> Iterator[Passage]:
-        """The passages of the corpus, without those of duplicates."""
-        found = self.duplicates
-        read = passages(self.corpus, size, self.report, self.kept)
-        return read if found is None else without(read, found[0])
-
-    @cached_property
-    def size(self) -> int:
-        return sum(file.path.stat().st_size for file in self.corpus.files)
-
-    def run(self, donor: Vocabulary | None, pre: str, key: str) -> None:
-        vocabulary = donor
-        if donor is not None:
-            donor.save(self.folder / _TOKENIZER)
-        elif not self.corpus.is_pack:
-            texts = (passage.text for passage in self._reported("vocabulary", self.texts()))
-            some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
-            train_vocabulary(some, self.vocab, pre, self.folder / _TOKENIZER)
-            vocabulary = Vocabulary(self.folder / _TOKENIZER)
-        remark = self._write(vocabulary)
-        sets = [TokenSet(self.folder / name) for name in (_TRAIN, _HELD_OUT)]
-        if len(sets[0]) < 2:
-            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on{self._why_nothing()}")
-        shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
-        record = Record(
-            corpus=printable(self.corpus.name),
-            fingerprint=_fingerprint(key, vocabulary, sets),
-            vocab=self.vocab,
-            held_out=self.held_out,
-            seed=self.seed,
-            encoding=remark,
-            text_bytes=(sets[0].bytes, sets[1].bytes),
-            left_out=sorted(self.report.left_out.items()),
-            encodings=sorted(self.report.encodings.items()),
-            duplicates=self.duplicates[1] if self.duplicates is not None else None,
-        )
-        write_file(self.folder / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-
-    def _why_nothing(self) -> str:
-        left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
-        sentence = left_out_sentence([*self.corpus.left_out, *left_out])
-        return f" ({sentence})" if sentence else ""
-
-    def _write(self, vocabulary: Vocabulary | None) -> str:
-        """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
-        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
-        end = vocabulary.end if vocabulary else None
-        split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
-        counts = self._write_sets(encoder, end, split)
-        if self.held_out and not all(counts):
-            split = replace(split, passage=max(64, min(2048, int(sum(counts) * self.held_out / 2))))
-            hashes = {split.hash(content) for content in self._contents(end, split)}
-            if len(hashes) > 1:  # at least one of them is held out, but not all
-                limit = min(max(split.limit, min(hashes) + 1), max(hashes))
-                self._write_sets(encoder, end, replace(split, limit=limit))
-        return encoder.remark if encoder else ""
-
-    def _write_sets(self, encoder: Encoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
-        """Write both files; returns how many tokens each has."""
-        side = -1
-        with ExitStack() as stack:
-            paths = [self.folder / name for name in (_TRAIN, _HELD_OUT)]
-            writers = [stack.enter_context(TokenSetWriter(path, vocab=self.vocab, end=end)) for path in paths]
-            for bundle in stack.enter_context(closing(self._encoded(encoder, end, split))):
-                if bundle is None:
-                    break
-                for opens, held_out, ids, n_bytes in bundle:
-                    if opens or held_out != side:
-                        side = int(held_out)
-                        writers[side].open_document()
-                    writers[side].add(ids, n_bytes)
-            else:
-                for writer in writers:
-                    writer.close()
-                return [writer.tokens for writer in writers]
-        assert encoder is not None
-        encoder.slow("the quick way gave other ids for a sample of this corpus")
-        return self._write_sets(encoder, end, split)
-
-    def _encoded(
-        self, encoder: Encoder | None, end: int | None, split: HeldOutSplit
-    ) -> Generator[list[Encoded] | None, None, None]:
-        if encoder is None:
-            for ids, opens in id_passages(self.corpus, self.vocab, end, split.passage):
-                content = ids.astype(token_dtype(self.vocab)).tobytes()
-                yield [Encoded(opens, split.takes(content), content, 0)]
-            return
-        text = bundles(self._reported("tokens", self.texts(split.passage)))
-        count = n_workers(self.workers, self.size)
-        if count == 1:
-            yield from (encode(bundle, encoder, split) for bundle in text)
-        else:
-            with Workers(count, self.folder / _TOKENIZER, split, encoder.remark) as workers:
-                yield from workers.encode(text)
-
-    def _contents(self, end: int | None, split: HeldOutSplit) -> Iterator[bytes]:
-        """What the side of each passage is decided by."""
-        if self.corpus.is_pack:
-            yield from (encoded.ids for bundle in self._encoded(None, end, split) for encoded in bundle or ())
-        else:
-            yield from (passage.text.encode("utf-8") for passage in self.texts(split.passage))
-
-    def _reported(self, stage: str, texts: Iterable[Passage]) -> Iterator[Passage]:
-        """The same passages, with progress reported now and then."""
-        done = reported = 0
-        self.progress(stage, 0, self.size)
-        for passage in texts:
-            yield passage
-            done += len(passage.text)
-            if done - reported >= _REPORTED_EVERY:
-                reported = done
-                self.progress(stage, min(done, self.size), self.size)
-        self.progress(stage, self.size, self.size)
 
 
 def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:

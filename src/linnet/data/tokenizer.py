@@ -83,15 +83,23 @@ class Vocabulary:
         return end
 
 
+class FewTokensError(DataError):
+    """A corpus of too few words for a vocabulary; `reached`: how many tokens it gives."""
+
+    def __init__(self, size: int, reached: int) -> None:
+        super().__init__(
+            f"a vocabulary of {size:,} tokens is more than this corpus can give: it gives {reached:,};"
+            f" take more text or `vocab={reached}`"
+        )
+        self.reached = reached
+
+
 def train_vocabulary(texts: Iterable[str], size: int, pre: str, path: Path) -> None:
     """Train a byte-level BPE of exactly `size` tokens and write it to `path`."""
     tokenizer = train_tokenizer(texts, size, pre=pre, special=(END_OF_TEXT,))
     reached = tokenizer.get_vocab_size(with_added_tokens=True)
     if reached < size:
-        raise DataError(
-            f"a vocabulary of {size:,} tokens is more than this corpus can give: it gives {reached:,};"
-            f" take more text or `vocab={reached}`"
-        )
+        raise FewTokensError(size, reached)
     _save(MetadataBlock.of(tokenizer_block(tokenizer, eos=END_OF_TEXT)), path)
 
 

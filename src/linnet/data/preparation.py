@@ -1,0 +1,213 @@
+"""The making of a prepared corpus: a vocabulary and two token sets, in a folder that nobody sees yet."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from linnet.data.corpus import Corpus
+from linnet.data.corpus_file import ReadingReport
+from linnet.data.documents import Passage, passages
+from linnet.data.duplicates import DuplicateFinder, Duplicates, without
+from linnet.data.errors import DataError, left_out_sentence, printable
+from linnet.data.packs import id_passages
+from linnet.data.token_set import TokenSet, TokenSetWriter, token_dtype
+from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
+from linnet.data.workers import Encoded, HeldOutSplit, Workers, bundles, encode, n_workers
+from linnet.files import write_file
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PrepareProgress = Callable[[str, int, int], None]  # a stage, how much of it is done, how much there is
+TRAIN, HELD_OUT, TOKENIZER, RECORD = "train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"
+_TRAINED_ON = 50_000_000  # bytes of text that a tokenizer is trained on: more of it changes few merges
+_REPORTED_EVERY = 1 << 20  # characters
+_KEPT = "texts"  # of documents that are read more than once, while a corpus is prepared
+
+
+class Record(msgspec.Struct):
+    """What a prepared folder says of itself."""
+
+    corpus: str
+    fingerprint: str
+    vocab: int
+    held_out: float
+    seed: int
+    encoding: str = ""  # a remark when the quick encoder could not be used
+    text_bytes: tuple[int, int] | None = None  # of both sets; None in records of older versions
+    left_out: list[tuple[int, str]] = []  # what was not read of a file, by its number in the corpus
+    encodings: list[tuple[int, str]] = []  # those that showed only while a file was read
+    duplicates: Duplicates | None = None  # that were dropped
+
+
+def fingerprint(key: str, vocabulary: Vocabulary | None, sets: Iterable[TokenSet]) -> str:
+    """A hash of all that a prepared folder holds."""
+    parts = [key, vocabulary.fingerprint if vocabulary else "", *(tokens.fingerprint for tokens in sets)]
+    return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """One preparation, in a folder that nobody sees yet."""
+
+    corpus: Corpus
+    folder: Path
+    vocab: int
+    held_out: float
+    seed: int
+    workers: int | None
+    progress: PrepareProgress
+    similarity: float | None = None  # of documents that are dropped
+
+    @cached_property
+    def report(self) -> ReadingReport:
+        """What could not be read."""
+        return ReadingReport(self.corpus.strict)
+
+    @cached_property
+    def duplicates(self) -> tuple[NDArray[np.bool_], Duplicates] | None:
+        """Which documents are dropped; None: none are looked for."""
+        if self.similarity is None:
+            return None
+        finder = DuplicateFinder(self.similarity)
+        for passage in self._reported("duplicates", passages(self.corpus, None, self.report, self.kept)):
+            finder.add(passage, self.report.number)
+        return finder.found()
+
+    @cached_property
+    def kept(self) -> Path:
+        """A folder for the text of documents that are read more than once."""
+        kept = self.folder / _KEPT
+        kept.mkdir(exist_ok=True)
+        return kept
+
+    def texts(self, size: int | None = None) -> Iterator[Passage]:
+        """The passages of the corpus, without those of duplicates."""
+        found = self.duplicates
+        read = passages(self.corpus, size, self.report, self.kept)
+        return read if found is None else without(read, found[0])
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.path.stat().st_size for file in self.corpus.files)
+
+    def run(self, donor: Vocabulary | None, pre: str, key: str) -> None:
+        """Fill the folder."""
+        vocabulary = donor
+        if donor is not None:
+            donor.save(self.folder / TOKENIZER)
+        elif not self.corpus.is_pack:
+            vocabulary = self.train_vocabulary(pre)
+        remark = self._write(vocabulary)
+        sets = [TokenSet(self.folder / name) for name in (TRAIN, HELD_OUT)]
+        if len(sets[0]) < 2:
+            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on{self._why_nothing()}")
+        shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
+        record = Record(
+            corpus=printable(self.corpus.name),
+            fingerprint=fingerprint(key, vocabulary, sets),
+            vocab=self.vocab,
+            held_out=self.held_out,
+            seed=self.seed,
+            encoding=remark,
+            text_bytes=(sets[0].bytes, sets[1].bytes),
+            left_out=sorted(self.report.left_out.items()),
+            encodings=sorted(self.report.encodings.items()),
+            duplicates=self.duplicates[1] if self.duplicates is not None else None,
+        )
+        write_file(self.folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+    def train_vocabulary(self, pre: str) -> Vocabulary:
+        """A vocabulary of the corpus, or of every k-th passage of a large one."""
+        texts = (passage.text for passage in self._reported("vocabulary", self.texts()))
+        some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
+        train_vocabulary(some, self.vocab, pre, self.folder / TOKENIZER)
+        return Vocabulary(self.folder / TOKENIZER)
+
+    def _why_nothing(self) -> str:
+        left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
+        sentence = left_out_sentence([*self.corpus.left_out, *left_out])
+        return f" ({sentence})" if sentence else ""
+
+    def _write(self, vocabulary: Vocabulary | None) -> str:
+        """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
+        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
+        end = vocabulary.end if vocabulary else None
+        split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
+        counts = self._write_sets(encoder, end, split)
+        if self.held_out and not all(counts):
+            split = replace(split, passage=max(64, min(2048, int(sum(counts) * self.held_out / 2))))
+            hashes = {split.hash(content) for content in self._contents(end, split)}
+            if len(hashes) > 1:  # at least one of them is held out, but not all
+                limit = min(max(split.limit, min(hashes) + 1), max(hashes))
+                self._write_sets(encoder, end, replace(split, limit=limit))
+        return encoder.remark if encoder else ""
+
+    def _write_sets(self, encoder: Encoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
+        """Write both files; returns how many tokens each has."""
+        side = -1
+        with ExitStack() as stack:
+            paths = [self.folder / name for name in (TRAIN, HELD_OUT)]
+            writers = [stack.enter_context(TokenSetWriter(path, vocab=self.vocab, end=end)) for path in paths]
+            for bundle in stack.enter_context(closing(self._encoded(encoder, end, split))):
+                if bundle is None:
+                    break
+                for opens, held_out, ids, n_bytes in bundle:
+                    if opens or held_out != side:
+                        side = int(held_out)
+                        writers[side].open_document()
+                    writers[side].add(ids, n_bytes)
+            else:
+                for writer in writers:
+                    writer.close()
+                return [writer.tokens for writer in writers]
+        assert encoder is not None
+        encoder.slow("the quick way gave other ids for a sample of this corpus")
+        return self._write_sets(encoder, end, split)
+
+    def _encoded(
+        self, encoder: Encoder | None, end: int | None, split: HeldOutSplit
+    ) -> Generator[list[Encoded] | None, None, None]:
+        if encoder is None:
+            for ids, opens in id_passages(self.corpus, self.vocab, end, split.passage):
+                content = ids.astype(token_dtype(self.vocab)).tobytes()
+                yield [Encoded(opens, split.takes(content), content, 0)]
+            return
+        text = bundles(self._reported("tokens", self.texts(split.passage)))
+        count = n_workers(self.workers, self.size)
+        if count == 1:
+            yield from (encode(bundle, encoder, split) for bundle in text)
+        else:
+            with Workers(count, self.folder / TOKENIZER, split, encoder.remark) as workers:
+                yield from workers.encode(text)
+
+    def _contents(self, end: int | None, split: HeldOutSplit) -> Iterator[bytes]:
+        """What the side of each passage is decided by."""
+        if self.corpus.is_pack:
+            yield from (encoded.ids for bundle in self._encoded(None, end, split) for encoded in bundle or ())
+        else:
+            yield from (passage.text.encode("utf-8") for passage in self.texts(split.passage))
+
+    def _reported(self, stage: str, texts: Iterable[Passage]) -> Iterator[Passage]:
+        """The same passages, with progress reported now and then."""
+        done = reported = 0
+        self.progress(stage, 0, self.size)
+        for passage in texts:
+            yield passage
+            done += len(passage.text)
+            if done - reported >= _REPORTED_EVERY:
+                reported = done
+                self.progress(stage, min(done, self.size), self.size)
+        self.progress(stage, self.size, self.size)
