@@ -30,6 +30,7 @@ def plot(
     metrics: Annotated[
         str | None, Parameter(help="Metrics, or patterns, with commas between; by default loss and held-out loss.")
     ] = None,
+    /,
     *run: RunNames,
     out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     axis: Axis = "step",
@@ -68,7 +69,7 @@ def plot(
         theme: light or dark; by default light, and in a terminal as it is.
         width: Of the picture in pixels (720), or of the text in characters.
         height: Of the picture in pixels (440), or of the text in lines.
-        scale: Pixels of a PNG for each of its width and height.
+        scale: Pixels of a PNG for each of its width and height (2).
     """
     from linnet.board.figure.chart import Look, build_chart
     from linnet.board.figure.colours import THEMES
