@@ -81,7 +81,7 @@ def test_beside_a_real_training_run(
     board.press("s")
     see(board, "smoothing light 0.5")
     board.press("\x1b")
-    see(board, "2 lr")
+    see(board, "2 validation/loss", "3 lr")
     board.press("y")
     see(board, "this machine, live", "CPU", "memory", "process RSS")
     board.press("a")
@@ -227,12 +227,12 @@ def test_a_stream_that_cannot_be_read_any_more_is_told(root: Path, opened: list[
 
 def test_a_terminal_that_changes_its_size(root: Path, opened: list[Terminal]) -> None:
     write(root / "a", training(), **ABOUT)
-    board = PtyTerminal([], 60, 20)
+    board = PtyTerminal([], 60, 14)
     opened.append(board)
     see(board, "page 1/")
     board.resize(140, 50)
     see(board, "machine", "validation")
-    board.resize(60, 20)
+    board.resize(60, 14)
     see(board, "page 1/")
 
 
