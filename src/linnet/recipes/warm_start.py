@@ -13,6 +13,7 @@ import numpy as np
 
 from linnet import models
 from linnet.architectures import LlamaConfig, ViTConfig
+from linnet.data.corpus import find_corpus
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import read_lens
 from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors, principal_axes
@@ -152,7 +153,7 @@ class WarmStart(FromScratch):
             if values["vocab"] is None:
                 source = {"tokenizer": values["tokenizer"] or values["donor"]}
             else:
-                _check_vocab(donor, values["vocab"])
+                _check_vocab(donor, values)
                 source = {"pre": values["pre"] or donor.pre}
             return text_job(cls.name, config, {**values, **source}, options=options, donor=donor)
         except BaseException:
@@ -166,11 +167,6 @@ class WarmStart(FromScratch):
         assert isinstance(options, WarmOptions) and not isinstance(job.model, ViTConfig)
         recipe = cls(job.settings, hardware, init=options.init, init_scale=job.init_scale, loss=job.loss)
         recipe.options = replace(options, init=str(recipe.init))
-        if isinstance(job.data, TextData) and job.data.tokenizer is None and data.vocabulary is None:
-            raise UsageError(
-                f"`vocab` trains a vocabulary on text, and the corpus {job.data.corpus!r} is a pack of token ids: leave"
-                " `vocab` out, or give the text"
-            )
         if resumed or recipe.init.kind == "scratch":
             recipe.realize_scratch(job.model, options.donor_d_in or 0)
         else:
@@ -368,11 +364,16 @@ def _in_place_of(donor: Donor, rows: TokenRows) -> str:
     return f"{len(rows.counts):,} tokens in place of its {donor.config.vocab:,}{chat}"
 
 
-def _check_vocab(donor: Donor, vocab: int) -> None:
-    if vocab == donor.config.vocab:
+def _check_vocab(donor: Donor, values: Mapping[str, Any]) -> None:
+    if values["vocab"] == donor.config.vocab:
         raise UsageError(
-            f"`vocab={vocab}` is the size of the donor's own vocabulary: leave it out to take that one, or choose"
-            " another size for one trained on the corpus"
+            f"`vocab={values['vocab']}` is the size of the donor's own vocabulary: leave it out to take that one, or"
+            " choose another size for one trained on the corpus"
+        )
+    if find_corpus(values["corpus"], values["field"], plain=values["plain"]).is_pack:
+        raise UsageError(
+            f"`vocab` trains a vocabulary on text, and the corpus {values['corpus']!r} is a pack of token ids: leave"
+            " `vocab` out, or give the text"
         )
 
 
