@@ -325,7 +325,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", nargs="+", default=["python"], help="python, files or folders")
     parser.add_argument("--arms", nargs="+", default=ARMS[:4], choices=ARMS)
     parser.add_argument("--vocab", type=int, default=4096)
-    parser.add_argument("--budget", type=int, default=8_000_000, help="bytes of text that every arm sees")
+    parser.add_argument("--budget", type=int, default=6_000_000, help="bytes of text that every arm sees")
     parser.add_argument("--held-out", type=float, default=0.03, help="share of the documents; all of it is scored")
     parser.add_argument("--evaluations", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3)
