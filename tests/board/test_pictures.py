@@ -369,6 +369,12 @@ def test_the_same_runs_give_the_same_bytes(root: Path) -> None:
     assert write_png(scenes[0]) == write_png(scenes[1])
 
 
+def test_pictures_in_one_page_share_no_id(root: Path) -> None:
+    scene = scene_of([write(root / "a", training())], ["loss"])
+    first, second = (set(re.findall(r'id="([^"]+)"', write_svg(scene, prefix).decode())) for prefix in ("a", "b"))
+    assert first and second and not first & second
+
+
 def test_a_long_run_is_a_small_svg(root: Path) -> None:
     y = np.sin(np.arange(300_000)) + 3
     drawn = trace(curve(y), Scale(0, 299_999), Scale(0, 5), 640)

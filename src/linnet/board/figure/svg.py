@@ -20,10 +20,13 @@ _OUTLINES: dict[str, list[list[tuple[float, float]]]] = {  # of markers, around 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_svg(scene: Scene) -> bytes:
-    """The scene as an SVG file. Its size is that of the scene; it scales, since all of it is lines and text."""
+def write_svg(scene: Scene, prefix: str = "c") -> bytes:
+    """The scene as an SVG file. Its size is that of the scene; it scales, since all of it is lines and text.
+
+    `prefix`: of the ids in it, which must differ between pictures that stand in one HTML page.
+    """
     boxes = list(dict.fromkeys(shape.clip for shape in scene.shapes if isinstance(shape, Path | Area) and shape.clip))
-    clips = {box: f"c{number}" for number, box in enumerate(boxes)}
+    clips = {box: f"{prefix}{number}" for number, box in enumerate(boxes)}
     width, height = _number(scene.width), _number(scene.height)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

@@ -32,6 +32,7 @@ class ChartList:
         self.live_filter: str | None = None  # while it is being typed
         self._constants: dict[str, str] = {}
         self._judged: tuple[object, object, float] = (None, None, 0.0)
+        self._varying: tuple[object, set[str]] = (None, set())  # of these runs, what cannot be constant any more
 
     @property
     def preferences(self) -> ChartPreferences:
@@ -88,11 +89,22 @@ class ChartList:
         known_runs, known_rows, judged_at = self._judged
         if runs != known_runs or (rows != known_rows and now - judged_at >= _JUDGED_AGAIN):
             self._judged = runs, rows, now
-            main = main_metrics(names)
-            judged = [name for name in names[:_MOST_JUDGED] if name not in main]
-            values = {name: _constant_value(watched_runs, name) for name in judged}
-            self._constants = {name: value for name, value in values.items() if value}
+            self._constants = self._judge(watched_runs, names)
         return self._constants
+
+    def _judge(self, watched_runs: Sequence[WatchedRun], names: Sequence[str]) -> dict[str, str]:
+        runs = [watched.id for watched in watched_runs]
+        if self._varying[0] != runs:
+            self._varying = runs, set()
+        varying = self._varying[1]
+        main = main_metrics(names)
+        values = {
+            name: _constant_value(watched_runs, name)
+            for name in names[:_MOST_JUDGED]
+            if name not in varying and name not in main
+        }
+        varying |= {name for name, value in values.items() if value is None}
+        return {name: value for name, value in values.items() if value}
 
     def toggle_pin(self, name: str) -> str:
         """Pin a metric behind those that are, or let it go; why that is not remembered, or ''."""
@@ -144,17 +156,20 @@ def matches(name: str, wanted: str) -> bool:
     )
 
 
-def _constant_value(watched_runs: Sequence[WatchedRun], name: str) -> str:
-    """The value that a metric has in every row of every run that has it; empty where it changes."""
+def _constant_value(watched_runs: Sequence[WatchedRun], name: str) -> str | None:
+    """The value that a metric has in every row of every run that has it; empty where it is too early to say.
+
+    None where it changes, or is a result.
+    """
     values: list[str] = []
     for watched in watched_runs:
         curve = watched.history.curve(name)
         if curve is None or not len(curve):
             continue
         stats = curve.stats
-        if curve.goal is not None or stats.low is None or stats.high is None:
-            return ""
-        if stats.count < _LEAST_ROWS or stats.empty or stats.low[1] != stats.high[1]:
+        if curve.goal is not None or (stats.low and stats.high and stats.low[1] != stats.high[1]):
+            return None
+        if stats.low is None or stats.count < _LEAST_ROWS or stats.empty:
             return ""
         values.append(number(stats.low[1]))
     return " / ".join(dict.fromkeys(values))

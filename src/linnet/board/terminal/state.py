@@ -23,6 +23,7 @@ from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
 from linnet.runs import RunStore, add_note
+from linnet.runs.metric_names import held_out_of
 
 if TYPE_CHECKING:
     from linnet.board.terminal.scatter_page import ScatterPage
@@ -85,6 +86,8 @@ class Board:
         self.leaving = False
         self._layout: tuple[object, Layout] | None = None
         self._groups: tuple[object, dict[str, list[str]]] | None = None
+        self._metrics: tuple[list[list[str]], list[str]] = ([], [])  # as each run logged them, and all of them
+        self._held_out: dict[str, str | None] = {}
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -132,8 +135,19 @@ class Board:
 
     def metrics(self) -> list[str]:
         """The metrics of all runs shown, without the machine's."""
-        names = dict.fromkeys(name for watched in self.watched_runs for name in watched.history.names())
-        return [name for name in names if not name.startswith("sys/")]
+        logged = [watched.history.names() for watched in self.watched_runs]
+        known = self._metrics[0]
+        if len(logged) != len(known) or any(a is not b for a, b in zip(logged, known, strict=True)):
+            names = dict.fromkeys(name for names in logged for name in names if not name.startswith("sys/"))
+            self._metrics, self._held_out = (logged, list(names)), {}
+        return self._metrics[1]
+
+    def held_out(self, name: str) -> str | None:
+        """The metric that is the same as another on held-out data; None where there is none."""
+        metrics = self.metrics()
+        if name not in self._held_out:
+            self._held_out[name] = next(iter(held_out_of(name, metrics)), None)
+        return self._held_out[name]
 
     def constants(self) -> dict[str, str]:
         """The metrics that never change, and their values."""

@@ -15,7 +15,6 @@ from linnet.board.plot import Plot, Range, range_of, rows_inside, y_labels
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, length
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
-from linnet.runs.metric_names import held_out_of
 
 LETTERS = "ABCDEFGH"
 PIN = "▴"
@@ -61,8 +60,8 @@ def curves_of(board: Board, name: str, close: bool = False) -> list[RunCurve]:
 
 def held_out_curves(board: Board, name: str) -> list[RunCurve]:
     """The same metric on held-out data, of every run that has it: it is drawn on the chart of the training's."""
-    names = held_out_of(name, board.metrics())
-    return [pair for held_out in names[:1] for pair in curves_of(board, held_out)]
+    held_out = board.held_out(name)
+    return [] if held_out is None else curves_of(board, held_out)
 
 
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
