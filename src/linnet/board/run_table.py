@@ -1,4 +1,4 @@
-"""`RunTable`: all runs of a folder, looked at again only where something changed; and which of them a list shows.
+"""`RunTable`: all runs of a folder, looked at again only where something changed.
 
 How a run stands is read from the ends of its files, for all runs. Its best value and its curve need the whole stream:
 those are read only of the runs that somebody looks at.
@@ -9,42 +9,61 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from linnet.board.first_look import FirstLook, Stamp, stamp_of
-from linnet.runs import STATUSES, Metrics, RunStore, RunSummary, Series
+from linnet.runs import Metrics, RunStore, RunSummary, Series
+from linnet.runs.columns import Term
 from linnet.runs.folder import EVENTS
+from linnet.runs.query import UNREAD
+from linnet.runs.selection import RunRecord, read_values
 from linnet.runs.summary import summarize
 
 _SUMMARY_SECONDS = 5.0  # a run that is being written is summed up at most so often
 _SPARK_POINTS = 48
+_BATCH = 100  # runs whose columns are read at once
 _OPEN = 16  # runs whose numbers stay open, because they are being written
 
 
-@dataclass
 class RunRow:
-    """A run in the table: `best` and `spark` come later than the rest, when its numbers have been read."""
+    """A run in the table: `best`, `spark` and the figures of its record come later, when its numbers have been read."""
 
-    summary: RunSummary
-    stamp: Stamp
-    best: tuple[int, float] | None = None
-    spark: list[float] = field(default_factory=list)
-    summed: Stamp | None = None  # the stream that best and spark were taken from
-    summed_at: float = 0.0
+    def __init__(self, summary: RunSummary, stamp: Stamp) -> None:
+        self.record = RunRecord(summary)
+        self.stamp = stamp
+        self.best: tuple[int, float] | None = None
+        self.spark: list[float] = []
+        self.summed: Stamp | None = None  # the stream that best and spark were taken from
+        self.summed_at = 0.0
+        self.figures_of: Stamp | None = None  # the stream that the record's figures were taken from
+        self.figures_at = 0.0
+
+    @property
+    def summary(self) -> RunSummary:
+        """How the run stands."""
+        return self.record.summary
 
     @property
     def path(self) -> str:
+        """Its folder."""
         return self.summary.path
+
+    def renew(self, summary: RunSummary, stamp: Stamp) -> None:
+        """Take another summary; figures stay until they are read again."""
+        figures, self.record = self.record.figures, RunRecord(summary)
+        self.record.figures, self.stamp = figures, stamp
+
+
+Figures = tuple[list[RunRow], list[Term]]  # runs, and columns of theirs that are to be read
 
 
 class RunTable:
     """The runs below a root. One thread calls `read`; `rows` is replaced, never changed, so others may show it.
 
     - `needed`: of all rows, those whose best value and curve are to be read.
+    - `figures`: of all rows, those of which some columns are to be read, and those columns.
     - `look_seconds`: between two looks for new and changed runs; after one that takes long, at thousands of runs, a
       pause `look_pause` times as long.
     - `first_look`: the runs, as another process finds them; taken up by the first look.
@@ -57,9 +76,11 @@ class RunTable:
         look_seconds: float = 1.0,
         look_pause: float = 10.0,
         first_look: FirstLook | None = None,
+        figures: Callable[[list[RunRow]], Figures] = lambda rows: ([], []),
     ) -> None:
         self.store = store
         self._needed = needed
+        self._figures = figures
         self.look_seconds = look_seconds
         self.look_pause = look_pause
         self._first_look = first_look
@@ -86,12 +107,35 @@ class RunTable:
             if row.stamp[1] <= largest:
                 self._sum_up(row)
                 changed = True
+        while (batch := self._without_figures(_BATCH)) and time.monotonic() < until:
+            self._read_figures(batch)
+            changed = True
         return changed
 
     @property
     def busy(self) -> bool:
         """There are runs whose numbers are needed and were not read yet."""
-        return bool(self._waiting())
+        return bool(self._waiting() or self._without_figures(1))
+
+    def _without_figures(self, most: int) -> list[RunRow]:
+        """Runs whose columns are needed and were not read yet, or changed since; `most`: no more of them."""
+        rows, terms = self._figures(self.rows)
+        now, waiting = time.monotonic(), []
+        for row in rows if terms else ():
+            stale = row.figures_of != row.stamp and now - row.figures_at > _SUMMARY_SECONDS
+            if any(row.record.value(term) is UNREAD or (stale and term.kind == "metric") for term in terms):
+                waiting.append(row)
+                if len(waiting) == most:
+                    break
+        return waiting
+
+    def _read_figures(self, rows: list[RunRow]) -> None:
+        _, terms = self._figures(self.rows)
+        records = [RunRecord(row.summary) for row in rows]
+        read_values(self.store.root, records, terms)
+        for row, record in zip(rows, records, strict=True):
+            row.record.figures = {**row.record.figures, **record.figures}
+            row.figures_of, row.figures_at = row.stamp, time.monotonic()
 
     def newest(self) -> RunRow | None:
         return max(self.rows, key=lambda row: (row.summary.manifest.created_at, row.summary.run_id), default=None)
@@ -118,7 +162,8 @@ class RunTable:
                 if row is None:
                     row, changed = RunRow(summary, stamp), True
                 elif row.summary != summary:
-                    row.summary, row.stamp, changed = summary, stamp, True
+                    row.renew(summary, stamp)
+                    changed = True
             known[key] = row
         changed |= known.keys() != self._known.keys()
         for path in self._open.keys() - known.keys():
@@ -128,7 +173,8 @@ class RunTable:
         return changed
 
     def _list(self) -> None:
-        self.rows, self.looked = [row for row in self._known.values() if not row.summary.manifest.archived], True
+        rows = [row for row in self._known.values() if not row.summary.manifest.archived]
+        self.rows, self.looked = self.rows if rows == self.rows else rows, True  # the same list while it is the same
 
     def _waiting(self) -> list[RunRow]:
         now = time.monotonic()
@@ -161,67 +207,3 @@ def _spark(series: Series) -> list[float]:
     with np.errstate(over="ignore"):
         sums = np.add.reduceat(value, starts)
     return [float(v) for v in sums / np.diff(np.append(starts, len(value)))]
-
-
-@dataclass
-class RunList:
-    """What of the table is shown: order, filter, the row that is chosen, and those that are marked.
-
-    `filter`: words that must all occur in a run's own; `status:live`, `tag:wide` are looked for in one field only.
-    """
-
-    sort: str = "age"
-    reverse: bool = False
-    filter: str = ""
-    cursor: str = ""  # path of the run
-    marks: list[str] = field(default_factory=list)
-    offset: int = 0
-
-    def select(self, rows: list[RunRow]) -> list[RunRow]:
-        """The rows that match the filter, sorted; what a run does not have comes last, whichever way."""
-        key = _SORT_KEYS[self.sort]
-        keyed = [(key(row), row) for row in rows if not self.filter or self._matches(row)]
-        known = [pair for pair in keyed if pair[0] is not None]
-        known.sort(key=lambda pair: pair[1].summary.run_id)
-        known.sort(key=lambda pair: pair[0], reverse=self.reverse)
-        return [row for _, row in known] + [row for value, row in keyed if value is None]
-
-    def window(self, rows: list[RunRow], height: int) -> tuple[int, int]:
-        """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
-        at = next((i for i, row in enumerate(rows) if row.summary.path == self.cursor), 0)
-        return at, min(max(self.offset, at - height + 1), at, max(0, len(rows) - height))
-
-    def _matches(self, row: RunRow) -> bool:
-        summary, manifest = row.summary, row.summary.manifest
-        texts = {
-            "run": [summary.run_id, manifest.name or ""],
-            "status": [summary.status],
-            "recipe": [manifest.recipe or ""],
-            "experiment": [manifest.experiment or ""],
-            "tag": manifest.tags,
-        }
-        everything = [text for values in texts.values() for text in values]
-        for word in self.filter.lower().split():
-            name, _, wanted = word.partition(":")
-            searched, wanted = (texts[name], wanted) if ":" in word and name in texts else (everything, word)
-            if not any(wanted in text.lower() for text in searched):
-                return False
-        return True
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
-
-
-_SORT_KEYS: dict[str, Callable[[RunRow], Any]] = {
-    "age": lambda row: -row.summary.last_event,
-    "run": lambda row: row.summary.run_id,
-    "status": lambda row: STATUSES.index(row.summary.status),
-    "recipe": lambda row: row.summary.manifest.recipe,
-    "experiment": lambda row: row.summary.manifest.experiment,
-    "tags": lambda row: " ".join(row.summary.manifest.tags) or None,
-    "step": lambda row: row.summary.step,
-    "last": lambda row: _finite(row.summary.value),
-    "best": lambda row: None if row.best is None else _finite(row.best[1]),
-}
-SORTS = tuple(_SORT_KEYS)

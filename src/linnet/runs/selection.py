@@ -173,7 +173,7 @@ class Selection(Sequence[RunRecord]):
     def read(self, terms: Iterable[Term], *, required: bool = True) -> None:
         """Have the values of these columns at hand. `required`: refuse a metric that none of the runs has."""
         terms = [term for term in terms if term.kind == "metric"]
-        _read(self.root, self.records, terms)
+        read_values(self.root, self.records, terms)
         for term in terms if required and self.records else ():
             if problem := self._problem(term):
                 raise UsageError(problem)
@@ -213,7 +213,7 @@ class Selection(Sequence[RunRecord]):
             return lambda column: record.value(terms[column] if column in terms else Term("field", column.name))
 
         undecided = [record for record in self.records if query.fits(value_of(record)) is None]
-        _read(self.root, undecided, terms.values())
+        read_values(self.root, undecided, terms.values())
         for comparison in query.comparisons():
             self._require_compared(query, comparison, terms[comparison.column])
         return Selection(self.root, [record for record in self.records if query.fits(value_of(record))])
@@ -228,7 +228,7 @@ class Selection(Sequence[RunRecord]):
         """Refuse a comparison with what no run has, so that a mistyped name is not simply an empty list."""
         if term.kind == "metric" and (problem := self._problem(term)):
             unread = [record for record in self.records if term.name not in record.figures][:_LOOKED_INTO]
-            _read(self.root, unread, [term])
+            read_values(self.root, unread, [term])
             if unread and not self._problem(term):
                 return
             raise query.fail(comparison, problem)
@@ -283,7 +283,7 @@ def select(store: RunStore, references: Sequence[str] = (), filters: Filters | N
     return selection if query is None else selection.filter(query)
 
 
-def _read(root: Path, records: Sequence[RunRecord], terms: Iterable[Term]) -> None:
+def read_values(root: Path, records: Sequence[RunRecord], terms: Iterable[Term]) -> None:
     """Read the figures of metrics that are not at hand: from the index, else from the streams, by several processes."""
     metrics = [term for term in terms if term.kind == "metric"]
     needing = [record for record in records if any(record.value(term) is UNREAD for term in metrics)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from linnet.board.run_table import SORTS
+from linnet.board.run_list import SORTS
 from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import artifacts, runs
@@ -82,6 +82,7 @@ ACTIONS: dict[str, Action] = {
     "move_on": lambda board: board.move_chart(1),
     "constants": Board.unfold_constants,
     "reset_charts": Board.reset_charts,
+    "columns": Board.ask_for_columns,
 }
 
 
@@ -94,8 +95,9 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
                 act(board, gesture)
         case "runs" if y == 1:
             column = runs.column_at(board, x)
-            if column in SORTS:
-                act(board, f"sort:{column}")
+            if column is not None and column != "curve":
+                board.message = ""
+                board.sort_by(column)
         case "runs" if (row := runs.row_at(board, y)) is not None:
             board.table.cursor = row.path
             if gesture == "double":

@@ -38,7 +38,8 @@ _SHORTEST = 0.1  # seconds between two frames
 _WHILE_READING = 0.4  # the same while a long run is being read for the first time, which drawing would slow down
 _CLOCK = 1.0  # seconds after which the time in the header is drawn again
 _ASKED = {
-    "filter": "filter the runs: words, status:live, tag:…",
+    "filter": "filter the runs: words, tag:wide, loss<2 and lr>=1e-3",
+    "columns": "columns: loss@200,best(validation/loss),lr",
     "charts": "only charts of metrics with these words, or a pattern: val*",
     "note": "a note on this run",
 }
@@ -261,8 +262,9 @@ class BoardApp(App[None]):
 
     def _ask(self) -> None:
         asked = self.query_one("#asked", Input)
-        filters = {"filter": self.board.table.filter, "charts": self.board.charts.filter}
-        asked.value = filters.get(self.board.asking, "")
+        table = self.board.table
+        typed = {"filter": table.filter, "columns": table.columns, "charts": self.board.charts.filter}
+        asked.value = typed.get(self.board.asking, "")
         asked.placeholder = _ASKED[self.board.asking]
         asked.styles.display = "block"
         self.query_one("#footer").styles.display = "none"

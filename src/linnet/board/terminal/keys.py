@@ -92,11 +92,9 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
     "runs": (
         Key("", "", "Space", "mark; Enter then overlays the marked runs"),
         Key(
-            "slash",
-            "filter",
-            "/",
-            "in the runs: filter by words, or status:live tag:wide recipe:lora experiment:ablation",
+            "slash", "filter", "/", "in the runs: filter by words, tag:wide, loss<2 and lr>=1e-3"
         ),
+        Key("C", "columns", "C", "columns: loss@200,best(validation/loss),lr; none: the settings that differ"),
         Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
         Key("O", "reverse", "O", "the other way round"),
         Key("u", "unmark", "u", "no marks"),
@@ -164,6 +162,7 @@ FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on
         Hint("open", "open", "⏎"),
         Hint("differences", "differences"),
         Hint("filter", "filter"),
+        Hint("columns", "columns"),
         Hint("clip_or_sort", "order"),
         Hint("pin", "plot"),
         Hint("back", "back", "q"),

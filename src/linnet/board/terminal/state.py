@@ -13,7 +13,8 @@ from linnet.board.first_look import FirstLook
 from linnet.board.fold import FoldLimits
 from linnet.board.gallery import ArtifactSeries
 from linnet.board.host import Host
-from linnet.board.run_table import SORTS, RunList, RunRow, RunTable
+from linnet.board.run_list import SORTS, RunList
+from linnet.board.run_table import Figures, RunRow, RunTable
 from linnet.board.terminal.chart_list import ChartList
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange
@@ -42,7 +43,8 @@ class Board:
     - `limits`: how much of a long run is held; `now`: the Unix time, by which the age of runs is told.
     - `first_look`: at the runs of the store, where it has begun already.
     - `opening`: folders that the reader is to open next.
-    - `asking`: what a text is being typed for: `filter` (of runs), `charts` (which of them), `note` or nothing.
+    - `asking`: what a text is being typed for: `filter` (of runs), `columns` (of their list), `charts` (which of them),
+      `note` or nothing.
     """
 
     def __init__(
@@ -58,13 +60,13 @@ class Board:
         self.store = store
         self.limits = limits
         self.now = now
-        self.run_table = RunTable(store, self._rows_on_screen, first_look=first_look)
+        self.run_table = RunTable(store, self._rows_to_sum_up, first_look=first_look, figures=self._figures_needed)
         self.host = Host()
         self.watched_runs: list[WatchedRun] = []
         self.view: View = view
         self.detail: str | None = None
         self.overlay: Overlay = ""
-        self.asking: Literal["", "filter", "charts", "note"] = ""
+        self.asking: Literal["", "filter", "columns", "charts", "note"] = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
@@ -203,13 +205,20 @@ class Board:
     def rows(self) -> list[RunRow]:
         return self.table.select(self.run_table.rows)
 
-    def _rows_on_screen(self, rows: list[RunRow]) -> list[RunRow]:
+    def _rows_to_sum_up(self, rows: list[RunRow]) -> list[RunRow]:
         """The runs whose best values and curves are needed: those that are shown, or all when sorted by them."""
-        if self.table.sort == "best":
-            return rows
+        return rows if self.table.sort == "best" else self._rows_on_screen(rows)
+
+    def _rows_on_screen(self, rows: list[RunRow]) -> list[RunRow]:
         in_order, height = self.table.select(rows), max(1, self.size[1] - TABLE_HEAD)
         _, offset = self.table.window(in_order, height)
         return in_order[offset : offset + height]
+
+    def _figures_needed(self, rows: list[RunRow]) -> Figures:
+        """Columns of metrics: those of the runs that are shown, or of all when these are filtered or sorted by them."""
+        compared = [term for term in self.table.compared(rows) if term.kind == "metric"]
+        shown = [term for term in self.table.terms(rows) if term.kind == "metric"]
+        return (rows, compared) if compared else (self._rows_on_screen(rows), shown) if shown else ([], [])
 
     def marked(self) -> list[RunRow]:
         by_path = {row.path: row for row in self.run_table.rows}
@@ -240,6 +249,8 @@ class Board:
         elif asked == "charts":
             self.charts.live_filter = None
             self.message = self.charts.set_filter(text)
+        elif asked == "columns":
+            self.table.columns = text.strip()
         elif asked == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
@@ -402,6 +413,11 @@ class Board:
         if self.area == "grid":
             self.message = self.charts.reset() or "all charts in their usual order"
 
+    def ask_for_columns(self) -> None:
+        """Have the columns of the list typed."""
+        self.show("runs")
+        self.asking = "columns"
+
     def ask_for_note(self) -> None:
         if self.watched is not None:
             self.show("notes")
@@ -442,8 +458,9 @@ class Board:
         if column == table.sort:
             table.reverse = not table.reverse
         else:
-            after = SORTS.index(table.sort) + 1
-            shown = [name for name in SORTS[after:] + SORTS[:after] if name in self.columns]
+            names = [*SORTS, *(name for name in self.columns if name not in SORTS and name != "curve")]
+            after = names.index(table.sort) + 1 if table.sort in names else 0
+            shown = [name for name in names[after:] + names[:after] if name in self.columns]
             table.sort = column or (shown[0] if shown else table.sort)
             table.reverse = False
         table.offset = 0

@@ -6,17 +6,22 @@ import math
 from functools import lru_cache
 
 from linnet.board.plot import sparkline
+from linnet.board.run_columns import is_right, labels_of, text_of
 from linnet.board.run_table import RunRow
 from linnet.board.terminal.spans import Line, Span, cells, fill, fit, pad, safe, status_span
 from linnet.board.terminal.state import TABLE_HEAD, Board
 from linnet.board.words import duration, number
+from linnet.runs.columns import Term
+from linnet.runs.query import UNREAD
 
 _RIGHT = ("step", "last", "best", "age")
 _LEAST = {"run": 12, "status": 13, "step": 7, "last": 7, "best": 7, "age": 8, "curve": 10}
-_ORDER = ("run", "status", "recipe", "experiment", "tags", "step", "last", "best", "age", "curve")
+_BEFORE = ("run", "status", "recipe", "experiment", "group", "tags", "step", "last", "best")
+_BEHIND = ("age", "curve")  # the columns of one's own stand between
 _SHORT_NAME = 24  # a run's name may be cut to this before a column is left out
 _CURVE = 24
-_DROPPED = ("experiment", "tags", "recipe", "age", "curve", "best")  # first, when there is no room
+_KEPT = 3  # columns of one's own that are dropped last when there is no room; the others first
+_DROPPED = ("experiment", "group", "tags", "recipe", "age", "curve", "best")  # between them
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
@@ -30,11 +35,17 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     room = max(1, height - TABLE_HEAD)
     at, table.offset = table.window(rows, room)
     shown = rows[table.offset : table.offset + room]
-    texts = [_texts(row, board.now()) for row in shown]
-    columns = board.columns = _columns(texts, width)
-    lines.append(_head(board))
+    own = {term.column: term for term in table.terms(board.run_table.rows)}
+    labels = labels_of(list(own.values()))
+    heads = {name: safe(labels[term], 32) for name, term in own.items()}
+    texts = [{**_texts(row, board.now()), **_own_texts(row, own)} for row in shown]
+    columns = board.columns = _columns(texts, heads, table.sort, width)
+    right = {*_RIGHT, *(name for name, term in own.items() if is_right(term, [row.record for row in shown]))}
+    lines.append(_head(board, heads, right))
+    if missing := [heads[name] for name in own if name not in columns]:
+        lines[0] += [(f"  no room for {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}", "dim")]
     for index, (row, text) in enumerate(zip(shown, texts, strict=True), table.offset):
-        lines.append(_line(row, text, columns, index == at, row.path in table.marks, width))
+        lines.append(_line(row, text, columns, right, index == at, row.path in table.marks, width))
     return fill(lines, width, height)
 
 
@@ -66,6 +77,8 @@ def _summary(board: Board, rows: list[RunRow]) -> Line:
         line += [("  ", ""), (f"{len(board.marked())} marked: ⏎ overlays them, d compares their settings", "notice")]
     if table.filter:
         line += [("  filter ", "dim"), (safe(table.filter, 40), "key"), ("  Esc clears it", "dim")]
+    if table.problem:
+        line += [("  ", ""), (safe(table.problem, 100), "warning")]
     if board.run_table.busy:
         line += [("  reading …", "dim")]
     return line
@@ -80,12 +93,21 @@ def _texts(row: RunRow, now: float) -> dict[str, str]:
         "status": status_span(summary.status)[0],
         "recipe": safe(manifest.recipe or "", 24),
         "experiment": safe(manifest.experiment or "", 24),
+        "group": safe(manifest.group or "", 24),
         "tags": safe(" ".join(f"#{tag}" for tag in manifest.tags[:8]), 32),
         "step": f"{number(summary.step)}{total}",
         "last": number(summary.value),
         "best": number(row.best[1] if row.best is not None else None),
         "age": _age(now - summary.last_event),
         "curve": "",  # is as wide as there is room
+    }
+
+
+def _own_texts(row: RunRow, own: dict[str, Term]) -> dict[str, str]:
+    """The columns somebody chose, and the settings that differ; three dots where a stream is still to be read."""
+    return {
+        name: "…" if row.record.value(term) is UNREAD else safe(text_of(row.record, term), 24)
+        for name, term in own.items()
     }
 
 
@@ -100,18 +122,22 @@ def _age(seconds: float) -> str:
     return duration(seconds).split(".")[0] + " s" if seconds < 10 else duration(seconds)
 
 
-def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
-    """The widths of the columns that fit, in order; those that are empty everywhere are left out."""
+def _columns(texts: list[dict[str, str]], heads: dict[str, str], sort: str, width: int) -> dict[str, int]:
+    """The widths of the columns that fit, in order; those that are empty everywhere are left out.
+
+    The one by which the list is sorted stays.
+    """
     wide = {
-        name: max([len(name) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts)])
-        for name in _ORDER
-        if name in _LEAST or any(text[name] for text in texts)
+        name: max([cells(heads.get(name, name)) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts)])
+        for name in (*_BEFORE, *heads, *_BEHIND)
+        if name in _LEAST or name in heads or any(text[name] for text in texts)
     }
-    room = width - 4
-    for name in _DROPPED:
+    room, own = width - 4, list(heads)
+    for name in (*reversed(own[_KEPT:]), *_DROPPED, *reversed(own[:_KEPT])):
         if sum(wide.values()) + 2 * len(wide) - max(0, wide["run"] - _SHORT_NAME) <= room:
             break
-        wide.pop(name, None)
+        if name != sort:
+            wide.pop(name, None)
     spare = room - sum(wide.values()) - 2 * len(wide)
     wide["run"] = max(8, wide["run"] + min(0, spare))
     if "curve" in wide:
@@ -119,19 +145,22 @@ def _columns(texts: list[dict[str, str]], width: int) -> dict[str, int]:
     return wide
 
 
-def _head(board: Board) -> Line:
+def _head(board: Board, heads: dict[str, str], right: set[str]) -> Line:
     line: Line = [("   ", "")]
     for name, wide in board.columns.items():
         arrow = ("▲" if board.table.reverse else "▼") if name == board.table.sort else ""
-        line += [(pad(name + arrow, wide, right=name in _RIGHT), "head.on" if arrow else "head"), ("  ", "")]
+        text = pad(heads.get(name, name) + arrow, wide, right=name in right)
+        line += [(text, "head.on" if arrow else "head"), ("  ", "")]
     return line
 
 
-def _line(row: RunRow, text: dict[str, str], columns: dict[str, int], here: bool, marked: bool, width: int) -> Line:
+def _line(
+    row: RunRow, text: dict[str, str], columns: dict[str, int], right: set[str], here: bool, marked: bool, width: int
+) -> Line:
     look, on = ("row.on", ".on") if here else ("", "")
     line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]
     for name, wide in columns.items():
-        span: Span = (pad(text[name], wide, right=name in _RIGHT), look)
+        span: Span = (pad(text[name], wide, right=name in right), look)
         if name == "status":
             span = (span[0], f"status.{row.summary.status}{on}")
         elif name == "curve":

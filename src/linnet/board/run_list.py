@@ -1,0 +1,141 @@
+"""`RunList`: which runs of the table a list shows, in which order and with which columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from linnet.board.run_columns import differing_terms
+from linnet.board.run_table import RunRow
+from linnet.errors import LinnetError
+from linnet.runs import STATUSES
+from linnet.runs.columns import Column, Term, split_columns
+from linnet.runs.query import Query
+from linnet.runs.selection import Selection, sort_key
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+_SORT_KEYS: dict[str, Callable[[RunRow], Any]] = {
+    "age": lambda row: -row.summary.last_event,
+    "run": lambda row: row.summary.run_id,
+    "status": lambda row: STATUSES.index(row.summary.status),
+    "recipe": lambda row: row.summary.manifest.recipe,
+    "experiment": lambda row: row.summary.manifest.experiment,
+    "group": lambda row: row.summary.manifest.group,
+    "tags": lambda row: " ".join(row.summary.manifest.tags) or None,
+    "step": lambda row: row.summary.step,
+    "last": lambda row: _finite(row.summary.value),
+    "best": lambda row: None if row.best is None else _finite(row.best[1]),
+}
+SORTS = tuple(_SORT_KEYS)
+
+
+@dataclass
+class RunList:
+    """What of the table is shown: order, filter, columns, the row that is chosen, and those that are marked.
+
+    - `filter`: a query, in which a word by itself is looked for in what a run is called.
+    - `sort`: one of `SORTS`, or a column as it is typed.
+    - `columns`: those somebody chose, with commas; the settings that differ stand beside them unless some are named.
+    - `problem`: why the filter or the columns mean nothing; empty where they do.
+    """
+
+    sort: str = "age"
+    reverse: bool = False
+    filter: str = ""
+    columns: str = ""
+    cursor: str = ""  # path of the run
+    marks: list[str] = field(default_factory=list)
+    offset: int = 0
+    problem: str = ""
+    _resolved: tuple[Any, ...] = ()
+
+    def select(self, rows: list[RunRow]) -> list[RunRow]:
+        """The rows that match the filter, sorted; what a run does not have comes last, whichever way."""
+        meaning = self._meaning(rows)
+        term = meaning.sort
+        if term is None:
+            key, descending = _SORT_KEYS[self.sort if self.sort in _SORT_KEYS else "age"], False
+        else:
+            key = lambda row: sort_key(row.record.value(term))  # noqa: E731 - like those of the table
+            descending = term.kind == "metric" and meaning.selection.goal(term) == "max"
+        keyed = [(key(row), row) for row in rows if meaning.fits(row)]
+        known = [pair for pair in keyed if pair[0] is not None]
+        known.sort(key=lambda pair: pair[1].summary.run_id)
+        known.sort(key=lambda pair: pair[0], reverse=self.reverse != descending)
+        return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+    def window(self, rows: list[RunRow], height: int) -> tuple[int, int]:
+        """Where in `rows` the cursor stands, and the first row of a screen of so many lines that shows it."""
+        at = next((i for i, row in enumerate(rows) if row.summary.path == self.cursor), 0)
+        return at, min(max(self.offset, at - height + 1), at, max(0, len(rows) - height))
+
+    def terms(self, rows: list[RunRow]) -> list[Term]:
+        """The columns beside those that every list has: those that were chosen, and the settings that differ."""
+        return self._meaning(rows).columns
+
+    def compared(self, rows: list[RunRow]) -> list[Term]:
+        """The columns that must be known of every run: what it is filtered and sorted by."""
+        meaning = self._meaning(rows)
+        return [*meaning.compared.values(), *([] if meaning.sort is None else [meaning.sort])]
+
+    def _meaning(self, rows: list[RunRow]) -> _Meaning:
+        """What the texts mean among these runs, worked out once for each of them."""
+        texts = (self.filter, self.sort, self.columns)
+        if not self._resolved or self._resolved[0] is not rows or self._resolved[1] != texts:
+            meaning, self.problem = _Meaning(rows), ""
+            for take, text in ((meaning.take_filter, self.filter), (meaning.take_columns, self.columns)):
+                try:
+                    take(text.strip())
+                except LinnetError as error:
+                    self.problem = str(error).replace("`where` ", "filter ")
+            if self.sort not in _SORT_KEYS:
+                try:
+                    meaning.sort = meaning.selection.term(self.sort)
+                except LinnetError:
+                    self.sort = "age"
+            self._resolved = rows, texts, meaning
+        known: _Meaning = self._resolved[2]
+        return known
+
+
+class _Meaning:
+    """Filter, order and columns of a list, once it is known which settings there are."""
+
+    def __init__(self, rows: Sequence[RunRow]) -> None:
+        self.selection = Selection(Path(), [row.record for row in rows])
+        self.query: Query | None = None
+        self.compared: dict[Column, Term] = {}
+        self.sort: Term | None = None
+        self.columns: list[Term] = []
+
+    def take_filter(self, text: str) -> None:
+        """Understand a filter; an error where it is none, and then it leaves out nothing."""
+        if text:
+            query = Query(text, words=True)
+            self.compared = {one.column: self.selection.term(one.column) for one in query.comparisons()}
+            self.query = query
+
+    def take_columns(self, text: str) -> None:
+        """Understand the columns that were chosen; without, the settings that differ."""
+        self.columns = differing_terms(self.selection)
+        chosen = [self.selection.term(column) for column in split_columns(text)]
+        beside = [] if any(term.kind == "setting" for term in chosen) else self.columns
+        self.columns = list(dict.fromkeys([*chosen, *beside]))
+
+    def fits(self, row: RunRow) -> bool:
+        """Does the filter leave this run? One that is not read yet comes when it is."""
+        if self.query is None:
+            return True
+        return bool(self.query.fits(lambda column: row.record.value(self.compared.get(column) or _field(column))))
+
+
+def _field(column: Column) -> Term:
+    """What a word by itself is looked for in."""
+    return Term("field", column.name)
