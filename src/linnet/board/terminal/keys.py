@@ -91,9 +91,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
     ),
     "runs": (
         Key("", "", "Space", "mark; Enter then overlays the marked runs"),
-        Key(
-            "slash", "filter", "/", "in the runs: filter by words, tag:wide, loss<2 and lr>=1e-3"
-        ),
+        Key("slash", "filter", "/", "in the runs: filter by words, tag:wide, loss<2 and lr>=1e-3"),
         Key("C", "columns", "C", "columns: loss@200,best(validation/loss),lr; none: the settings that differ"),
         Key("", "", "o", "order by the next column; a click on a column orders by it", command="sort"),
         Key("O", "reverse", "O", "the other way round"),
