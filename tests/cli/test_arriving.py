@@ -190,6 +190,7 @@ def test_bash_completes_runs_and_their_checkpoints(bash_script: Path, root: Path
     (root / "wide-001" / "weights" / "step_20.gguf").write_bytes(b"GGUF")
     assert set(completed(bash_script, "show", "")) == {"latest", "narrow-001", "wide-001"}
     assert "wide-001@20" in completed(bash_script, "inspect", "wide-001@")
+    assert completed(bash_script, "train", "warm-start", "--donor", "wide-001@b") == ["wide-001@best"]
     Path("model.gguf").write_bytes(b"GGUF")
     Path("folder").mkdir()
     assert {"model.gguf", "folder/", "wide-001"} <= set(completed(bash_script, "generate", ""))

@@ -85,6 +85,12 @@ def test_objects_say_what_they_are_in_a_line(run: linnet.Run, root: Path) -> Non
     assert repr(session).endswith("ended>")
 
 
+def test_a_disabled_run_makes_no_folder_to_show_itself(root: Path) -> None:
+    session = linnet.start(mode="disabled")
+    assert "nothing is kept" in session._repr_html_() and "disabled" in repr(session)
+    assert session._folder._temporary is None
+
+
 def _html(text: str) -> ElementTree.Element:
     """HTML that is well-formed, and harmless."""
     assert "<script" not in text and "\x1b" not in text and "\u202e" not in text

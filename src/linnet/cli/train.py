@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from linnet.board import words
+from linnet.cli.completion import complete_model
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
 from linnet.recipes.flags import Flag, defaults_of
 from linnet.recipes.registry import RECIPES, recipe_type
@@ -66,7 +67,9 @@ def _command(name: str) -> Callable[..., int]:
 def _parameter(flag: Flag, group: Group) -> inspect.Parameter:
     default = inspect.Parameter.empty if flag.default is MISSING else flag.default
     negative = f"--no-{flag.name}" if default is True else ()
-    shown = Parameter(group=group, help=words.flags(flag.help), show_default=unless_off, negative=negative)
+    completer = complete_model if flag.is_model else None
+    help = words.flags(flag.help)
+    shown = Parameter(group=group, help=help, show_default=unless_off, negative=negative, completer=completer)
     return _keyword(flag.name, Annotated[Path if flag.is_path else flag.type, shown], default)
 
 

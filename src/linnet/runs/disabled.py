@@ -65,6 +65,9 @@ class DisabledSession(Session):
         """Nothing reaches the disk."""
         return False
 
+    def _shown(self) -> tuple[str, dict[str, object]]:
+        return self.run_id, {"state": "disabled: nothing is kept"}  # a folder would be made by asking for it
+
     def _ignored(self, *_arguments: Any, **_options: Any) -> None:
         """Nothing is kept."""
 
