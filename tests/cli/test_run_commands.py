@@ -329,7 +329,7 @@ def test_tail_has_the_flags_of_tail(two_runs: Path, said: Said) -> None:
 def test_help_shows_defaults_and_no_marks(said: Said) -> None:
     assert "[default: 10]" in said("tail", "--help")[1]
     assert "--format json" in said("metrics", "--help")[1]
-    for command in ("runs", "show", "check", "metrics"):
+    for command in ("runs", "show", "check", "metrics", "inspect", "convert", "generate", "classify", "help"):
         assert "`" not in said(command, "--help")[1]
 
 

@@ -17,7 +17,7 @@ from linnet.runs import RunStore, examine
 
 def check(
     what: Annotated[
-        str, Parameter(help="A RUN, which is checked as a folder; or a file: a GGUF path, `RUN@best` or `RUN@200`.")
+        str, Parameter(help="A RUN, which is checked as a folder; or a file: a GGUF path, RUN@best or RUN@200.")
     ] = "latest",
     /,
     *,

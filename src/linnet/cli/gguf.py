@@ -177,7 +177,7 @@ def lens(
     """Write the principal axes of a donor's embedding as a lens file, as Toy's `lens` files are.
 
     Args:
-        donor: A MODEL of the llama family, quantised or not: a GGUF file, a RUN, `RUN@best` or `RUN@200`.
+        donor: A MODEL of the llama family, quantised or not: a GGUF file, a RUN, RUN@best or RUN@200.
         d_model: The width of the model it is for: at most the donor's.
         out: The file to write.
         force: Replace the file if it is there.

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 
 def help(
-    *command: Annotated[str, Parameter(help="A command, as in `train from-scratch`; without, all.")],
+    *command: Annotated[str, Parameter(help="A command, as in: train from-scratch; without, all.")],
 ) -> int:
     """Show what a command does, its flags and examples of it."""
     from linnet.cli.app import main

@@ -32,7 +32,7 @@ RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LI
 ModelName = Annotated[
     str,
     Parameter(
-        help="A GGUF file, or a RUN (its latest checkpoint), `RUN@best`, or `RUN@200` for step 200.",
+        help="A GGUF file, or a RUN (its latest checkpoint), RUN@best, or RUN@200 for step 200.",
         completer=complete_model,
     ),
 ]

@@ -15,12 +15,12 @@ _MOST_BYTES = 64 << 20  # more than any context holds
 Prompt = Annotated[
     str | None,
     Parameter(
-        help="The text to go on from, `-`: what standard input holds; without one the model begins by itself.",
+        help="The text to go on from; -: what standard input holds; without one the model begins by itself.",
         allow_leading_hyphen=True,
     ),
 ]
 PromptFile = Annotated[
-    str | None, Parameter(help="A file with the prompt, in UTF-8; `-`: standard input.", allow_leading_hyphen=True)
+    str | None, Parameter(help="A file with the prompt, in UTF-8; -: standard input.", allow_leading_hyphen=True)
 ]
 
 
