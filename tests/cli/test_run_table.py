@@ -245,6 +245,18 @@ def test_compare_is_a_row_a_run_beyond_four(sweep: Path, printed: Printed, termi
     assert "no room for" in lines[7]
 
 
+def test_compare_draws_the_curves_of_a_key_over_each_other(
+    sweep: Path, printed: Printed, terminal: Callable[..., list[str]]
+) -> None:
+    for runs in ("xor-[01]", "xor-*"):  # a column a run, and a row a run
+        out = printed("compare", runs, "--key", "loss")
+        assert "loss by step" in out
+        assert any(0x2800 < ord(character) <= 0x28FF for character in out)
+        assert " A xor-0  loss  last 0.051" in out
+    assert "by step" not in printed("compare", "xor-*")
+    assert max(map(len, terminal(70, "compare", "xor-*", "--key", "validation/loss"))) <= 70
+
+
 def test_metrics_of_several_runs_name_the_run(sweep: Path, printed: Printed) -> None:
     table = list(csv.DictReader(io.StringIO(printed("metrics", "xor-[01]", "--key", "loss", "--format", "csv"))))
     assert list(table[0]) == ["run", "step", "t", "value", "epoch"]

@@ -10,7 +10,8 @@ from linnet.board import words
 from linnet.board.run_columns import Cells, cells_of, differing_terms, fit, labels_of
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, require_metrics
-from linnet.cli.printing import paint, print_json, print_table, width
+from linnet.cli.pictures import print_chart
+from linnet.cli.printing import paint, print_json, print_table, theme_of_terminal, width
 from linnet.cli.run_table import print_columns, print_cut
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_COLUMNS = 4  # runs beside each other; more stand below each other
 _LONGEST = 24  # characters of a value in a terminal
+_CHART = (100, 16)  # columns and lines of a chart at most
 
 
 def compare(
@@ -39,7 +41,7 @@ def compare(
     """Compare runs: what was set differently, and what came of it.
 
     Args:
-        key: Only these metrics.
+        key: Only these metrics, and their curves over each other.
     """
     compared = _to_compare(RunStore(runs), run, filters)
     metrics = [one.metrics() for one in compared]
@@ -68,6 +70,8 @@ def compare(
         _print_rows(compared, metrics, common, last=bool(key))
     else:
         _print_beside(compared, metrics, common, settings, differing)
+    if key:
+        _print_chart(compared, metrics, key)
     if conflicting := [name for name in names if len(goals[name]) > 1]:
         shown = words.plain(", ".join(conflicting))
         print(paint(f"no best of {shown}: its goal is min in one run and max in another", "yellow"))
@@ -118,6 +122,23 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
     shown, cut = fit(columns, width(), kept=important) if terminal else (columns, [])
     print_columns(shown, [record.summary.status for record in records])
     print_cut(cut, flag="--key", also="--json")
+
+
+def _print_chart(compared: list[Run], metrics: list[Metrics], keys: list[str]) -> None:
+    """The curves of all runs over each other, a chart a metric; each line ends in its run's letter."""
+    from linnet.board.figure.chart import Look, Source, build_chart
+    from linnet.board.figure.text_chart import LETTERS, text_lines
+
+    sources = [Source(run, of_run) for run, of_run in zip(compared, metrics, strict=True)][: len(LETTERS)]
+    columns = min(width(), _CHART[0])
+    for name in keys:
+        chart = build_chart(sources, [name], Look(), title="")
+        if chart.panels:
+            print()
+            legend = min(len(compared), _CHART[1])
+            print_chart(text_lines(chart, columns, _CHART[1] + legend), theme_of_terminal())
+    if len(compared) > len(sources):
+        print(paint(f"the curves of the first {len(sources)} of {len(compared)} runs are drawn", "dim"))
 
 
 def _last_of(columns: list[Series | None]) -> list[str]:
