@@ -144,6 +144,8 @@ def test_a_prompt_comes_from_standard_input_or_a_file(
     again = _generated(run, capsys, "--prompt-file", str(tmp_path / "prompt.txt"))
     assert (again["prompt"], again["text"]) == ("naïve\nwhale", whole["text"])
     assert _generated(run, capsys, "--prompt", "- a list")["prompt"] == "- a list"
+    assert main(["eval", str(run), "--prompt-file", str(tmp_path / "prompt.txt"), "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prompt"] == "naïve\nwhale"
 
 
 @pytest.mark.parametrize(

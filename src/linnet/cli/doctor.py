@@ -34,6 +34,8 @@ EXTRAS = {
 _BASE = ("cyclopts", "docstring_parser", "msgspec", "numpy", "psutil", "rich", "textual", "tsdownsample")
 _COMPILERS = ("cc", "gcc", "clang")
 _PROBE_SECONDS = 120
+_MARKS = {"ok": "+", "missing": "-", "broken": "!"}
+_NAME = 16  # letters of the longest name
 _LOW_SPACE = 2 << 30
 
 # Each package by itself: one that cannot be loaded says so, and the others are still looked at.
@@ -75,26 +77,30 @@ def doctor(*, json: bool = False) -> int:
     Args:
         json: As JSON, for other programs.
     """
-    checks = list(_checks())
+    checks: list[Check] = []
+    for check in _checks():  # torch takes seconds: what is known is shown meanwhile
+        if not json:
+            _print_check(check, is_first=not checks or checks[-1].group != check.group)
+        checks.append(check)
     broken = [check for check in checks if check.state == "broken"]
     if json:
         print(encoder.dumps({"sound": not broken, "checks": [asdict(check) for check in checks]}, indent=2))
         return int(bool(broken))
-    marks = {"ok": "+", "missing": "-", "broken": "!"}
-    group, wide = "", max(len(check.name) for check in checks)
-    for check in checks:
-        if check.group != group:
-            group = check.group
-            print(f"{'' if check is checks[0] else chr(10)}{group}")
-        _print_wrapped(f"  {marks[check.state]} {check.name:<{wide}} ", check.value)
-        if check.advice:
-            _print_wrapped(" " * (wide + 5), check.advice)
     print()
     if broken:
         print(f"{len(broken)} of these {'is' if len(broken) == 1 else 'are'} broken (!): see the lines below them.")
     else:
         print("Linnet works here. What has a - is not needed until you ask for it.")
     return int(bool(broken))
+
+
+def _print_check(check: Check, is_first: bool) -> None:
+    """One check; the first of a group with the group's name above it."""
+    if is_first:
+        print(f"\n{check.group}", flush=True)
+    _print_wrapped(f"  {_MARKS[check.state]} {check.name:<{_NAME}} ", check.value)
+    if check.advice:
+        _print_wrapped(" " * (_NAME + 5), check.advice)
 
 
 def _print_wrapped(label: str, text: str) -> None:
