@@ -272,13 +272,11 @@ class RunBundle(Shown):
         exit_code: int | None = None,
         **fields: Any,
     ) -> None:
-        """The last event, with the true reason: `completed`, `interrupted`, `aborted` or `errored`.
+        """The last event, with the true reason: `completed`, `interrupted`, `aborted` or `errored`. It closes the run.
 
         - `final_step`, `final_loss`: those logged last, when not given.
         - `quality_gate`: `{passed, metric, value, threshold}`.
         - `exit_code`: what the process will return; when not given 0, or 1 after a failure or a missed gate, or 130.
-
-        Closes the run; what is logged later is left out.
         """
         if self._ended or os.getpid() != self._pid:  # a forked child must not end its parent's run
             return
@@ -288,6 +286,7 @@ class RunBundle(Shown):
             exit_code = INTERRUPTED_EXIT_CODE if reason == "interrupted" else int(missed or reason != "completed")
         if not self._started:
             self._imply_run_start()
+        self._before_end()
         record = drop_none({"kind": "run_end", "t": 0.0, "ended_at": iso_now(), "reason": reason, "error": error})
         record |= {
             "final_step": self._last.get("step") if final_step is None else final_step,
@@ -465,6 +464,9 @@ class RunBundle(Shown):
         """An event came before `run_start`: the stream must begin with one, of what is known."""
         self.run_start(str(self.manifest.model.get("arch", "unknown")))
         self._start_implied = True
+
+    def _before_end(self) -> None:
+        """A hook for what must be written before the last event."""
 
     def _too_late(self, record: dict[str, Any]) -> None:
         self._append = lambda _: None

@@ -120,15 +120,6 @@ class MediaBundle(RunBundle):
 
         self._keep_media("audio", step, name, capture_audio(samples, rate), caption=caption)
 
-    @never_raises
-    def run_end(self, *arguments: Any, **options: Any) -> None:
-        """The last event, with the true reason; see `RunBundle.run_end`. Waits for media that are being written."""
-        try:
-            if self._media is not None and not self._ended and os.getpid() == self._pid:
-                self._end_media(self._media)
-        finally:
-            super().run_end(*arguments, **options)
-
     # -- within ------------------------------------------------------------------------------------------------
 
     def _keep_media(self, media: str, step: Any, name: Any, capture: Capture, **fields: Any) -> None:
@@ -205,9 +196,13 @@ class MediaBundle(RunBundle):
         self._media_kept = n_files + 1, n_bytes + len(file.content)
         return True
 
-    def _end_media(self, queue: MediaQueue) -> None:
+    def _before_end(self) -> None:
+        queue = self._media
+        if queue is None:
+            return
         if threading.current_thread().name != "linnet-media":
-            queue.close(self.media_seconds)
+            with suppress(KeyboardInterrupt):  # somebody is tired of waiting; the run still ends as it should
+                queue.close(self.media_seconds)
         if lost := queue.dropped + self._media_failed:
             text = f"{lost} of the images and other media that were logged are not kept"
             log.warning("run %s: %s", self.run_id, text)
