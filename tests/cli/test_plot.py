@@ -184,6 +184,17 @@ def test_a_picture_is_replaced_whole(root: Path, capsys: pytest.CaptureFixture[s
     ElementTree.parse("x.svg")
 
 
+def test_many_quantities_make_the_picture_higher(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "loss,lr,grad_norm,validation/loss", "--out", "x.svg")[0] == 0
+    assert ElementTree.parse("x.svg").getroot().get("height") == "800"
+    code, _, err = run(capsys, "loss,lr,grad_norm", "--out", "y.svg", "--height", "200")
+    assert code == 2 and "3 quantities, each with a panel of its own: give --height from 340" in err
+    write(root / "z", steps(5, **{f"m{number}": float for number in range(80)}), created_at=1_799_000_000.0)
+    code, _, err = run(capsys, "m*", "--out", "y.svg")
+    assert code == 2 and "80 quantities" in err and not Path("y.svg").exists()
+    assert run(capsys, "m1*")[0] == 0
+
+
 def test_runs_by_pattern_and_by_filter(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(root / "b-1", [*steps(20), END], name="other", created_at=1_770_000_000.0)
     code, out, _ = run(capsys, "loss", "a-*")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Format = Literal["svg", "png", "text"]
 _PICTURE = (720, 440)  # pixels
+_PANEL, _LEAST_PANEL = 180, 90  # that each panel beyond the first adds to the height
 _LEAST_PICTURE, _MOST_PICTURE = (240, 160), (10_000, 10_000)
 _TEXT = (100, 30)  # characters, in a pipe
 _LEAST_TEXT, _MOST_TEXT = (40, 12), (1000, 500)
@@ -39,9 +40,14 @@ def format_of(out: str | None) -> Format:
     raise UsageError(f"--out {out}: expected a name that ends in .svg or .png, or - for SVG into a pipe")
 
 
-def picture_size(width: int | None, height: int | None, scale: float) -> tuple[int, int]:
-    """Pixels of a picture."""
-    chosen = _chosen(width, height, _PICTURE, _LEAST_PICTURE, _MOST_PICTURE, "pixels")
+def picture_size(width: int | None, height: int | None, scale: float, panels: int = 1) -> tuple[int, int]:
+    """Pixels of a picture; by default it is as high as its panels need."""
+    usual = _PICTURE[0], _PICTURE[1] + _PANEL * (panels - 1)
+    chosen = _chosen(width, height, usual, _LEAST_PICTURE, _MOST_PICTURE, "pixels")
+    least = _LEAST_PICTURE[1] + _LEAST_PANEL * (panels - 1)
+    if chosen[1] < least or chosen[1] > _MOST_PICTURE[1]:
+        name = f"these metrics are of {panels} quantities, each with a panel of its own:"
+        raise UsageError(f"{name} give --height from {least:,} to {_MOST_PICTURE[1]:,}, or fewer metrics")
     if not 0.5 <= scale <= _LARGEST_SCALE or chosen[0] * chosen[1] * scale**2 > _MOST_PIXELS:
         raise UsageError(f"--scale {scale:g}: from 0.5 to {_LARGEST_SCALE:g}, for {_MOST_PIXELS:,} pixels at most")
     return chosen

@@ -107,6 +107,7 @@ def plot(
     else:
         from linnet.board.figure.line_scene import draw_lines
 
+        size = picture_size(width, height, scale, len(chart.panels))
         write_picture(draw_lines(chart, *size, THEMES[theme or "light"]), out or "-", scale)
     _tell_left_out(chart, sources, names, axis)
     return 0

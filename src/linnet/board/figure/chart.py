@@ -147,7 +147,8 @@ def build_chart(sources: Sequence[Source], metrics: Sequence[str], look: Look, t
                 lines.append(ChartLine(curve, source, titles[at], metric, label, colour, dash % len(DASHES)))
         if lines:
             drawn.append(Panel(_panel_label(members), lines))
-    dashes = [(metric, order % len(DASHES)) for members in panels.values() for order, metric in enumerate(members)]
+    shared = [members for members in panels.values() if len(members) > 1]
+    dashes = [(metric, order % len(DASHES)) for members in shared for order, metric in enumerate(members)]
     heading = _title(sources, titles) if title is None else title
     return LineChart(drawn, heading, look, dashes if several and most > 1 else [])
 

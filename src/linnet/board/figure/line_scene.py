@@ -83,7 +83,7 @@ def _draw_line(scene: Scene, box: Box, line: ChartLine, traced: Trace, theme: Th
     pieces = [_pixels(box, piece) for piece in traced.line]
     whole = [piece for piece in pieces if len(piece) > 1]
     dots = [piece for piece in pieces if len(piece) == 1]
-    title = line.run if line.run == line.label else f"{line.run}: {line.label}"
+    title = f"{line.run}: {line.metric}"
     if whole:
         scene.shapes.append(Path(whole, colour, LINE_WIDTH, dash, clip=box, title=title))
     if dots:  # rows alone between two that have no value

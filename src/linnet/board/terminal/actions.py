@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal
 
 from linnet.board.run_list import SORTS
+from linnet.board.terminal import chart_actions
 from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import artifacts, runs
@@ -73,15 +74,15 @@ ACTIONS: dict[str, Action] = {
     "reverse": Board.reverse_order,
     "unmark": lambda board: board.table.marks.clear(),
     "filter": Board.ask_for_filter,
-    "pin": Board.pin_or_plot,
-    "plot_runs": lambda board: board.plot_runs(),
-    "best_or_last": Board.take_best,
-    "hide": Board.hide,
-    "show_hidden": Board.show_hidden,
-    "move_back": lambda board: board.move_chart(-1),
-    "move_on": lambda board: board.move_chart(1),
-    "constants": Board.unfold_constants,
-    "reset_charts": Board.reset_charts,
+    "pin": chart_actions.pin_or_plot,
+    "plot_runs": chart_actions.plot_runs,
+    "best_or_last": chart_actions.take_best,
+    "hide": chart_actions.hide,
+    "show_hidden": chart_actions.show_hidden,
+    "move_back": partial(chart_actions.move_chart, by=-1),
+    "move_on": partial(chart_actions.move_chart, by=1),
+    "constants": chart_actions.unfold_constants,
+    "reset_charts": chart_actions.reset_charts,
     "columns": Board.ask_for_columns,
 }
 

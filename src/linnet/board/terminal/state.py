@@ -363,56 +363,6 @@ class Board:
     def stop_asking(self) -> None:
         self.asking, self.charts.live_filter = "", None
 
-    def plot_runs(self) -> None:
-        """The runs of the list as points."""
-        self.show("runs")
-        self.lay_over("scatter")
-
-    def pin_or_plot(self) -> None:
-        """The chart that is selected stands first, or not any more; of the list, its runs as points."""
-        if self.view == "runs" and self.overlay in ("", "scatter"):
-            self.lay_over("scatter")
-            return
-        if self.area in ("grid", "detail") and (name := self.chosen()) is not None:
-            self.selected = name
-            self.message = self.charts.toggle_pin(name) or (
-                "pinned" if self._is_pinned(name) else "not pinned any more"
-            )
-
-    def _is_pinned(self, name: str) -> bool:
-        return name in self.charts.preferences.pinned
-
-    def hide(self) -> None:
-        """No chart for the metric that is selected, or one again; the next is selected."""
-        if self.area != "grid" or (name := self.chosen()) is None:
-            return
-        names = self.names()
-        at = names.index(name)
-        self.message = self.charts.toggle_hidden(name)
-        if name in self.charts.preferences.hidden and not self.charts.show_hidden:
-            self.selected = next(iter(names[at + 1 : at + 2] or names[max(0, at - 1) : at]), None)
-            self.message = self.message or f"{name} is hidden; H shows what is"
-
-    def show_hidden(self) -> None:
-        """Charts for what is hidden or constant too, or not any more."""
-        self.charts.show_hidden = not self.charts.show_hidden
-
-    def move_chart(self, by: int) -> None:
-        """Move the chart that is selected."""
-        if self.area == "grid" and (name := self.chosen()) is not None:
-            self.selected = name
-            self.message = self.charts.move(name, by, self.groups())
-
-    def unfold_constants(self) -> None:
-        """Charts for constants, or a line again."""
-        if self.area == "grid":
-            self.message = self.charts.toggle_constants()
-
-    def reset_charts(self) -> None:
-        """Forget what was pinned, hidden, moved and filtered."""
-        if self.area == "grid":
-            self.message = self.charts.reset() or "all charts in their usual order"
-
     def ask_for_columns(self) -> None:
         """Have the columns of the list typed."""
         self.show("runs")
@@ -424,10 +374,6 @@ class Board:
             self.asking = "note"
 
     # -- how it is drawn ----------------------------------------------------------------------------------------
-
-    def take_best(self) -> None:
-        """Of the points of a list: the best value of each run, or the last."""
-        self.scatter.best = not self.scatter.best
 
     def toggle(self, mode: Literal["log_scale", "clip", "side"]) -> None:
         if self.overlay == "scatter" and mode == "log_scale":
