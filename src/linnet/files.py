@@ -308,6 +308,14 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with `~` spelled out; where nobody has that name, as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def is_file(path: str | Path) -> bool:
     """Is there a regular file? No, too, where it may not be asked (`Path.is_file` raises there)."""
     return os.path.isfile(path)  # noqa: PTH113

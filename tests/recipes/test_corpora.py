@@ -28,12 +28,14 @@ def rows(corpus: Path, tmp_path: Path) -> Path:
 
 def test_files_that_are_left_out_are_told_and_noted_in_the_run(said: Said, corpus: Path, tmp_path: Path) -> None:
     mine = shutil.copytree(corpus, tmp_path / "mine")
-    (mine / "more.zip").write_bytes(b"PK\x03\x04 and so on")
+    for number in range(6):
+        (mine / f"{number}.zip").write_bytes(b"PK\x03\x04 and so on")
     (mine / "latin.txt.gz").write_bytes(gzip.compress("Grüße aus Köln. ".encode("cp1252") * 9))
     first = min(path.name for path in corpus.iterdir())
     shutil.copy(corpus / first, mine / "zz.txt")
+    archives = [f"{number}.zip: an archive (zip); unpack it to have it read" for number in range(6)]
     sentences = [
-        "1 file left out: more.zip: an archive (zip); unpack it to have it read",
+        f"6 files left out: {'; '.join(archives[:5])}; and 1 more",
         "1 file read as cp1252: latin.txt.gz",
         f"1 duplicate dropped (1 equal, 0 nearly equal; {words.size((corpus / first).stat().st_size)}): "
         f"zz.txt: equal to {first}",
@@ -44,9 +46,11 @@ def test_files_that_are_left_out_are_told_and_noted_in_the_run(said: Said, corpu
         assert all(sentence in out for sentence in sentences)
         notes = [event.data["text"] for event in linnet.open("latest").events().read_events() if event.kind == "note"]
         assert notes == sentences
+        (kept,) = (linnet.open("latest").path / "artifacts").rglob("*.txt")
+        assert kept.read_text(encoding="utf-8").splitlines() == [*archives, f"zz.txt: equal to {first}"]
     code, out, _ = said("eval", "latest", "--tokens", "64", "--json")
     told = json.loads(out)
-    assert told["left_out"] == ["more.zip: an archive (zip); unpack it to have it read"]
+    assert told["left_out"] == archives
     assert told["encodings"] == {"cp1252": ["latin.txt.gz"]}
     assert said("resume", "latest", "--steps", "2")[0] == 0
 

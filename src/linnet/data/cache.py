@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from linnet import files
-from linnet.data.corpus import Corpus, expanded
+from linnet.data.corpus import Corpus
 from linnet.data.errors import DataError, reason
 
 _UNSETTLED = 2_000_000_000  # ns: a file changed so shortly before it was hashed may change again within one tick
@@ -33,7 +33,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     """The folder asked for, else `$LINNET_CACHE`, else the platform's place for such things."""
     chosen = cache if cache is not None else os.environ.get("LINNET_CACHE")
     if chosen:
-        return expanded(chosen)
+        return files.expanded(chosen)
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "linnet"
     if sys.platform == "darwin":

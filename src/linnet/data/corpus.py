@@ -25,6 +25,7 @@ from linnet.data.errors import DataError, MissingPackageError, left_out_sentence
 from linnet.data.fields import FieldRules
 from linnet.data.gitignore import GitIgnore
 from linnet.data.packs import IDS, PACK, PACK_SUFFIXES, TOYC
+from linnet.files import expanded
 
 if TYPE_CHECKING:
     from linnet.data.duplicates import DocumentName, Duplicates
@@ -120,14 +121,6 @@ def find_corpus(
     if len({file.kind in PACK_SUFFIXES for file in files}) > 1:
         raise DataError(f"corpus {name}: it mixes text with packs of token ids; prepare one kind at a time")
     return Corpus(name, rules.applied(files), rules.default, tuple(left_out), strict=not path.is_dir())
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with `~` spelled out; where nobody has that name, as it is."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
 
 
 def _is_utf8_head(path: Path) -> bool:

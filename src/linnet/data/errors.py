@@ -13,7 +13,7 @@ from linnet.errors import LinnetError
 if TYPE_CHECKING:
     from linnet.data.duplicates import Duplicates
 
-_NAMED = 5  # files that a sentence names; the rest is counted
+NAMED = 5  # files that a sentence names; the rest is counted
 
 
 class DataError(LinnetError):
@@ -44,8 +44,8 @@ def left_out_sentence(files: Sequence[str]) -> str:
     """`2 files left out: a.gz: gzip …; b.txt: not UTF-8`; an empty string for none."""
     if not files:
         return ""
-    rest = f"; and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-    named = words.plain("; ".join(files[:_NAMED]))
+    rest = f"; and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    named = words.plain("; ".join(files[:NAMED]))
     return f"{len(files)} file{'s' if len(files) > 1 else ''} left out: {named}{rest}"
 
 
@@ -61,13 +61,13 @@ def duplicates_sentence(duplicates: Duplicates, dropped: Sequence[str]) -> str:
     """`3 duplicates dropped (2 equal, 1 nearly equal; 12 kB): b.txt: equal to a.txt; …`."""
     if not duplicates.count:
         return "no duplicates were found"
-    rest = f"; and {duplicates.count - _NAMED} more" if duplicates.count > _NAMED else ""
+    rest = f"; and {duplicates.count - NAMED} more" if duplicates.count > NAMED else ""
     kinds = f"{duplicates.equal:,} equal, {duplicates.near:,} nearly equal; {words.size(duplicates.bytes)}"
-    named = words.plain("; ".join(dropped[:_NAMED]))
+    named = words.plain("; ".join(dropped[:NAMED]))
     return f"{duplicates.count:,} duplicate{'s' if duplicates.count > 1 else ''} dropped ({kinds}): {named}{rest}"
 
 
-def shown_some(names: Sequence[str], most: int = _NAMED) -> str:
+def shown_some(names: Sequence[str], most: int = NAMED) -> str:
     """`a, b, c; and 7 more`."""
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return words.plain(", ".join(names[:most])) + rest

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import docstring_parser
 
-from linnet.data.corpus import expanded
+from linnet.files import expanded
 
 _Data = TypeVar("_Data")
 

@@ -60,6 +60,7 @@ class ImageRunData:
         self._images, self._settings, self._options = images, settings, options
         self.description = f"set of images {images.source!r}"
         self.fingerprint = images.fingerprint
+        self.left_out: tuple[str, ...] = images.skipped
         self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
         self.per_step = settings.batch
         self._batches = ImageBatches(

@@ -102,6 +102,7 @@ class TextRunData(TokenRunData):
         self.description = f"corpus {data.corpus!r}"
         self.fingerprint = self._prepared.fingerprint
         self.remarks: tuple[str, ...] = self._prepared.remarks
+        self.left_out = (*self._prepared.left_out, *self._prepared.dropped)
         self.tokenizer = self._prepared.tokenizer_keys
         self._sampler = self._prepared.tokenizer
         self._batches = Batches(
@@ -166,6 +167,7 @@ class RowRunData(TokenRunData):
         self.job = replace(job, model=replace(self._model, vocab=self._vocab))
         self.description = f"data ({job.data.rows})"
         self.remarks: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()
         share = 0.0 if rows.eval_rows is not None else job.data.held_out
         self._source: MapRows | StreamRows = (
             MapRows(rows.rows, share, self._settings.seed) if is_map_style(rows.rows) else StreamRows(rows.rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linnet import gguf
+from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
@@ -35,6 +36,10 @@ class JobData(RunData, Protocol):
 
     @property
     def job(self) -> Job: ...  # noqa: D102
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What of the data is not trained on, each by its name and with the reason."""
+        ...
 
 
 class Training:
@@ -107,6 +112,8 @@ def start(
     write_flow(session.run_dir, recipe.model, job.settings.batch)
     for remark in data.remarks:
         session.note(remark)
+    if len(data.left_out) > NAMED:  # a note names the first few of them
+        session.text(0, "left out", "\n".join(data.left_out))
     return _training(session, job, data, recipe, hardware, Progress(), called)
 
 
