@@ -112,9 +112,9 @@ def accuracy(report: Report) -> None:
         chosen = (similarity >= low) & (similarity < high)
         report.note(f"Of {chosen.sum()} pairs of similarity {low} to {high}, {dropped[chosen].mean():.0%} are dropped.")
     report.at_least(
-        "pairs of similarity 0.9 or more that are found", 100 * dropped[similarity >= 0.9].mean(), 99.0, "%"
+        "pairs of similarity 0.9 or more that are found", 100 * float(dropped[similarity >= 0.9].mean()), 99.0, "%"
     )
-    report.at_most("pairs of similarity below 0.7 dropped", 100 * dropped[similarity < 0.7].mean(), 1.0, "%")
+    report.at_most("pairs of similarity below 0.7 dropped", 100 * float(dropped[similarity < 0.7].mean()), 1.0, "%")
 
 
 def flags(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from linnet.data.errors import MissingPackageError
 DEFAULT_FIELD = "text"
 _LARGEST_FIELD = 1 << 26  # characters of a CSV field; Python's csv holds four bytes for each
 _DELIMITERS = ",;\t|"
+_LAST = "\0the end of the file\0"  # no text holds NULs
 _LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
 _JSON_KINDS = {
     dict: "an object",
@@ -115,73 +116,53 @@ def separated_values(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     or bars as well: by what stands most often in its first line.
     """
     field = file.field or DEFAULT_FIELD
-    lines = _TextLines(file, report)
-    first = next(iter(lines), None)
+    lines = chain.from_iterable(_lists_of_lines(file, report))
+    first = next(lines, None)
     if first is None:
         return
     unquoted = re.sub(r'"[^"]*"', "", first)
     delimiter = "\t" if file.kind == "tsv" else max(_DELIMITERS, key=unquoted.count)
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_FIELD))  # the module's own is 128 KiB, for the process
-    records = csv.reader(chain([first], lines), delimiter=delimiter)
+    # Within a quoted field that is never closed, the last line is no record of its own.
+    records = csv.reader(chain([first], lines, [_LAST]), delimiter=delimiter)
     try:
         names = next(records)
         if field not in names:
             raise FileError(file.path, f"there is no column {field!r}; it has {_names(names)}: see `field`")
-        column = names.index(field)
+        column, is_closed = names.index(field), False
         for record in records:
-            if lines.is_quote_open:
-                raise FileError(file.path, f"a quoted field that ends with line {lines.number} is never closed")
-            lines.quotes = 0
-            if len(record) > column:
+            if record == [_LAST]:
+                is_closed = True
+            elif record and record[-1].endswith(_LAST):
+                break
+            elif len(record) > column:
                 if record[column]:
                     yield record[column]
             elif record:
                 report.skip_row(file, f"line {records.line_num} has {len(record)} of {len(names)} columns")
+        if not is_closed:
+            raise FileError(file.path, f"a quoted field that ends with line {records.line_num - 1} is never closed")
     except csv.Error as error:
         raise FileError(file.path, f"line {records.line_num}: {error}") from None
 
 
-class _TextLines:
-    """The lines of a file with their ends; `quotes` counts the quotation marks since it was last set to 0."""
-
-    def __init__(self, file: CorpusFile, report: ReadingReport) -> None:
-        self._file, self._report = file, report
-        self.number = self.quotes = 0
-        self.is_over = False
-        self._lines = self._split()
-
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
-
-    @property
-    def is_quote_open(self) -> bool:
-        """Whether the file ended within quotation marks."""
-        return self.is_over and self.quotes % 2 == 1
-
-    def _split(self) -> Iterator[str]:
-        held: list[str] = []
-        size = 0
-        for block in self._file.text(self._report.switched):
-            first, *rest = block.split("\n")
-            held.append(first)
-            size += len(first)
-            if size > _LARGEST_FIELD:
-                raise FileError(
-                    self._file.path, f"line {self.number + 1} is longer than {_LARGEST_FIELD >> 20} MiB, the most"
-                )
-            if rest:
-                yield self._count("".join(held) + "\n")
-                for line in rest[:-1]:
-                    yield self._count(line + "\n")
-                held, size = [rest[-1]], len(rest[-1])
-        if size:
-            yield self._count("".join(held))
-        self.is_over = True  # known only to who asks for a line behind the last, as within quotation marks
-
-    def _count(self, line: str) -> str:
-        self.number += 1
-        self.quotes += line.count('"')
-        return line
+def _lists_of_lines(file: CorpusFile, report: ReadingReport) -> Iterator[list[str]]:
+    """The lines of a file with their ends, in lists: what goes through them one by one is then written in C."""
+    held: list[str] = []
+    size = number = 0
+    for block in file.text(report.switched):
+        first, *rest = block.split("\n")
+        held.append(first)
+        size += len(first)
+        if size > _LARGEST_FIELD:
+            raise FileError(file.path, f"line {number + 1} is longer than {_LARGEST_FIELD >> 20} MiB, the most")
+        if rest:
+            lines = ["".join(held), *rest[:-1]]
+            number += len(lines)
+            yield [f"{line}\n" for line in lines]
+            held, size = [rest[-1]], len(rest[-1])
+    if size:
+        yield ["".join(held) + "\n"]
 
 
 def parquet_rows(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
