@@ -7,28 +7,33 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from linnet.errors import LinnetError, UsageError, mismatch, missing_extra, near_words, suggestion
 from linnet.models.model_name import model_path
-from linnet.recipes.flags import Flag, defaults_of
+from linnet.recipes.flags import Flag, count_of, defaults_of
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
 
 if TYPE_CHECKING:
     from linnet.infer.loaded_model import LoadedModel
     from linnet.recipes import Job
+    from linnet.recipes.fork import ForkPoint
     from linnet.recipes.job import Rows
     from linnet.recipes.training import Training
     from linnet.train import Callback
+    from linnet.train.plan import Plan
     from linnet.train.step import LossFunction
 
 # What others call it.
 _ELSEWHERE = {
     "learning_rate": "lr",
     "max_steps": "steps",
+    "num_train_epochs": "epochs",
+    "max_tokens": "tokens",
+    "early_stopping_patience": "patience",
     "num_steps": "steps",
     "batch_size": "batch",
     "per_device_train_batch_size": "batch",
@@ -76,9 +81,17 @@ def _names_extras(call: Callable[_P, _R]) -> Callable[_P, _R]:
     return told
 
 
+@overload
+def train(recipe: str | None = None, /, *, dry_run: Literal[True], **flags: Any) -> Plan: ...
+
+
+@overload
+def train(recipe: str | None = None, /, *, dry_run: Literal[False] = False, **flags: Any) -> Run: ...
+
+
 @_names_extras
 def train(
-    recipe: str = "from-scratch",
+    recipe: str | None = None,
     /,
     *,
     data: Any = None,
@@ -92,24 +105,37 @@ def train(
     experiment: str | None = None,
     tag: str | Iterable[str] = (),
     runs: str | os.PathLike[str] | None = None,
+    from_: str | os.PathLike[str] | Run | None = None,
+    dry_run: bool = False,
     **flags: Any,
-) -> Run:
+) -> Run | Plan:
     """Train to the end and return the run; its `status` says how it ended.
 
     run = linnet.train("from-scratch", corpus="books/", steps=500, lr=1e-3)
 
-    - `recipe`: `from-scratch`, `warm-start` or `vit-tiny`; `flags`: those of `linnet train RECIPE`, with underscores.
+    - `recipe`: `from-scratch` (by default), `warm-start` or `vit-tiny`; `flags`: those of `linnet train RECIPE`,
+      with underscores.
     - `data`: rows of token ids instead of a corpus, from a map-style dataset or an iterable; with `tokenizer` (a
       GGUF's path, or an object of tokenizers or transformers) or `vocab`. `eval_data`: rows to evaluate on.
     - `loss`: a function of model and batch, in the place of the model's own.
     - `callbacks`: instances of `linnet.Callback`. `progress`: show it as the command does.
     - `run_id`, `name`, `experiment`, `tag`, `runs`: what the run is called and where it goes.
+    - `from_`: begin at a checkpoint of another run (`"RUN"`, `"RUN@best"`, `"RUN@200"`): what is not given is as it was
+      there. The new run knows its `parent`, and counts on from its step.
+    - `dry_run`: try a few steps and return the `Plan`, what the training would take; no run is made.
 
     What does not fit together is a UsageError before anything is made.
     """
     if data is None and tokenizer is not None:
         flags["tokenizer"] = tokenizer
-    job = _job(recipe, flags, runs) if data is None else _row_job(recipe, data, eval_data, tokenizer, flags, runs)
+    fork = None if from_ is None else _fork_point(from_, runs)
+    recipe = recipe or ("from-scratch" if fork is None else fork.parent.recipe)
+    if fork is not None:
+        job = _forked_job(recipe, fork, data, eval_data, flags, loss is not None)
+    elif data is not None:
+        job = _row_job(recipe, data, eval_data, tokenizer, flags, runs)
+    else:
+        job = _job(recipe, flags, runs)
     if data is None and eval_data is not None:
         raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
     if loss is not None:
@@ -117,9 +143,13 @@ def train(
     from linnet.recipes import start
 
     callbacks, preparing = _with_screen(callbacks, progress)
-    labels = {"run_id": run_id, "name": name, "experiment": experiment}
-    tags = [tag] if isinstance(tag, str) else list(tag)
-    return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, tags=tags, **labels))
+    if dry_run:
+        from linnet.recipes.dry_run import dry_run as planned
+
+        return planned(job, preparing, fork)
+    labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment}
+    labels |= {"tags": [tag] if isinstance(tag, str) else list(tag)}
+    return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, fork=fork, **labels))
 
 
 @_names_extras
@@ -237,8 +267,17 @@ def _run_of(training: Training) -> Run:
 
 
 def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> Job:
-    kind = recipe_type(recipe)
-    flags = {flag.name: flag for group in kind.flags.values() for flag in group}
+    flags = _known_flags(recipe, given)
+    for flag in flags.values():
+        if flag.default is MISSING and flag.name not in given:
+            raise UsageError(f"train: {recipe} needs a {flag.name}: {flag.help}")
+    values = {name: _value(flags[name], given[name], runs) for name in given}
+    return recipe_type(recipe).job({**defaults_of(flags.values()), **values, "runs": runs})
+
+
+def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
+    """The flags of a recipe; a name that is none of them is refused, with what may have been meant."""
+    flags = {flag.name: flag for group in recipe_type(recipe).flags.values() for flag in group}
     own = [*flags, *inspect.signature(train).parameters]
     for name in given:
         if name not in flags:
@@ -246,11 +285,24 @@ def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | N
             close = [meant] if meant in own else near_words(name, own, strict=True)
             hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
             raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
-    for flag in flags.values():
-        if flag.default is MISSING and flag.name not in given:
-            raise UsageError(f"train: {recipe} needs a {flag.name}: {flag.help}")
-    values = {name: _value(flags[name], given[name], runs) for name in given}
-    return kind.job({**defaults_of(flags.values()), **values, "runs": runs})
+    return flags
+
+
+def _fork_point(from_: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None) -> ForkPoint:
+    from linnet.recipes.fork import ForkPoint
+
+    return ForkPoint.find(from_.path if isinstance(from_, Run) else from_, runs)
+
+
+def _forked_job(
+    recipe: str, fork: ForkPoint, data: Any, eval_data: Any, given: Mapping[str, Any], own_loss: bool
+) -> Job:
+    from linnet.recipes.job import Rows
+
+    flags = _known_flags(recipe, given)
+    rows = None if data is None else Rows(data, eval_data, fork.weights if fork.has_tokenizer else None)
+    values = {name: _value(flags[name], value, None) for name, value in given.items()}
+    return fork.job(recipe, values, rows, own_loss=own_loss)
 
 
 def _row_job(
@@ -292,6 +344,8 @@ def _value(flag: Flag, value: Any, runs: str | os.PathLike[str] | None) -> Any:
         raise UsageError(f"train: {name} is a path{' or a run' if flag.is_model else ''}, found {value!r}")
     if kind == tuple[str, ...] and isinstance(value, str):
         value = (value,)
+    if flag.is_count and isinstance(value, str) and value[:1].isdigit():
+        value = count_of(value)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -12,6 +12,7 @@ import numpy as np
 from linnet.board.curve import Curve
 from linnet.board.fold import FoldLimits
 from linnet.board.history import History
+from linnet.board.inherited import inherited_curves
 from linnet.board.journal import Journal
 from linnet.runs import Metrics, Run, RunSummary
 from linnet.runs.metric_names import main_metric
@@ -42,6 +43,8 @@ class WatchedRun:
         self.history = History(run, limits, self.journal)
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
+        self.inherited: dict[str, Curve] = {}  # of a fork: the lines of its ancestors, up to where it began
+        self._inherits = run.manifest.parent is not None
         self._close_lock = threading.Lock()
         self._want_close_up = False
         self._looked = -math.inf
@@ -71,6 +74,7 @@ class WatchedRun:
             changed |= self.journal.catch_up(seconds)
             changed |= self._log_trouble()
             changed |= self._read_close_up()
+            changed |= self._read_ancestors()
         return changed
 
     @property
@@ -171,6 +175,13 @@ class WatchedRun:
 
     def _log(self, level: str, text: str) -> None:
         self.journal.log(f"{time.strftime('%H:%M:%S')}: {text}", level, self.summary.t)
+
+    def _read_ancestors(self) -> bool:
+        """Read the lines of the runs that this one was forked from, once: what is behind a fork changes no more."""
+        inherits, self._inherits = self._inherits, False
+        if inherits:
+            self.inherited = inherited_curves(self.run)
+        return bool(inherits and self.inherited)
 
     def _read_close_up(self) -> bool:
         if not self._want_close_up or not self.history.folded:

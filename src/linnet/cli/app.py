@@ -30,6 +30,7 @@ runs: List runs, a row each: how they stand, the settings that differ, the metri
     linnet runs --columns 'loss,best(validation/loss),loss@200' --sort 'best(validation/loss)'
     linnet runs 'xor-*' --where 'loss<2 and lr>=1e-3 and tag:base' --sort lr
     linnet runs --experiment sweep --by lr --sort validation/loss
+    linnet runs --tree
     linnet runs --runs ablations --csv > runs.csv
 
 board: Watch runs in the terminal while they train: charts, machine, samples, checkpoints.

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from linnet.board import words
 from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
+from linnet.cli.plan import plan_lines, time_line
 from linnet.cli.printing import paint
 from linnet.cli.streams import LastingStream
 from linnet.train.callback import Callback
 
 if TYPE_CHECKING:
     from linnet.train.metrics import StepMetrics
+    from linnet.train.plan import Plan
     from linnet.train.protocols import EvalResult
 
 _CURVE = 24  # characters of the little curve, where there is room for it
@@ -74,6 +76,12 @@ class PlainLines(Callback):
     def on_remark(self, text: str) -> None:
         self._say(text)
 
+    def on_plan(self, plan: Plan) -> None:
+        self._say("\n".join(plan_lines(plan)))
+
+    def on_expected_time(self, plan: Plan) -> None:
+        self._say(time_line(plan))
+
     def on_step(self, metrics: StepMetrics) -> None:
         self._unsaid = metrics
         now = time.monotonic()
@@ -124,6 +132,12 @@ class LiveLine(Callback):
 
     def on_remark(self, text: str) -> None:
         self._above(paint(textwrap.fill(text, max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim"))
+
+    def on_plan(self, plan: Plan) -> None:
+        self._above("\n".join(cut(line, _columns(self._out) - 1) for line in plan_lines(plan)))
+
+    def on_expected_time(self, plan: Plan) -> None:
+        self._above(cut(time_line(plan), _columns(self._out) - 1))
 
     def on_step(self, metrics: StepMetrics) -> None:
         self._last = metrics

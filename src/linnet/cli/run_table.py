@@ -7,6 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from linnet.board import words
 from linnet.board.run_columns import ABOUT, MAIN, Cells, cells_of, differing_terms, fit, labels_of, value_text
@@ -21,10 +22,17 @@ _STATUS = Term("field", "status")
 _RUN = Term("field", "run")
 
 
-def print_runs(selection: Selection, terms: Sequence[Term], *, chosen: Sequence[Term] = ()) -> None:
-    """A row a run. In a terminal the columns that fit, those that were `chosen` first; in a pipe all of them."""
+def print_runs(
+    selection: Selection, terms: Sequence[Term], *, chosen: Sequence[Term] = (), names: Sequence[str] = ()
+) -> None:
+    """A row a run. In a terminal the columns that fit, those that were `chosen` first; in a pipe all of them.
+
+    `names`: what stands for each run in its first column, where that is not its id.
+    """
     terminal = sys.stdout.isatty()
     columns = cells_of(selection.records, terms, longest=_LONGEST if terminal else None)
+    if names:
+        columns = [replace(column, texts=list(names)) if column.term == _RUN else column for column in columns]
     shown, cut = fit(columns, width(), kept=chosen) if terminal else (columns, [])
     print_columns(shown, status=[record.summary.status for record in selection])
     print_cut(cut)

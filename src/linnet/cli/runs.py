@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.run_columns import chosen_terms, default_terms, labels_of, main_terms
+from linnet.cli.family import print_family
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, open_store
 from linnet.cli.printing import print_json
 from linnet.cli.run_table import group_json, is_measured, print_csv, print_groups, print_groups_csv, print_runs
@@ -21,6 +22,8 @@ from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
 from linnet.runs.selection import RunRecord, Selection, select
 
+_LABELS = ("name", "experiment", "group", "parent", "parent_step", "recipe", "tags")
+
 
 def runs(
     *run: RunNames,
@@ -30,6 +33,7 @@ def runs(
     reverse: bool = False,
     by: str | None = None,
     limit: int | None = None,
+    tree: bool = False,
     csv: bool = False,
     runs: RunsFolder = None,
     json: AsJson = False,
@@ -43,12 +47,15 @@ def runs(
         reverse: The other way round; so is a minus before the column, as in --sort -lr.
         by: Group runs by a column, or several with commas: how many, and mean ± standard deviation of the metrics.
         limit: Only the first so many rows.
+        tree: Each run below the one it was forked from (linnet train --from RUN).
         csv: Every column with all digits, as CSV.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"--limit must be 1 or more, found {limit}")
     if csv and json:
         raise UsageError("--csv and --json are two forms of the same; give one of them")
+    if tree and by is not None:
+        raise UsageError("--tree and --by order the same rows in two ways; give one of them")
     store = open_store(runs)
     selection = select(store, run, filters)
     chosen = [] if columns is None else _terms("columns", columns, selection)
@@ -65,6 +72,8 @@ def runs(
     elif not selection:
         folder = f"the folder {words.plain(store.root)}"
         print(f"No run in {folder} fits these filters." if any(store.folders()) else f"There are no runs in {folder}.")
+    elif tree:
+        print_family(selection, terms, chosen=chosen or sorted_by)
     else:
         print_runs(selection, terms, chosen=chosen or sorted_by)
     return 0
@@ -167,7 +176,7 @@ def as_json(summary: RunSummary) -> dict[str, object]:
         "seconds": summary.t,
         "created_at": manifest.created_at,
         "modified_at": summary.modified,
-        **{name: getattr(manifest, name) for name in ("name", "experiment", "group", "parent", "recipe", "tags")},
+        **{name: getattr(manifest, name) for name in _LABELS},
         "writer": manifest.dialect if summary.warning is None else None,
         "warning": summary.warning,
     }

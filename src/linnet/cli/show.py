@@ -19,6 +19,7 @@ from linnet.cli.runs import as_json
 from linnet.errors import UsageError
 from linnet.runs import RunStore
 from linnet.runs.artifacts import to_artifact
+from linnet.runs.family import origin_of
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.settings import commit
 
@@ -103,7 +104,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "recipe": manifest.recipe,
         "experiment": manifest.experiment,
         "group": manifest.group,
-        "parent": manifest.parent,
+        "parent": origin_of(manifest.parent, manifest.parent_step),
         "tags": " ".join(manifest.tags),
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),

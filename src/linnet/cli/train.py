@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 
 from linnet.board import words
 from linnet.cli.completion import complete_model
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
-from linnet.recipes.flags import Flag, defaults_of
+from linnet.errors import UsageError
+from linnet.recipes.flags import Flag, count_of, defaults_of
 from linnet.recipes.registry import RECIPES, recipe_type
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
+    from linnet.recipes.fork import ForkPoint
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class RunFlags:
         name: A label.
         experiment: What it is part of.
         tag: May be given several times.
+        from_: Begin at a checkpoint of another run: RUN (its latest), RUN@best or RUN@200. What is not given is as it
+            was there; the new run knows its parent.
+        dry_run: Say what the training would take, after a few steps on trial, and end; no run is made.
     """
 
     config: ConfigPath = None
@@ -38,6 +43,8 @@ class RunFlags:
     name: str | None = None
     experiment: str | None = None
     tag: tuple[str, ...] = ()
+    from_: Annotated[str | None, Parameter(name="--from")] = None
+    dry_run: bool = False
 
 
 def __getattr__(name: str) -> Callable[..., int]:
@@ -54,6 +61,12 @@ def _command(name: str) -> Callable[..., int]:
     flags = {flag: titles[title] for title, group in recipe.flags.items() for flag in group}
 
     def command(*, run: RunFlags = RunFlags(), json: bool = False, **given: Any) -> int:  # noqa: B008 (it is frozen)
+        if run.from_ is not None:
+            return _run_fork(name, run, json, {flag: value for flag, value in given.items() if value is not None})
+        for flag in flags:
+            if flag.default is MISSING and given.get(flag.name) is None:
+                option = f"--{flag.name.replace('_', '-')}"
+                raise UsageError(f"train {name}: {option} needs a value; `linnet train {name} --help` has examples")
         return _run_job(recipe.job({**defaults_of(flags), **given, "runs": run.runs}), run, json)
 
     run_type = Annotated[RunFlags, Parameter(name="*", group=titles["Run"])]
@@ -65,22 +78,44 @@ def _command(name: str) -> Callable[..., int]:
 
 
 def _parameter(flag: Flag, group: Group) -> inspect.Parameter:
-    default = inspect.Parameter.empty if flag.default is MISSING else flag.default
+    default = None if flag.default is MISSING else flag.default  # a fork needs none of them
     negative = f"--no-{flag.name}" if default is True else ()
-    completer = complete_model if flag.is_model else None
-    help = words.flags(flag.help)
-    shown = Parameter(group=group, help=help, show_default=unless_off, negative=negative, completer=completer)
+    shown = Parameter(
+        group=group,
+        help=words.flags(flag.help),
+        show_default=unless_off,
+        negative=negative,
+        converter=_count if flag.is_count else None,
+        completer=complete_model if flag.is_model else None,
+    )
     return _keyword(flag.name, Annotated[Path if flag.is_path else flag.type, shown], default)
+
+
+def _count(kind: Any, tokens: Sequence[Token]) -> Any:
+    """A number such as 20M; a word as it is, where the flag has words besides."""
+    text = tokens[-1].value
+    choices = [choice for part in get_args(kind) for choice in (part, *get_args(part)) if isinstance(choice, str)]
+    return text if text in choices else count_of(text)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _run_job(job: Job, run: RunFlags, json: bool) -> int:
+def _run_fork(recipe: str, run: RunFlags, json: bool, given: dict[str, Any]) -> int:
+    from linnet.recipes.fork import ForkPoint
+
+    assert run.from_ is not None
+    fork = ForkPoint.find(run.from_, run.runs)
+    return _run_job(fork.job(recipe, given), run, json, fork)
+
+
+def _run_job(job: Job, run: RunFlags, json: bool, fork: ForkPoint | None = None) -> int:
     """Train a job to its end and say what it made."""
-    from linnet.cli.training import run_training
+    from linnet.cli.training import print_plan, run_training
     from linnet.recipes import start
 
+    if run.dry_run:
+        return print_plan(job, json, fork)
     labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
-    return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), **labels), json)
+    return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), fork=fork, **labels), json)

@@ -15,7 +15,8 @@ from linnet.cli.streams import lasting_output
 from linnet.runs import RunStore
 
 if TYPE_CHECKING:
-    from linnet.recipes import Training
+    from linnet.recipes import Job, Training
+    from linnet.recipes.fork import ForkPoint
     from linnet.train.loop import Outcome
 
 
@@ -49,6 +50,20 @@ def run_training(begin: Callable[..., Training], json: bool) -> int:
         return finish(begin(**screen), json)
 
 
+def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
+    """What a job would take, with nothing made; the exit code."""
+    from linnet.cli.plan import plan_lines, time_line
+    from linnet.cli.progress import preparing
+    from linnet.recipes.dry_run import dry_run
+
+    plan = dry_run(job, None if json else preparing, fork)
+    if json:
+        print_json(plan.fields())
+    else:
+        print("\n".join([*plan_lines(plan), time_line(plan)]))
+    return 0
+
+
 def finish(training: Training, json: bool) -> int:
     """Run a training to its end and say what it made; the exit code."""
     outcome = training.run()
@@ -67,6 +82,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     print(f"{paint(training.run_id, 'bold')} {paint_status(outcome.reason)} after {words.number(progress.step)} steps")
     if outcome.error:
         print(f"  {paint(words.plain(words.flags(outcome.error)), 'red')}")
+    if outcome.early:
+        _print_wrapped("  ", f"ended early: {words.flags(outcome.early)}")
     facts = [f"loss {words.number(progress.loss)}"]
     if progress.validation is not None:
         facts += _held_out(progress.validation.figures)
@@ -125,6 +142,8 @@ def _as_json(training: Training, outcome: Outcome, model: Path | None) -> dict[s
         "run_dir": str(training.run_dir.absolute()),
         "reason": outcome.reason,
         "error": words.flags(outcome.error) if outcome.error else None,
+        "ended_early": words.flags(outcome.early) if outcome.early else None,
+        "plan": training.plan.fields() if training.plan is not None else None,
         "steps": progress.step,
         "final_loss": progress.loss,
         "validation_loss": held_out.get("loss"),

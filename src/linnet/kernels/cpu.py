@@ -25,7 +25,7 @@ from torch import Tensor
 LEAST_TOKENS = 64  # of more than one block of queries; below it torch's one attention beats a dozen small operations
 LEAST_MULTIPLICATIONS = 1 << 22  # below it a call of oneDNN costs more than it saves
 _BLOCK = 32  # queries; 16 to 64 are within 5 %
-_MOST = 64 << 20  # bytes of probabilities kept for a layer
+MOST_BYTES = 64 << 20  # bytes of probabilities kept for a layer
 
 
 def attention_is_faster(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
@@ -39,7 +39,7 @@ def attention_is_faster(q_BHTD: Tensor, k_BKSD: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and k_BKSD.shape[2] == T
         and (T <= _BLOCK or T >= LEAST_TOKENS)
-        and 2 * B * H * T * (T + _BLOCK) <= _MOST
+        and 2 * B * H * T * (T + _BLOCK) <= MOST_BYTES
     )
 
 

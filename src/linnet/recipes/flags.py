@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,9 @@ _Data = TypeVar("_Data")
 FilePath = Annotated[str, "path"]
 ModelName = Annotated[str, "model"]  # a GGUF's path, or a RUN's checkpoint, which is kept as the path of its file
 SourceName = Annotated[str, "source"]  # a path, a pattern, or the word for something built in
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Flag:
     def is_model(self) -> bool:
         """Is its value a MODEL: a file, or a checkpoint of a run?"""
         return "model" in _marks(self.type)
+
+    @property
+    def is_count(self) -> bool:
+        """May its value be written as 20M or 1e9?"""
+        return "count" in _marks(self.type)
 
 
 FlagGroups: TypeAlias = Mapping[str, tuple[Flag, ...]]  # by their titles in `--help`
@@ -96,6 +105,17 @@ def defaults_of(flags: Iterable[Flag]) -> dict[str, Any]:
     return {flag.name: flag.default for flag in flags if flag.default is not MISSING}
 
 
+def count_of(text: str) -> int:
+    """A large number as people write it: 20M, 1.5B, 1e9, 1_000_000; a ValueError where it is none."""
+    match = re.fullmatch(
+        r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d{1,2})?)\s*([kmbgt]?)\s*", text.replace(",", "").lower(), re.ASCII
+    )
+    if match is None:
+        raise ValueError(f"expected a number such as 20M, found {text!r}")
+    number = match[1].replace("_", "")
+    return int(number) * _UNITS[match[2]] if number.isdigit() else round(float(number) * _UNITS[match[2]])
+
+
 def absolute(path: str | Path) -> str:
     """A path as a run keeps it."""
     return str(expanded(path).absolute())
@@ -109,9 +129,11 @@ def absolute_source(name: str) -> str:
 
 def _kept(value: Any, kind: Any) -> Any:
     marks = _marks(kind)
-    if value is None or not marks:
+    if value is None:
         return value
-    return absolute_source(value) if "source" in marks else absolute(value)
+    if "source" in marks:
+        return absolute_source(value)
+    return absolute(value) if {"path", "model"} & set(marks) else value
 
 
 def _marks(kind: Any) -> list[str]:

@@ -11,7 +11,7 @@ from linnet import data
 from linnet.architectures import ARCHITECTURES, AnyConfig, names_for, preset, presets_for
 from linnet.errors import UsageError
 from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of, with_model_files
-from linnet.recipes.job import Job, RowData, TextData
+from linnet.recipes.job import Job, RowData, TextData, settings_flags, settings_of
 from linnet.recipes.recipe import INIT_SCALE, ModelRecipe
 from linnet.train.settings import TrainSettings
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
 _PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
-TEXT_FLAGS = {"Text": (*flags_of(TextData), _PROMPT), "Training": flags_of(TrainSettings)}
+TEXT_FLAGS = {"Text": (*flags_of(TextData), _PROMPT), "Training": settings_flags(TrainSettings)}
 
 
 class FromScratch(ModelRecipe["LanguageModel"]):
@@ -81,7 +81,7 @@ def text_job(recipe: str, config: AnyConfig, values: Mapping[str, Any], **more: 
             " leave it out"
         )
     prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
-    data, settings = fill(TextData, values), fill(TrainSettings, values)
+    data, settings = fill(TextData, values), settings_of(TrainSettings, values)
     return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, **more)
 
 

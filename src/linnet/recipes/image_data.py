@@ -56,13 +56,14 @@ class ImageRunData:
             image_mean=mean,
             image_std=std,
         )
-        self.job = replace(job, model=shape)
-        self._images, self._settings, self._options = images, settings, options
+        self.per_step, self.per_epoch = settings.batch, len(images.train)
+        self.settings = settings.in_steps(self.per_step, self.per_epoch)
+        self.job = replace(job, model=shape, settings=self.settings)
+        self._images, self._options = images, options
         self.description = f"set of images {images.source!r}"
         self.fingerprint = images.fingerprint
         self.left_out: tuple[str, ...] = images.skipped
         self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
-        self.per_step = settings.batch
         self._batches = ImageBatches(
             images.train,
             batch=settings.batch,
@@ -77,7 +78,7 @@ class ImageRunData:
     @property
     def memory_settings(self) -> str:
         """The settings that save memory."""
-        return f"`batch` (now {self._settings.batch})"
+        return f"`batch` (now {self.settings.batch})"
 
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""
@@ -88,13 +89,18 @@ class ImageRunData:
         """The batch of a step, counted from 0."""
         return self._batches.at(index)
 
-    def evaluate(self, model: nn.Module, step: int) -> ImageEvaluation:
-        """Score held-out images: at the end all of them, before that so many that it costs about 2 % of the run."""
-        assert isinstance(model, ViT)
+    def scored(self, step: int) -> int:
+        """Held-out images: at the end all of them, before that so many that it costs about 2 % of the run."""
         most = self._options.eval_images
-        if most is None and step < self._settings.steps:
-            most = max(_LEAST, round(0.005 * self._settings.steps * self.per_step))
-        return evaluate_images(model, self._images.held_out, most=most)
+        if most is None and step < self.settings.steps:
+            most = max(_LEAST, round(0.005 * self.settings.own_steps * self.per_step))
+        held_out = len(self._images.held_out)
+        return held_out if most is None else min(most, held_out)
+
+    def evaluate(self, model: nn.Module, step: int) -> ImageEvaluation:
+        """Score held-out images."""
+        assert isinstance(model, ViT)
+        return evaluate_images(model, self._images.held_out, most=self.scored(step))
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event, and the pictures, which always show the latest evaluation."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
 from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
-from linnet.errors import LinnetError, mismatch
-from linnet.recipes.flags import FilePath, ModelName, SourceName, absolute
+from linnet.errors import LinnetError, UsageError, mismatch
+from linnet.recipes.flags import FilePath, Flag, ModelName, SourceName, absolute, fill, flags_of
 from linnet.recipes.registry import recipe_type
 from linnet.train.settings import TrainSettings
 
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from linnet.recipes.donor import Donor
     from linnet.train.step import LossFunction
 
+_Settings = TypeVar("_Settings", bound=TrainSettings)
+
 PrepareProgress = Callable[[str, int, int], None]  # of what, how much is done, how much there is
 
 # What may change between a run and its continuation without making it another run.
 _FREE = (
     "steps",
+    "minutes",
+    "patience",
     "eval_every",
     "eval_tokens",
     "sample_every",
@@ -47,6 +51,8 @@ _FREE = (
     "eval_images",
 )
 
+BUDGETS = ("steps", "minutes", "tokens", "epochs")  # what says how long to train: one of them
+_TURNED_INTO_STEPS = ("tokens", "epochs")  # so no run keeps them; under `tokens` a warm start has something else
 _LABELS = 32  # names of classes that `run.json` lists
 
 
@@ -189,7 +195,7 @@ class Job:
             return cls(
                 model=_read_fields(ARCHITECTURES[model["arch"]].config, model),
                 data=_read_data(_data_type(kind.data_types, config), config),
-                settings=_read_fields(TrainSettings, config),
+                settings=_read_fields(TrainSettings, config, leave_out=_TURNED_INTO_STEPS),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
                 recipe=recipe,
@@ -204,6 +210,20 @@ class Job:
         """A hash of everything that would make the continuation another run."""
         kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in _FREE}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def settings_of(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+    """The settings that the values of flags ask for; two that both say how long to train are refused."""
+    given = [name for name in BUDGETS if values.get(name) is not None]
+    if len(given) > 1:
+        raise UsageError(f"`{given[0]}` and `{given[1]}` both say how long to train: give one of them")
+    return fill(kind, {name: value for name, value in values.items() if name != "steps" or value is not None})
+
+
+def settings_flags(kind: type[TrainSettings], leave_out: Iterable[str] = ()) -> tuple[Flag, ...]:
+    """The flags of some settings. Steps have no default among them: whether they were given decides."""
+    flags = flags_of(kind, leave_out)
+    return tuple(replace(flag, default=None) if flag.name == "steps" else flag for flag in flags)
 
 
 def weights_of_layers(model: AnyConfig) -> int:
@@ -225,9 +245,10 @@ def _read_data(kind: type[Any], config: Mapping[str, Any]) -> Any:
     return _read_fields(kind, config)
 
 
-def _read_fields(kind: Any, values: Mapping[str, Any]) -> Any:
+def _read_fields(kind: Any, values: Mapping[str, Any], leave_out: Iterable[str] = ()) -> Any:
     """A dataclass from what a manifest holds; a value of another type is a ValueError that names its field."""
-    given = {field.name: values[field.name] for field in fields(kind) if field.name in values}
+    names = [field.name for field in fields(kind) if field.name in values and field.name not in leave_out]
+    given = {name: values[name] for name in names}
     return msgspec.convert(given, kind)
 
 

@@ -50,7 +50,7 @@ class TokenRunData:
 
     def __init__(self, job: Job, hardware: Hardware) -> None:
         assert not isinstance(job.model, ViTConfig)
-        self._model, self._settings, self._device = job.model, job.settings, hardware.device
+        self._model, self.settings, self._device = job.model, job.settings, hardware.device
         self._ctx = job.model.ctx
         self._rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
         self.per_step = self._rows_per_step * self._ctx
@@ -58,7 +58,7 @@ class TokenRunData:
     @property
     def memory_settings(self) -> str:
         """The settings that save memory."""
-        return f"`batch` (now {self._settings.batch}) or `ctx` (now {self._ctx})"
+        return f"`batch` (now {self.settings.batch}) or `ctx` (now {self._ctx})"
 
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""
@@ -70,7 +70,7 @@ class TokenRunData:
         assert isinstance(model, LanguageModel)
         if self._sampler is not None:
             for prompt in self.job.prompts:
-                yield prompt, write_sample(model, self._sampler, prompt, self._settings.sample_tokens)
+                yield prompt, write_sample(model, self._sampler, prompt, self.settings.sample_tokens)
 
 
 class TextRunData(TokenRunData):
@@ -98,7 +98,9 @@ class TextRunData(TokenRunData):
             cache=data.cache,
             progress=progress,
         )
-        self.job = replace(job, model=replace(self._model, vocab=self._prepared.vocab))
+        self.per_epoch = len(self._prepared.train)
+        self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
+        self.job = replace(job, model=replace(self._model, vocab=self._prepared.vocab), settings=self.settings)
         self.description = f"corpus {data.corpus!r}"
         self.fingerprint = self._prepared.fingerprint
         self.remarks: tuple[str, ...] = self._prepared.remarks
@@ -109,7 +111,7 @@ class TextRunData(TokenRunData):
             self._prepared.train,
             ctx=self._ctx,
             batch=self._rows_per_step,
-            seed=self._settings.seed,
+            seed=self.settings.seed,
             documents=data.documents,
         ).to(hardware.device)
 
@@ -129,6 +131,10 @@ class TextRunData(TokenRunData):
         """The batch of a step, counted from 0."""
         return self._batches.at(index)
 
+    def scored(self, step: int) -> int:
+        """The first of the held-out tokens."""
+        return max(0, min(self.settings.tokens_to_score(self.per_step), len(self._prepared.held_out) - 1))
+
     def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
         """Score the first of the held-out tokens."""
         assert isinstance(model, LanguageModel)
@@ -139,7 +145,7 @@ class TextRunData(TokenRunData):
             self._prepared.held_out,
             ctx=self._ctx,
             device=self._device,
-            most=self._settings.tokens_to_score(self.per_step),
+            most=self.settings.tokens_to_score(self.per_step),
             bytes_per_token=self._prepared.bytes_per_token,
         )
 
@@ -164,14 +170,17 @@ class RowRunData(TokenRunData):
         self._tokenizer = RowTokenizer.of(rows.tokenizer, vocab) if rows.tokenizer is not None else None
         self._sampler = None if self._tokenizer is None else self._tokenizer.tokenizer
         self._vocab = vocab if self._tokenizer is None else self._tokenizer.rows
-        self.job = replace(job, model=replace(self._model, vocab=self._vocab))
         self.description = f"data ({job.data.rows})"
         self.remarks: tuple[str, ...] = ()
         self.left_out: tuple[str, ...] = ()
         share = 0.0 if rows.eval_rows is not None else job.data.held_out
         self._source: MapRows | StreamRows = (
-            MapRows(rows.rows, share, self._settings.seed) if is_map_style(rows.rows) else StreamRows(rows.rows)
+            MapRows(rows.rows, share, self.settings.seed) if is_map_style(rows.rows) else StreamRows(rows.rows)
         )
+        count = self._source.count
+        self.per_epoch = None if count is None else count * self._ctx  # a row counts as a whole context
+        self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
+        self.job = replace(job, model=replace(self._model, vocab=self._vocab), settings=self.settings)
         self.fingerprint = self._source.fingerprint
         self._eval_rows: Iterable[Any] = self._source.held_out() if rows.eval_rows is None else rows.eval_rows
 
@@ -194,6 +203,10 @@ class RowRunData(TokenRunData):
         """The batch of a step, counted from 0."""
         return self._collate(self._source.take(index, self._rows_per_step))
 
+    def scored(self, step: int) -> int:
+        """The held-out tokens, as many as are asked for."""
+        return sum(batch.n_targets for batch in self._eval_batches)
+
     def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
         """Score the held-out rows, always the same ones, by the model's own cross entropy."""
         assert isinstance(model, LanguageModel)
@@ -209,9 +222,9 @@ class RowRunData(TokenRunData):
     @cached_property
     def _eval_batches(self) -> list[Batch]:
         """The held-out rows as batches, as many as an evaluation scores."""
-        batches, most = [], self._settings.tokens_to_score(self.per_step)
+        batches, most = [], self.settings.tokens_to_score(self.per_step)
         rows = _flat(self._eval_rows)
-        while most > 0 and (part := list(islice(rows, self._settings.batch))):
+        while most > 0 and (part := list(islice(rows, self.settings.batch))):
             batches.append(self._collate(part))
             most -= batches[-1].n_targets
         return batches
@@ -272,6 +285,11 @@ class MapRows:
         self._held_out, self._train = np.sort(order[:held_out]), np.sort(order[held_out:])
 
     @property
+    def count(self) -> int:
+        """Rows to train on."""
+        return len(self._train)
+
+    @property
     def fingerprint(self) -> str:
         """A hash of how many rows there are and of some of them."""
         digest = hashlib.blake2b(str(len(self._rows)).encode(), digest_size=8)
@@ -296,6 +314,10 @@ class StreamRows:
         self._rows = rows
         self._iterator: Iterator[Any] | None = None
         self._position = 0  # rows taken so far
+
+    @property
+    def count(self) -> None:
+        """Rows to train on: nobody knows."""
 
     @property
     def fingerprint(self) -> str:

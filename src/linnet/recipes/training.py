@@ -13,6 +13,7 @@ from linnet import gguf
 from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
+from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
@@ -25,6 +26,7 @@ from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.metrics import Gate
+from linnet.train.plan import Plan, make_plan, shortages
 from linnet.train.process import StopSignals
 from linnet.train.protocols import RunData
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
@@ -34,8 +36,8 @@ from linnet.train.step import LossFunction
 class JobData(RunData, Protocol):
     """The data of a run, and the job that was given with what was found in them."""
 
-    @property
-    def job(self) -> Job: ...  # noqa: D102
+    job: Job
+
     @property
     def left_out(self) -> tuple[str, ...]:
         """What of the data is not trained on, each by its name and with the reason."""
@@ -51,6 +53,11 @@ class Training:
         self.unit = loop.unit  # what is counted: tokens or images
         self._session = session
         self._loop, self._remarks = loop, tuple(remarks)
+
+    @property
+    def plan(self) -> Plan | None:
+        """What it will take; with the expected time once that is known."""
+        return self._loop.plan
 
     def run(self) -> Outcome:
         """Train to the end and close the run with the true reason."""
@@ -75,11 +82,13 @@ def start(
     callbacks: Iterable[Callback] = (),
     preparing: PrepareProgress | None = None,
     run_id: str | None = None,
+    fork: ForkPoint | None = None,
     **labels: Any,
 ) -> Training:
     """Prepare everything and claim a run folder; nothing is made when the job cannot be done.
 
-    `run_id`: or a template for it, `{recipe}-{date}-{seq}`. `labels`: name, experiment, tags, group, parent.
+    `run_id`: or a template for it, `{recipe}-{date}-{seq}`. `fork`: the checkpoint to begin at, whose job this is.
+    `labels`: name, experiment, tags, group, parent.
     """
     with job.donor if job.donor is not None else nullcontext():  # nobody needs it once the recipe is built
         if run_id is not None and "{" in run_id:
@@ -88,10 +97,13 @@ def start(
         if job.settings.gate:
             Gate.parse(job.settings.gate)
         root, called = require_writable(runs_root), Callbacks(callbacks)
-        hardware = _hardware(job)
-        data = _read(job, hardware, preparing)
-        recipe, job = _built(data, hardware, resumed=False)
-    _check_gate(job, data)
+        recipe, data, hardware, job = prepare(job, preparing, fork)
+    progress, remarks = Progress(), []
+    if fork is not None:
+        progress, remark = fork.restore(recipe, data)
+        remarks.append(remark)
+        labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
+    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=progress.step)
     session = start_run(
         root,
         run_id=run_id,
@@ -100,8 +112,9 @@ def start(
         model=job.model_fields(),
         config=job.config_fields(),
         exact=job.config_fields().keys(),  # resume reads them back
-        total_steps=job.settings.steps,
+        total_steps=None if plan.steps is None else job.settings.steps,
         device=hardware.backend,
+        plan=plan.fields(),
         mode="enabled",  # a training always has its folder: that is where its checkpoints go
         **_chosen(job, data, hardware),
         **labels,
@@ -110,11 +123,29 @@ def start(
         session.finish("errored", "the run folder cannot be written")
         raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
     write_flow(session.run_dir, recipe.model, job.settings.batch)
-    for remark in data.remarks:
+    for remark in (*remarks, *data.remarks):
         session.note(remark)
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
-    return _training(session, job, data, recipe, hardware, Progress(), called)
+    return _training(session, job, data, recipe, hardware, progress, called, plan, remarks)
+
+
+def prepare(
+    job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint | None = None
+) -> tuple[AnyRecipe, JobData, Hardware, Job]:
+    """The recipe of a new job, built, with its data and device, and the job with what was found out on the way.
+
+    That of a fork is still to be given the checkpoint.
+    """
+    hardware = _hardware(job)
+    data = _read(job, hardware, preparing, tokenizer=None if fork is None else fork.weights)
+    if fork is not None:
+        if not fork.has_same_tokens(data):
+            data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
+        fork.place(data)
+    recipe, job = _built(data, hardware, resumed=fork is not None)
+    _check_metrics(job, data)
+    return recipe, data, hardware, job
 
 
 def resume(
@@ -137,11 +168,11 @@ def resume(
     state = load(state_path(run.path, at), verify=not force)
     weights = step_path(run.path / WEIGHTS, at)
     if not force:
-        _check_pair(run, at, state, weights)
+        check_pair(run, at, state, weights)
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     job = _with_own(run, job, weights, rows, loss)
     if steps is not None:
-        job = replace(job, settings=replace(job.settings, steps=steps))
+        job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
     last = job.settings.steps
     if at > last or (at == last and run.status == "completed"):
         raise UsageError(f"run {run.id} has done {at} steps; go further with `steps=N`")
@@ -151,14 +182,16 @@ def resume(
     _check_same(run, data, state, force)
     recipe, job = _built(data, hardware, resumed=True)
     recipe.restore(weights, state)
-    _check_gate(job, data)
+    _check_metrics(job, data)
+    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=at)
     details = _chosen(job, data, hardware)
     session = start_run(run.path.parent, resume=run.path.name, from_step=at, strict=True, mode="enabled", **details)
     if steps is not None:
         session.manifest.total_steps = steps
-        session.manifest.config = {**session.manifest.config, "steps": steps}
+        kept = {name: value for name, value in session.manifest.config.items() if name != "minutes"}
+        session.manifest.config = {**kept, "steps": steps}
         session.manifest.write(session.run_dir)
-    return _training(session, job, data, recipe, hardware, Progress.from_facts(at, state.facts), called)
+    return _training(session, job, data, recipe, hardware, Progress.from_facts(at, state.facts), called, plan)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -208,7 +241,7 @@ def _newest_step(run: Run) -> int:
     return steps[-1]
 
 
-def _check_pair(run: Run, at: int, state: State, weights: Path) -> None:
+def check_pair(run: Run, at: int, state: State, weights: Path) -> None:
     """Refuse a state and weights that were not written together, or that have changed since."""
     with gguf.GGUFFile.open(weights) as file:
         origin = {
@@ -240,9 +273,12 @@ def _built(data: JobData, hardware: Hardware, *, resumed: bool) -> tuple[AnyReci
         ) from None
 
 
-def _check_gate(job: Job, data: RunData) -> None:
-    """Refuse a gate on a metric that the run will not have."""
+def _check_metrics(job: Job, data: RunData) -> None:
+    """Refuse a gate on a metric that the run will not have, and patience where nothing is evaluated."""
     settings = job.settings
+    if settings.patience is not None and (settings.eval_every == 0 or not data.held_out_metrics):
+        missing = "`eval_every=0` makes none" if settings.eval_every == 0 else "nothing is held out (`held_out`)"
+        raise UsageError(f"`patience` waits for a better evaluation, and {missing}: leave it out, or evaluate")
     if settings.gate:
         held_out = data.held_out_metrics if settings.eval_every != 0 else ()
         Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
@@ -263,13 +299,15 @@ def _training(
     hardware: Hardware,
     progress: Progress,
     callbacks: Callbacks,
+    plan: Plan,
+    told: Iterable[str] = (),
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
-    loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks)
-    remarks = [hardware.why, *data.remarks]
+    loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks, plan=plan)
+    remarks = [hardware.why, *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
-    return Training(session, loop, remarks)
+    return Training(session, loop, [*remarks, *shortages(plan, session.run_dir)])
 
 
 def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:

@@ -21,7 +21,7 @@ from linnet.recipes.flags import (
     flags_of,
     with_model_files,
 )
-from linnet.recipes.job import ImageData, Job
+from linnet.recipes.job import ImageData, Job, settings_flags, settings_of
 from linnet.recipes.recipe import INIT_SCALE, ModelRecipe, put_back
 from linnet.train.settings import OptimizerName, TrainSettings
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
 _SHAPE = config_flags([ViTConfig])
-_FOR_TEXT = ("batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
+_FOR_TEXT = ("tokens", "batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class VitSettings(TrainSettings):
     """The settings of the loop, as they are right for small images.
 
     Args:
+        steps: Optimiser steps; 600 where no other budget is given.
         batch: Images of a step.
         eval_every: Steps between evaluations on held-out images; ten times a run by default, 0: never.
     """
@@ -115,7 +116,7 @@ class VitTiny(ModelRecipe["ViT"]):
         ),
         "Images": flags_of(ImageData),
         "Beginning and variation": flags_of(VitOptions),
-        "Training": flags_of(VitSettings, leave_out=_FOR_TEXT),
+        "Training": settings_flags(VitSettings, leave_out=_FOR_TEXT),
     }
     data_types = (ImageData,)
     options_type = VitOptions
@@ -141,7 +142,7 @@ class VitTiny(ModelRecipe["ViT"]):
         return Job(
             _config(values["preset"], changed_fields(_SHAPE, values), values["images"]),
             fill(ImageData, values),
-            fill(VitSettings, values),
+            settings_of(VitSettings, values),
             init_scale=values["init_scale"],
             recipe=cls.name,
             options=fill(VitOptions, values),
@@ -228,8 +229,10 @@ class VitTiny(ModelRecipe["ViT"]):
         trained = {name: tensor for name, tensor in state.moments.items() if name.startswith(_TRAINED)}
         moments = {name: tensor for name, tensor in state.moments.items() if name not in trained}
         super().restore(weights, replace(state, moments=moments))
-        if self._average is not None:
+        if trained:
             put_back(self.trained, {name.removeprefix(_TRAINED): tensor for name, tensor in trained.items()})
+        elif self._average is not None:  # a fork of a run without an average, or of weights alone
+            self.trained.load_state_dict(self._average.state_dict())
 
 
 def _config(name: str | None, changes: dict[str, Any], source: str) -> AnyConfig:

@@ -19,6 +19,7 @@ from linnet.gguf import read_lens
 from linnet.recipes.donor import Donor, DonorError, check_rows, donor_errors, principal_axes
 from linnet.recipes.flags import (
     FilePath,
+    Flag,
     FlagGroups,
     ModelName,
     changed_fields,
@@ -28,17 +29,18 @@ from linnet.recipes.flags import (
     with_model_files,
 )
 from linnet.recipes.from_scratch import TEXT_FLAGS, FromScratch, text_job
-from linnet.recipes.job import Job, TextData
+from linnet.recipes.job import Job, TextData, settings_flags
 from linnet.recipes.recipe import INIT_SCALE, put
 from linnet.recipes.token_rows import TokenRows, find_rows, same_rows
 from linnet.recipes.transfer import Init, Transfer, shape_from
+from linnet.train.settings import Count, TrainSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
     from linnet.models import Config, Lens
-    from linnet.train import Hardware, RunData, TrainSettings
+    from linnet.train import Hardware, RunData
     from linnet.train.step import LossFunction
 
 _SHAPE = config_flags(
@@ -48,6 +50,15 @@ _SHAPE = config_flags(
     ctx="Tokens of a sequence; 256 by default.",
     head_dim="Size of a head.",
     untied="Give the output a matrix of its own; a lens needs one and has it.",
+)
+
+
+_TOKENS = Flag(
+    "tokens",
+    Count | Literal["pieces", "exact"],
+    "pieces",
+    "With another tokenizer than the donor's: tokens it does not have begin as the mean of their pieces, or anew"
+    " (exact). A number is a budget: train on so many tokens instead of a number of steps.",
 )
 
 
@@ -102,9 +113,10 @@ class WarmStart(FromScratch):
 
     name = "warm-start"
     flags: ClassVar[FlagGroups] = {
-        "Donor": flags_of(WarmOptions),
+        "Donor": tuple(_TOKENS if flag.name == "tokens" else flag for flag in flags_of(WarmOptions)),
         "Model": (*_SHAPE, replace(INIT_SCALE, help="Times the usual size of those first weights that are new.")),
         **TEXT_FLAGS,
+        "Training": settings_flags(TrainSettings, leave_out=("tokens",)),
     }
     data_types = (TextData,)
     options_type = WarmOptions
@@ -149,13 +161,16 @@ class WarmStart(FromScratch):
         donor = Donor(values["donor"])
         try:
             config = shape_from(donor.config, init, **changed_fields(_SHAPE, values))
-            options = fill(WarmOptions, {**values, "init": str(init)})
+            budget = values["tokens"] if isinstance(values["tokens"], int) else None
+            rows = _TOKENS.default if budget is not None else values["tokens"]
+            options = fill(WarmOptions, {**values, "init": str(init), "tokens": rows})
             if values["vocab"] is None:
                 source = {"tokenizer": values["tokenizer"] or values["donor"]}
             else:
                 _check_vocab(donor, values)
                 source = {"pre": values["pre"] or donor.pre}
-            return text_job(cls.name, config, {**values, **source}, options=options, donor=donor)
+            values = {**values, **source, "tokens": budget}
+            return text_job(cls.name, config, values, options=options, donor=donor)
         except BaseException:
             donor.close()
             raise

@@ -30,7 +30,7 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _SHORT = 8 << 20  # bytes of a stream that is read at once
 _QUIET_KINDS = (
     *("run_start", "run_end", "sample", "tap", "grad", "drift", "op_timing", "compare", "region_enter", "region_exit"),
-    *("note", "align", "mask", "system", "heartbeat", "checkpoint", "artifact", "git"),
+    *("note", "align", "mask", "system", "heartbeat", "checkpoint", "artifact", "plan", "git"),
 )
 _OWN_ROWS = ("sys/", "align/", "mask/")  # metrics of events that are passed over
 _UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may be called so

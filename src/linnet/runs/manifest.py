@@ -26,6 +26,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The fields of `run.json`. `dialect` tells who wrote it and is not itself written.
 
     - `summary`: figures that its user declared to be the run's (`run.summary`).
+    - `plan`: what it was expected to take. `parent_step`: the step of its parent at which it began.
     - `archived`: lists leave it out.
     """
 
@@ -36,6 +37,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     experiment: str | None = None
     group: str | None = None
     parent: str | None = None
+    parent_step: int | None = None
     recipe: str | None = None
     tags: list[str] = []
     archived: bool = False
@@ -46,6 +48,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     config: dict[str, Any] = {}
     provenance: dict[str, Any] = {}
     summary: dict[str, Any] = {}
+    plan: dict[str, Any] = {}
     dialect: str = "linnet"
 
     def mask(self, exact: Collection[str] = ()) -> None:
@@ -269,8 +272,8 @@ def _goals(value: object) -> dict[str, str]:
 
 _FIELDS: dict[str, Callable[[object], Any]] = {
     **dict.fromkeys(("name", "experiment", "group", "parent", "recipe"), _text),
-    **dict.fromkeys(("total_steps", "total_epochs"), _integer),
-    **dict.fromkeys(("model", "config", "provenance", "summary"), _object),
+    **dict.fromkeys(("total_steps", "total_epochs", "parent_step"), _integer),
+    **dict.fromkeys(("model", "config", "provenance", "summary", "plan"), _object),
     "tags": _texts,
     "archived": lambda value: value is True,
     "goals": _goals,

@@ -224,6 +224,13 @@ class Session(MediaBundle):
             log.warning("run %s: not a number: %s; kept in the event, and shown on no chart", self.run_id, shown)
 
     @never_raises
+    def plan(self, step: int | None, fields: Mapping[str, Any]) -> None:
+        """What the run is expected to take, in `run.json` and in the stream."""
+        self.manifest.plan = dict(fields)
+        self._manifest_changed()
+        self._event("plan", step, fields)
+
+    @never_raises
     def gate(self, metric: str, value: float, threshold: float, passed: bool) -> None:
         """Set the verdict that `run_end` will carry: did the run reach what was asked of it?"""
         self._gate = {"passed": bool(passed), "metric": metric, "value": value, "threshold": threshold}
@@ -279,6 +286,7 @@ def start(
     name: str | None = None,
     group: str | None = None,
     parent: str | None = None,
+    parent_step: int | None = None,
     tags: str | list[str] | tuple[str, ...] = (),
     config: object = None,
     model: object = None,
@@ -290,6 +298,7 @@ def start(
     chosen: Mapping[str, Any] | None = None,
     cost: Mapping[str, Any] | None = None,
     compare_to: str | None = None,
+    plan: Mapping[str, Any] | None = None,
     resume: str | None = None,
     from_step: int | None = None,
     strict: bool = False,
@@ -306,6 +315,7 @@ def start(
       (`loss`, `val_acc`, `bits_per_byte`); else it has no best.
     - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps`), `chosen` (what `auto` became: dtype, threads …), `cost`
       (`total_params`, `flops_per_token`) and `compare_to` (a baseline's id) go into `run_start`, or into `resume`.
+    - `plan`: what the run is expected to take (`steps`, `seconds`, `memory` …), for `run.json`.
     - `resume`: a run to go on with, from `from_step`; when there is none, or it is not free to be
       written, a new one is started, with a warning. With `strict` one that is not free is a LinnetError.
     - `exact`: fields of `config` that your program reads back to resume: kept to the letter, never masked as a secret.
@@ -321,6 +331,7 @@ def start(
         "experiment": experiment,
         "group": group,
         "parent": parent,
+        "parent_step": parent_step,
         "recipe": recipe,
         "tags": [tags] if isinstance(tags, str) else [str(tag) for tag in tags],
         "total_steps": total_steps,
@@ -328,6 +339,7 @@ def start(
         "goals": _goals(goals or {}),
         "model": fields_of(model),
         "config": fields_of(config),
+        "plan": fields_of(plan),
     }
     if is_disabled(mode):
         return DisabledSession(run_id, **fields)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from linnet.runs import Session
     from linnet.train.metrics import StepMetrics
+    from linnet.train.plan import Plan
     from linnet.train.protocols import EvalResult
 
 P = ParamSpec("P")
@@ -80,6 +81,12 @@ class Callback:
 
     def on_remark(self, text: str) -> None:
         """A line for people: the device that was chosen and why, files that were left out, what a donor gave."""
+
+    def on_plan(self, plan: Plan) -> None:
+        """What the training will take, before its first step; the time is not known yet."""
+
+    def on_expected_time(self, plan: Plan) -> None:
+        """The same with the expected time, after the first seconds of steps; in a very short run never."""
 
     def on_start(self) -> None:
         """The first step is about to be trained."""

@@ -8,21 +8,24 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from linnet import gguf
 from linnet.errors import is_out_of_memory
+from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpoint import BestCheckpoint, Checkpointer
 from linnet.train.hardware import Hardware
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
+from linnet.train.plan import Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import Periodic, TrainSettings
+from linnet.train.time_budget import TimeBudget
 
 log = logging.getLogger("linnet")
 
@@ -42,6 +45,8 @@ class Progress:
     first_loss: float | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
     best: BestCheckpoint | None = None
+    best_evaluation: float | None = None  # the lowest held-out loss so far, with a checkpoint or without
+    not_better: int = 0  # evaluations since then
 
     def facts(self, seconds: float) -> dict[str, Any]:
         """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
@@ -64,12 +69,14 @@ class Progress:
 class Outcome:
     """How the loop ended.
 
+    - `early`: why a completed run ended before its last step.
     - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
     - `model`: the newest checkpoint; `exit_code`: what the process tells its caller.
     """
 
     reason: str
     error: str | None
+    early: str | None
     progress: Progress
     gate: dict[str, object] | None
     seconds: float
@@ -90,8 +97,12 @@ class Loop:
         *,
         progress: Progress | None = None,
         callbacks: Callbacks | Iterable[Callback] = (),
+        plan: Plan | None = None,
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
+        self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
+        self._time_measured = False
+        self.plan = plan
         self.unit = data.unit
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
         self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
@@ -109,7 +120,7 @@ class Loop:
             best=self.progress.best,
         )
         self._stop = StopSignals()
-        self._saved_at = self.progress.step
+        self._saved_at = self._began_at = self.progress.step
         self._began = time.monotonic()
         self._profile: Profile | None = None
         if settings.profile:
@@ -126,11 +137,13 @@ class Loop:
                 return self.run(stop, remarks)
         self._stop, self._began = stop, time.monotonic()
         reason, error = "errored", None
-        if self.progress.step:
+        if self.progress.step and step_path(self._run.weights_dir, self.progress.step).is_file():  # a fork has none yet
             self._checkpointer.repair(self.progress.step, self.progress.loss, self._validation_loss)
         try:
             for remark in remarks:
                 self._callbacks.call(Callback.on_remark, remark)
+            if self.plan is not None:
+                self._callbacks.call(Callback.on_plan, self.plan)
             with _without_pauses():
                 self._callbacks.call(Callback.on_start)
                 reason, error = self._train()
@@ -156,17 +169,21 @@ class Loop:
         gate = self._verdict()
         missed = gate is not None and not gate["passed"]
         exit_code = stop.exit_code if reason == "interrupted" else int(reason != "completed" or missed)
-        return Outcome(reason, error, self.progress, gate, self._seconds_so_far, self._checkpointer.latest, exit_code)
+        early = self._stop_reason if reason == "completed" and self.progress.step < self._settings.steps else None
+        latest = self._checkpointer.latest
+        return Outcome(reason, error, early, self.progress, gate, self._seconds_so_far, latest, exit_code)
 
     def _train(self) -> tuple[str, str | None]:
-        settings, last = self._settings, self._settings.steps
+        offset = self._settings.data_offset or 0
         self._metrics.begin()
-        for step in range(self.progress.step + 1, last + 1):
-            lr = settings.learning_rate(step - 1)
+        step = self.progress.step
+        while step < self._settings.steps:
+            step += 1
+            lr = self._learning_rate(step - 1)
             try:
-                batch = self._data.batch(step - 1)
+                batch = self._data.batch(step - 1 - offset)
             except DataEndedError:
-                self._ask_to_stop(f"the data ended after step {step - 1} of {last}")
+                self._ask_to_stop(f"the data ended after step {step - 1} of {self._settings.steps}")
                 return self._end_early()
             result = self._recipe.train_on(batch, lr, step - 1)
             self._metrics.add(step, lr, result.metrics)
@@ -176,24 +193,74 @@ class Loop:
             if problem := self._log_steps(self._metrics.ready()):
                 return "aborted", problem
             self._announce_checkpoints()
-            evaluating, sampling = settings.due("eval", step), settings.due("sample", step)
-            saving = settings.due("checkpoint", step)
+            self._follow_clock(step)
+            evaluating, sampling, saving = (self._due(kind, step) for kind in ("eval", "sample", "checkpoint"))
             if not (evaluating or saving or sampling or self._stop.caught or self._stop_reason):
                 continue
             if problem := self._log_steps(self._metrics.ready(wait=True)):
                 return "aborted", problem
             with self._pause():  # also before a stop: else a resumed run would lack what was due at this step
-                if evaluating:
-                    self._evaluate(step)
+                better = evaluating and self._evaluate(step)
                 if sampling:
                     self._sample(step)
-                if saving:
+                if saving or better:
                     self._save()
-            if self._stop.caught and step < last:
+            if self._stop.caught and step < self._settings.steps:
                 return "interrupted", None
-            if self._stop_reason and step < last:
+            if self._stop_reason and step < self._settings.steps:
                 return self._end_early()
         return "completed", None
+
+    def _learning_rate(self, step: int) -> float:
+        if self._time_budget is None:
+            return self._settings.learning_rate(step)
+        return self._time_budget.learning_rate(self._settings, step, self._seconds_so_far)
+
+    def _due(self, kind: Periodic, step: int) -> bool:
+        """Nothing is due before a run by the clock knows how many steps it will have."""
+        is_new = self._began_at == self._settings.first
+        if self._time_budget is not None and is_new and not self._time_measured and step < self._settings.steps:
+            return False
+        return self._settings.due(kind, step)
+
+    def _follow_clock(self, step: int) -> None:
+        """Tell the expected time once the speed is known; of a run by the clock, how many steps there will be."""
+        budget, plan = self._time_budget, self.plan
+        if budget is None and (plan is None or plan.seconds is not None):
+            return
+        seconds, step_seconds = self._seconds_so_far, self._metrics.step_seconds
+        done, spent = step - self._began_at, seconds - self.progress.seconds
+        if budget is not None and step_seconds:
+            known = budget.is_measured(done, spent)
+            steps = budget.steps(step, seconds, step_seconds)
+            if budget.is_over(seconds, step_seconds):
+                self._set_steps(step)
+            elif known and (not self._time_measured or step >= self._settings.steps):
+                self._set_steps(steps)
+            else:
+                self._metrics.set_last(steps)
+            self._time_measured = self._time_measured or known
+        if plan is None or plan.seconds is not None or step >= self._settings.steps:
+            return
+        if budget is not None and self._time_measured:
+            self._expect(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
+        elif budget is None and is_trusted(done, spent, plan.steps):
+            self._expect(spent + plan.rest(done, step_seconds), step_seconds)
+
+    def _expect(self, seconds: float, step_seconds: float) -> None:
+        """Say, and write into the run, how long this session is expected to take."""
+        assert self.plan is not None
+        steps = self._settings.steps - self._began_at
+        self.plan = replace(self.plan, seconds=seconds, step_seconds=step_seconds, steps=steps)
+        self._run.plan(self.progress.step, self.plan.fields())
+        self._callbacks.call(Callback.on_expected_time, self.plan)
+
+    def _set_steps(self, steps: int) -> None:
+        """The run will have so many steps."""
+        self._settings = self._data.settings = replace(self._settings, steps=steps)
+        self._metrics.set_last(steps)
+        self._run.manifest.total_steps = steps
+        self._run.config["steps"] = steps
 
     def _ask_to_stop(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why
@@ -238,13 +305,22 @@ class Loop:
             return f"the loss exploded from {first:.3g} to {metrics.loss:.3g} at step {metrics.step}; {advice}"
         return None
 
-    def _evaluate(self, step: int) -> None:
+    def _evaluate(self, step: int) -> bool:
+        """Score the held-out data. True where the run waits for a better loss (`patience`) and this is one: keep it."""
         result = self._data.evaluate(self._recipe.model, step)
         if result is None:
-            return
-        self.progress.validation = result
+            return False
+        progress, patience = self.progress, self._settings.patience
+        progress.validation = result
         self._data.report(self._run, step, result)
         self._callbacks.call(Callback.on_evaluation, step, result)
+        better = progress.best_evaluation is None or result.loss < progress.best_evaluation
+        progress.best_evaluation = result.loss if better else progress.best_evaluation
+        progress.not_better = 0 if better else progress.not_better + 1
+        if patience is not None and progress.not_better >= patience:
+            best = f"{progress.best_evaluation:.4g}"
+            self._ask_to_stop(f"no held-out loss better than {best} in {progress.not_better} evaluations (`patience`)")
+        return better and patience is not None
 
     def _sample(self, step: int) -> None:
         for prompt, text in self._data.samples(self._recipe.model):

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -86,6 +86,15 @@ class MetricQueue:
         self._pending: deque[_Pending] = deque()
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._began = self._now()
+
+    @property
+    def step_seconds(self) -> float:
+        """How long a step takes: the median of the last ones; 0 before the first has come back."""
+        return statistics.median(self._seconds) if self._seconds else 0.0
+
+    def set_last(self, step: int) -> None:
+        """The run will have so many steps, as is known now."""
+        self._work = replace(self._work, last=step)
 
     def begin(self) -> None:
         """The next step begins now: what was done since the last one is not its time."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from linnet.gguf import MetadataBlock
 from linnet.models import Config, LanguageModel, ViT, ViTConfig
 from linnet.runs import Session
+from linnet.train.settings import TrainSettings
 from linnet.train.state import State
 from linnet.train.step import Batch, StepResult
 
@@ -78,11 +79,15 @@ class RunData(Protocol):
     """Batches by number, an evaluation, samples, and what is counted.
 
     - `description`: in words; `fingerprint`: a hash that changes with the data; `remarks`: what to tell its owner.
-    - `unit`: what is counted, `tokens` or `images`; `per_step`: how many of them a step has.
+    - `unit`: what is counted, `tokens` or `images`; `per_step`: how many of them a step has; `per_epoch`: how many
+      there are to train on, None where nobody knows.
+    - `settings`: those of the run; the loop changes them when it knows how many steps there will be.
     - `tokenizer`: the keys that a checkpoint carries besides the model's; `vocabulary`: the same, to be read.
     - `memory_settings`: the settings that decide how much memory a step takes, with their values.
     - `step_metrics`, `held_out_metrics`: names of the metrics of each step and of each evaluation.
     """
+
+    settings: TrainSettings
 
     @property
     def description(self) -> str: ...
@@ -94,6 +99,8 @@ class RunData(Protocol):
     def unit(self) -> str: ...
     @property
     def per_step(self) -> int: ...
+    @property
+    def per_epoch(self) -> int | None: ...
     @property
     def tokenizer(self) -> MetadataBlock | None: ...
     @property
@@ -110,6 +117,9 @@ class RunData(Protocol):
 
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0; the same one whenever it is asked for."""
+
+    def scored(self, step: int) -> int:
+        """How many tokens or images an evaluation after a step scores."""
 
     def evaluate(self, model: nn.Module, step: int) -> EvalResult | None:
         """Score the held-out data after a step; None where there is none."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, TypeAlias
 
 from linnet.errors import UsageError
 
+Count = Annotated[int, "count"]  # may be written as 20M or 1e9
 OptimizerName: TypeAlias = Literal["adamw", "muon"]  # adamw, and those of `optim.OPTIMIZERS`
 Periodic: TypeAlias = Literal["eval", "sample", "checkpoint"]  # what is done between steps
 
@@ -19,7 +20,11 @@ class TrainSettings:
     """The settings of the loop. A field that is None is derived from the others when the run starts.
 
     Args:
-        steps: Optimiser steps.
+        steps: Optimiser steps; 1,000 where no other budget is given.
+        minutes: Train for so long instead: the learning rate follows the clock and is at its end when the time is over.
+        tokens: Train on so many tokens instead of a number of steps: 20M, 1e9.
+        epochs: Pass so often through the data instead of a number of steps.
+        patience: End after so many evaluations without a better held-out loss; the best checkpoint is kept.
         batch: Sequences that pass through the model at once.
         batch_tokens: Tokens of one optimiser step; gradients are accumulated to reach it.
         lr: The highest learning rate.
@@ -54,6 +59,10 @@ class TrainSettings:
     """
 
     steps: int = 1000
+    minutes: float | None = None
+    tokens: Count | None = None
+    epochs: float | None = None
+    patience: int | None = None
     batch: int = 8
     batch_tokens: int | None = None
     lr: float = 1e-3
@@ -83,34 +92,70 @@ class TrainSettings:
     profile: bool = False
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
+    # Of a fork (docs/train.md); no flags.
+    schedule_start: int | None = None  # the step after which its schedule begins; None: at the first
+    data_offset: int | None = None  # steps that its position in the data is behind its number of steps
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"`{name}` must be 1 or more, found {getattr(self, name)}")
+        for name in ("steps", "batch", "tokens", "patience"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"`{name}` must be 1 or more, found {value}")
+        for name in ("minutes", "epochs"):
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise UsageError(f"`{name}` must be above 0, found {value:g}")
         if not self.lr > 0:
             raise UsageError(f"`lr` must be above 0, found {self.lr}")
         if not 0 < self.decay <= 1:
             raise UsageError(f"`decay` is a share of the steps, above 0 and at most 1, found {self.decay}")
-        if self.warmup is not None and not 0 <= self.warmup <= self.steps:
-            raise UsageError(f"`warmup` must be between 0 and `steps` ({self.steps}), found {self.warmup}")
+        known = self.minutes is None and self.tokens is None and self.epochs is None  # else steps follow from them
+        if self.warmup is not None and (self.warmup < 0 or (known and self.warmup > self.own_steps)):
+            raise UsageError(f"`warmup` must be between 0 and `steps` ({self.own_steps}), found {self.warmup}")
+
+    def in_steps(self, per_step: int, per_epoch: int | None) -> TrainSettings:
+        """The settings with a budget of tokens or epochs turned into steps, which is what a run keeps.
+
+        Tokens are never exceeded (but a run has one step at least); an epoch is passed through whole. `per_epoch` is
+        None where nobody knows how much there is.
+        """
+        if self.epochs is not None and per_epoch is None:
+            raise UsageError("`epochs` needs data whose length is known, found an iterable: give `steps` or `tokens`")
+        if self.tokens is not None:
+            steps = self.tokens // per_step
+        elif self.epochs is not None:
+            assert per_epoch is not None
+            steps = math.ceil(self.epochs * per_epoch / per_step - 1e-9)
+        else:
+            return self
+        return replace(self, steps=self.first + max(1, steps), tokens=None, epochs=None)
+
+    @property
+    def first(self) -> int:
+        """Steps before the first one of the schedule: those of the run that this one was forked from."""
+        return self.schedule_start or 0
+
+    @property
+    def own_steps(self) -> int:
+        """Steps of the schedule."""
+        return self.steps - self.first
 
     @property
     def warmup_steps(self) -> int:
         """Steps in which the rate rises."""
-        return min(500, self.steps // 20) if self.warmup is None else self.warmup
+        return min(500, self.own_steps // 20) if self.warmup is None else self.warmup
 
     @property
     def least_lr(self) -> float:
         """Where the rate ends."""
         return self.lr / 10 if self.lr_min is None else self.lr_min
 
-    def learning_rate(self, step: int) -> float:
+    def learning_rate(self, step: float) -> float:
         """The rate of a step, counted from 0: a linear rise, then constant, a cosine, or a plateau and a fall (wsd).
 
-        A pure function, so that a resumed run finds it again.
+        A pure function, so that a resumed run finds it again. Between two steps it is defined too: a run of so many
+        minutes is wherever its clock is (`TimeBudget`).
         """
-        top, least, warmup, steps = self.lr, self.least_lr, self.warmup_steps, self.steps
+        top, least, warmup, steps = self.lr, self.least_lr, self.warmup_steps, self.own_steps
+        step -= self.first
         if step < warmup:
             return top * (step + 1) / warmup
         if self.schedule == "constant":
@@ -133,7 +178,7 @@ class TrainSettings:
     def interval(self, kind: Periodic) -> int:
         """Steps between two evaluations, samples or checkpoints; 0: none, but for the last checkpoint."""
         every: int | None = getattr(self, f"{kind}_every")
-        return max(1, self.steps // _TIMES[kind]) if every is None else every
+        return max(1, self.own_steps // _TIMES[kind]) if every is None else every
 
     def due(self, kind: Periodic, step: int) -> bool:
         """Is an evaluation, a sample or a checkpoint due after `step`? After the last one all are that ever are."""
@@ -153,7 +198,7 @@ class TrainSettings:
         """Tokens of one evaluation. A pass forward costs a third of a training step's work on the same tokens."""
         if self.eval_tokens is not None:
             return self.eval_tokens
-        return max(1024, min(65_536, round(0.003 * self.steps * tokens_per_step)))
+        return max(1024, min(65_536, round(0.003 * self.own_steps * tokens_per_step)))
 
     def accumulate(self, ctx: int) -> int:
         """Passes through the model for one optimizer step (gradient accumulation)."""

@@ -62,6 +62,7 @@ ACTIONS: dict[str, Action] = {
     "axis": Board.next_axis,
     "log_scale": lambda board: board.toggle("log_scale"),
     "clip": lambda board: board.toggle("clip"),
+    "family": lambda board: board.toggle("family"),
     "side": lambda board: board.toggle("side"),
     "clip_or_sort": _clip_or_sort,
     "zoom_in": lambda board: board.zoom_by(0.5),

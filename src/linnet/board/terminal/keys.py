@@ -78,6 +78,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("z", "constants", "z", "charts for constants, or one line"),
         Key("", "", "/", "only charts whose name has these words, or fits a pattern: loss, blk.0*"),
         Key("Z", "reset_charts", "Z", "forget what was pinned, moved, hidden and filtered"),
+        Key("F", "family", "F", "of a fork: the line of its parent, up to where it began"),
     ),
     "one metric": (
         Key("left", "left", "← →", "the cursor, with exact values; Home and End: to the ends"),

@@ -75,6 +75,7 @@ class Board:
         self._axis = AXES[0]
         self.log_scale = False
         self.clip = False
+        self.family = True  # a fork's charts begin with its parent's lines
         self.side = True
         self.zoom = Zoom()
         self.table = RunList()
@@ -375,7 +376,7 @@ class Board:
 
     # -- how it is drawn ----------------------------------------------------------------------------------------
 
-    def toggle(self, mode: Literal["log_scale", "clip", "side"]) -> None:
+    def toggle(self, mode: Literal["log_scale", "clip", "side", "family"]) -> None:
         if self.overlay == "scatter" and mode == "log_scale":
             self.scatter.log = not self.scatter.log
             return

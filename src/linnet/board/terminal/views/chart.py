@@ -64,6 +64,14 @@ def held_out_curves(board: Board, name: str) -> list[RunCurve]:
     return [] if held_out is None else curves_of(board, held_out)
 
 
+def inherited_of(board: Board, name: str) -> list[RunCurve]:
+    """One metric of the runs that forks came from, up to where they began; only by step do their lines join."""
+    if not board.family or board.axis != "step":
+        return []
+    runs = enumerate(board.watched_runs)
+    return [(index, watched.inherited[name]) for index, watched in runs if name in watched.inherited]
+
+
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
     """A curve on the board's axis; None where the run does not tell it."""
     tokens = watched.history.curve("tokens") if board.axis == "tokens" else None
@@ -90,23 +98,28 @@ def draw(
     labels: int = 0,
     best: bool = False,
     held_out: Sequence[RunCurve] = (),
+    inherited: Sequence[RunCurve] = (),
 ) -> Drawing | None:
     """Curves in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
 
     - `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
     - `best`: the best point of each curve is marked.
     - `held_out`: the same metric on held-out data, drawn as points; of a single run with a line through them.
+    - `inherited`: what forks have from their parents, drawn faintly.
     """
     log_scale = board.log_scale
     left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in curves) if log_scale else 0
     shown = [(index, logarithms(curve) if log_scale else curve) for index, curve in curves]
     evaluated = [(index, logarithms(curve) if log_scale else curve) for index, curve in held_out]
-    ranges = range_of([curve for _, curve in (*shown, *evaluated)], window, board.clip)
+    faint = [(index, logarithms(curve) if log_scale else curve) for index, curve in inherited]
+    ranges = range_of([curve for _, curve in (*shown, *evaluated, *faint)], window, board.clip)
     if ranges is None or width < 8 or height < 1:
         return None
     texts = y_labels(ranges[1], height, log_scale, labels)
     margin = max((cells(text) for text in texts.values()), default=0)
     plot = Plot(max(2, width - margin - 1), height, *ranges)
+    for index, curve in faint:
+        plot.draw(curve, f"{style_of(index)}.raw")
     letters = LETTERS if len(board.watched_runs) > 1 else [""] * len(LETTERS)
     draw_curves(plot, [(curve, style_of(i), letters[i % len(letters)]) for i, curve in shown], board.alpha)
     for index, curve in reversed(evaluated):

@@ -15,14 +15,16 @@ from linnet.board.words import duration, number
 def draw(board: Board, width: int, height: int) -> list[Line]:
     name = board.detail or ""
     curves = chart.curves_of(board, name)
-    whole = range_of([curve for _, curve in curves])
+    inherited = chart.inherited_of(board, name)
+    whole = range_of([curve for _, curve in (*curves, *inherited)])
     board.zoom.whole = whole[0] if whole else None
     shown = chart.curves_of(board, name, close=board.needs_every_row())
     held_out = chart.held_out_curves(board, name)
     below = [*_cursor(board, curves), *_numbers(board, curves, held_out, width), _modes(board, width)]
     rows = max(1, height - 3 - len(below))
     window, labels = board.zoom.shown(), max(2, rows // 4)
-    drawing = chart.draw(board, shown, width - 2, rows, window=window, labels=labels, best=True, held_out=held_out)
+    lines_beside = {"held_out": held_out, "inherited": inherited}
+    drawing = chart.draw(board, shown, width - 2, rows, window=window, labels=labels, best=True, **lines_beside)
     lines = [_title(board, name, curves, held_out, drawing, width)]
     if drawing is None:
         lines += [*centered(_why_empty(board, curves), width, rows), []]

@@ -12,6 +12,7 @@ from linnet.board.terminal.spans import Line, Span, cells, fill, fit, pad, safe,
 from linnet.board.terminal.state import TABLE_HEAD, Board
 from linnet.board.words import duration, number
 from linnet.runs.columns import Term
+from linnet.runs.family import origin_of
 from linnet.runs.query import UNREAD
 
 _RIGHT = ("step", "last", "best", "age")
@@ -88,8 +89,9 @@ def _texts(row: RunRow, now: float) -> dict[str, str]:
     summary, manifest = row.summary, row.summary.manifest
     total = f"/{number(manifest.total_steps)}" if manifest.total_steps else ""
     name = f"{safe(manifest.name, 40)}  " if manifest.name else ""
+    origin = origin_of(manifest.parent, manifest.parent_step)
     return {
-        "run": name + safe(summary.run_id),
+        "run": name + safe(summary.run_id) + (f"  ← {safe(origin, 40)}" if origin else ""),
         "status": status_span(summary.status)[0],
         "recipe": safe(manifest.recipe or "", 24),
         "experiment": safe(manifest.experiment or "", 24),

@@ -17,6 +17,7 @@ from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, system
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
+from linnet.runs.family import children_of, origin_of
 
 _HEAD, _FOOT = 3, 1  # lines above and below the body
 _NARROW = 64  # columns below which three letters of a tab must do
@@ -102,6 +103,10 @@ def _about(board: Board, watched: WatchedRun, width: int) -> Line:
     line += [("  ", ""), status_span(watched.status)]
     for word in filter(None, (manifest.name, manifest.recipe, manifest.experiment)):
         line += [("  ", ""), (safe(word, 40), "")]
+    if (origin := origin_of(manifest.parent, manifest.parent_step)) is not None:
+        line += [("  ", ""), (f"from {safe(origin, 40)}", "dim")]
+    if forks := children_of(watched.id, [row.summary for row in board.run_table.rows]):
+        line += [("  ", ""), (f"{len(forks)} forks" if len(forks) > 1 else f"fork {safe(forks[0], 40)}", "dim")]
     for tag in manifest.tags[:12]:
         line += [("  ", ""), (safe(f"#{tag}", 24), "dim")]
     right: Line = []

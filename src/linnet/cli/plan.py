@@ -1,0 +1,67 @@
+"""A plan in words: two lines before the first step, and one when its time is known."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from linnet.board import words
+
+if TYPE_CHECKING:
+    from linnet.train.plan import Plan
+
+_LABEL = 6  # columns of the word before a line
+_FLOP_UNITS = (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Parameters and data, then work, disk and memory; each fits 80 columns."""
+    tied = f" ({words.compact(plan.embedding)} embedding)" if plan.embedding else ""
+    first = [f"{words.compact(plan.parameters)} parameters{tied}", _data(plan)]
+    second = [] if plan.steps is None else [f"{plan.steps:,} steps", _flops(plan.flops or 0.0)]
+    if plan.minutes is not None and plan.steps is None:
+        second = [f"{words.duration(60 * plan.minutes)} of steps"]
+    where = "" if plan.device == "cpu" else f" ({plan.device})"
+    second += [f"disk {words.size(plan.disk)}", f"memory {words.size(plan.memory)}{where}"]
+    return [_line("plan", first), _line("", second)]
+
+
+def time_line(plan: Plan) -> str:
+    """The expected time, and when that is over."""
+    assert plan.seconds is not None and plan.step_seconds is not None
+    ends = words.moment(time.time() + plan.seconds, "%H:%M" if plan.seconds < 64_800 else "%m-%d %H:%M")
+    parts = [f"about {words.duration(plan.seconds)}", f"{_short(plan.step_seconds)} a step"]
+    if plan.minutes is not None:
+        parts = [f"~{words.compact(plan.steps or 0)} steps of {_short(plan.step_seconds)}"]
+        parts.append(f"{words.compact(plan.planned or 0)} {plan.unit}{_epochs(plan.epochs)}")
+    return _line("time", [*parts, f"until {ends}"])
+
+
+def _line(label: str, parts: list[str]) -> str:
+    return f"{label:<{_LABEL}}{' · '.join(parts)}"
+
+
+def _data(plan: Plan) -> str:
+    corpus = None if plan.corpus is None else words.compact(plan.corpus)
+    if plan.planned is None:
+        return f"{plan.unit} of unknown number" if corpus is None else f"{corpus} {plan.unit} in the data"
+    if corpus is None or plan.epochs is None:
+        return f"{words.compact(plan.planned)} {plan.unit}"
+    return f"{words.compact(plan.planned)} of {corpus} {plan.unit}{_epochs(plan.epochs)}"
+
+
+def _epochs(count: float | None) -> str:
+    if count is None:
+        return ""
+    return f", {words.number(count, 2) if count < 1000 else words.compact(count)} epochs"
+
+
+def _flops(count: float) -> str:
+    for unit, size in _FLOP_UNITS:
+        if count >= size:
+            return f"{words.number(count / size, 3)} {unit}"
+    return f"{count:.0f} FLOP"
+
+
+def _short(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else words.duration(seconds)

@@ -1,0 +1,51 @@
+"""`dry_run`: what a job would take, after a few trial steps; nothing is written but a prepared corpus."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+
+from linnet.recipes.fork import ForkPoint
+from linnet.recipes.job import Job, PrepareProgress
+from linnet.recipes.recipe import AnyRecipe
+from linnet.recipes.training import JobData, prepare
+from linnet.train.hardware import Hardware
+from linnet.train.plan import Plan, make_plan
+from linnet.train.time_budget import TimeBudget
+
+_STEPS = {"cpu": 4, "cuda": 12}  # at least: the first ones compile, fill caches and capture
+_SECONDS = 3.0  # that more of them may take
+_LONG = 20.0  # seconds of a step after which there is no second one
+
+
+def dry_run(job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint | None = None) -> Plan:
+    """Read the data, build the model, try some steps on it, and throw it away: the plan, with its time."""
+    with job.donor if job.donor is not None else nullcontext():
+        recipe, data, hardware, job = prepare(job, preparing, fork)
+    done = 0 if fork is None else fork.restore(recipe, data)[0].step
+    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=done)
+    seconds = _trial(recipe, data, hardware, done, job.settings.steps)
+    usual = statistics.median(seconds[len(seconds) // 2 :])
+    beginning = sum(max(0.0, each - usual) for each in seconds)  # compiling, and the like
+    if job.settings.minutes is not None:
+        total = 60 * job.settings.minutes
+        steps = TimeBudget(job.settings.minutes).steps(0, min(beginning, total), usual)
+        return replace(plan, steps=steps, seconds=total, step_seconds=usual)
+    return replace(plan, seconds=plan.rest(0, usual) + beginning, step_seconds=usual)
+
+
+def _trial(recipe: AnyRecipe, data: JobData, hardware: Hardware, done: int, last: int) -> list[float]:
+    """Seconds of the first steps after those that are done, each waited for."""
+    settings, seconds = data.job.settings, list[float]()
+    least = min(last - done, _STEPS.get(hardware.device.type, 4))
+    while len(seconds) < least or (len(seconds) < last - done and sum(seconds) < _SECONDS):
+        began, step = time.perf_counter(), done + len(seconds)
+        batch = data.batch(step - (settings.data_offset or 0))
+        result = recipe.train_on(batch, settings.learning_rate(step), step)
+        float(result.loss)
+        seconds.append(time.perf_counter() - began)
+        if seconds[-1] > _LONG:
+            break
+    return seconds

@@ -1,0 +1,169 @@
+"""`Plan`: what a training will take, before its first step: tokens, steps, arithmetic, disk, memory; later the time."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.train.memory import Weights, peak_memory, total_memory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linnet.train.hardware import Hardware
+    from linnet.train.protocols import Recipe, RunData
+    from linnet.train.settings import Periodic, TrainSettings
+
+_TRUSTED_STEPS, _TRUSTED_SECONDS = 5, 3.0  # after which the speed of a training is known
+_TRUSTED_SHARE = 0.05  # or after this part of its steps
+_STEP_BYTES = 200  # of a step's line in the stream
+_LAYER_BYTES = 8000  # of a layer in flow.json
+_TOKEN_BYTES = 40  # of a token and its merge in a checkpoint
+_NUMBER_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
+_LAYER_SECONDS = {"cpu": 60e-6, "cuda": 40e-6}  # that a layer takes to have one token's work handed out
+_READ_BYTES = {"cpu": 8e9, "cuda": 1e12}  # of weights, a second, that a token of a sample reads
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training will take, from the step it begins at to its last one.
+
+    - `parameters`, `embedding`: numbers that are trained, and how many of them are rows of tokens or positions.
+    - `corpus`: tokens or images (`unit`) to train on; None: nobody knows. `per_step`, `step_flops`: of a step.
+    - `steps`: None in a run by the clock (`minutes`), until its speed is known.
+    - `disk`: bytes of checkpoints, state and events at the end; `memory`: bytes at the peak, of the `device`.
+    - `evaluation_steps`: what all evaluations cost, in steps; `sample_seconds`: what all samples take.
+    - `seconds`, `step_seconds`: the expected time in all and of a step; None: not measured yet.
+    """
+
+    parameters: int
+    embedding: int
+    unit: str
+    corpus: int | None
+    per_step: int
+    step_flops: float
+    steps: int | None
+    disk: int
+    memory: int
+    device: str
+    minutes: float | None = None
+    evaluation_steps: float = 0.0
+    sample_seconds: float = 0.0
+    seconds: float | None = None
+    step_seconds: float | None = None
+
+    @property
+    def planned(self) -> int | None:
+        """Tokens or images that will be trained on."""
+        return None if self.steps is None else self.steps * self.per_step
+
+    @property
+    def epochs(self) -> float | None:
+        """Passes through the corpus."""
+        return None if self.planned is None or not self.corpus else self.planned / self.corpus
+
+    @property
+    def flops(self) -> float | None:
+        """The arithmetic of all steps."""
+        return None if self.steps is None else self.steps * self.step_flops
+
+    def rest(self, done: int, step_seconds: float) -> float:
+        """Seconds that are left after `done` steps, with the evaluations and samples that are still to come."""
+        assert self.steps is not None
+        left = self.steps - done
+        return left * step_seconds + left / self.steps * (self.evaluation_steps * step_seconds + self.sample_seconds)
+
+    def fields(self) -> dict[str, Any]:
+        """As `run.json`, `plan` events and `--json` have it."""
+        named = {"planned": self.planned, "epochs": self.epochs, "steps": self.steps, "flops": self.flops}
+        size = {"parameters": self.parameters, "embedding": self.embedding, "unit": self.unit, "corpus": self.corpus}
+        takes = {"disk": self.disk, "memory": self.memory, "device": self.device, "minutes": self.minutes}
+        time = {"seconds": self.seconds, "step_seconds": self.step_seconds}
+        return {name: value for name, value in (size | named | takes | time).items() if value is not None}
+
+
+def is_trusted(steps_done: int, seconds: float, steps: int | None) -> bool:
+    """Is the speed of so many steps that of the whole training?"""
+    share = _TRUSTED_SHARE * steps if steps is not None else 0.0
+    return steps_done >= _TRUSTED_STEPS and (seconds >= _TRUSTED_SECONDS or steps_done >= share)
+
+
+def make_plan(
+    recipe: Recipe, data: RunData, settings: TrainSettings, hardware: Hardware, *, prompts: int = 0, done: int = 0
+) -> Plan:
+    """The plan of a training that is built. `prompts`: texts of a sample; `done`: the step it begins after."""
+    model: Any = getattr(recipe, "trained", recipe.model)
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    timed = settings.minutes is not None
+    steps = settings.steps - done
+    evaluations = _times(settings, "eval", done)
+    scored = [data.scored(step) for step in evaluations] if data.held_out_metrics else []
+    weights = Weights.of(model, settings, hardware)
+    stored = recipe.parameters().values()
+    copies = sum(tensor.nbytes for tensor in stored) + weights.moments + _averaged(recipe)
+    saves = len(_times(settings, "checkpoint", done))
+    kept = min(saves, settings.keep + 1) if settings.keep else saves
+    file = sum(_file_bytes(tensor, settings.file_type) for tensor in stored)
+    vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None else 0
+    state = weights.moments + _averaged(recipe) + (0 if settings.file_type == "f32" else weights.parameters)
+    layers = recipe.config.n_layers
+    events = (0 if timed else _STEP_BYTES * steps) + _LAYER_BYTES * layers
+    device = hardware.device.type
+    token_seconds = layers * _LAYER_SECONDS.get(device, 60e-6) + weights.parameters / _READ_BYTES.get(device, 8e9)
+    samples = len(_times(settings, "sample", done)) * prompts
+    return Plan(
+        parameters=sum(parameter.numel() for parameter in named.values()),
+        embedding=sum(parameter.numel() for name, parameter in named.items() if "embd" in name and "patch" not in name),
+        unit=data.unit,
+        corpus=data.per_epoch,
+        per_step=data.per_step,
+        step_flops=data.flops(recipe.model),
+        steps=None if timed else steps,
+        disk=round(kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
+        memory=peak_memory(recipe, settings, hardware, scored=max(scored, default=0), copies=copies),
+        device=device,
+        minutes=settings.minutes,
+        evaluation_steps=sum(scored) / data.per_step / 3,  # a pass forward is a third of a step
+        sample_seconds=samples * settings.sample_tokens * token_seconds,
+    )
+
+
+def shortages(plan: Plan, folder: Path) -> list[str]:
+    """A line for each thing that the plan takes more of than there is."""
+    lines = []
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        free = plan.disk
+    if free < plan.disk:
+        lines.append(
+            f"the disk of {folder} has {free / 1e9:.1f} GB left, and {plan.disk / 1e9:.1f} GB are planned:"
+            " lower `keep`, or choose another place with `runs`"
+        )
+    if (there := total_memory(plan.device)) and there < plan.memory:
+        lines.append(
+            f"{plan.memory / 1e9:.1f} GB of memory are planned, and {plan.device} has {there / 1e9:.1f} GB:"
+            " lower `batch`, or choose a smaller model"
+        )
+    return lines
+
+
+def _times(settings: TrainSettings, kind: Periodic, done: int) -> list[int]:
+    """The steps after which an evaluation, a sample or a checkpoint is due; of very many, not each is named."""
+    interval = settings.interval(kind)
+    steps = list(range(done - done % interval + interval, settings.steps + 1, interval)) if interval else []
+    last = [settings.steps] if interval or kind == "checkpoint" else []
+    return steps if steps and steps[-1] == settings.steps else steps + last
+
+
+def _averaged(recipe: Recipe) -> int:
+    """Bytes of the weights that are trained, where a checkpoint holds their running average."""
+    trained: Any = getattr(recipe, "trained", recipe.model)
+    return 0 if trained is recipe.model else sum(parameter.nbytes for parameter in trained.parameters())
+
+
+def _file_bytes(tensor: Tensor, file_type: str) -> float:
+    """Vectors are always stored in full."""
+    return tensor.numel() * (_NUMBER_BYTES[file_type] if tensor.ndim >= 2 else 4.0)
