@@ -76,7 +76,8 @@ def test_a_job_without_field_has_the_fingerprint_it_always_had() -> None:
     assert Job.from_fields(job.model_fields(), job.config_fields()) == job
     before = {name: value for name, value in job.config_fields().items() if name != "plain"}
     old = Job.from_fields(job.model_fields(), before)
-    assert old.config_fields() == before  # so it has the fingerprint of then
+    assert old.config_fields() == before
+    assert old.fingerprint() == job.fingerprint()
     assert isinstance(old.data, TextData) and old.data.plain is None
 
 

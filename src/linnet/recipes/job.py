@@ -209,6 +209,8 @@ class Job:
     def fingerprint(self) -> str:
         """A hash of everything that would make the continuation another run."""
         kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in _FREE}
+        if kept.get("plain") is False:  # the usual case, which it was before there was a word for it
+            del kept["plain"]
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
