@@ -23,7 +23,7 @@ def test_the_study_compares_every_arm(
     number: int,
 ) -> None:
     words = ["--donor", str(trained), "--corpus", str(corpus), "--cache", str(cache), "--out", str(tmp_path / "out")]
-    words += ["--vocab", "600", "--budget", "6000", "--d-model", "48", "--n-layers", "1", "--ctx", "32", "--batch", "4"]
+    words += ["--vocab", "600", "--budget", "3000", "--d-model", "48", "--n-layers", "1", "--ctx", "32", "--batch", "4"]
     words += ["--device", "cpu", "--seeds", "1", "--held-out", "0.1", "--evaluations", "2", *arms]
     record = tmp_path / "record.json"
     monkeypatch.setattr("sys.argv", ["warm_vocab.py", *words, "--json", str(record)])
