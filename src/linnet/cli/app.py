@@ -27,7 +27,7 @@ resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
 
 runs: List runs, a row each: how they stand, the settings that differ, the metrics you choose.
     linnet runs
-    linnet runs --columns 'loss,best(validation/loss),loss@200' --sort 'best(validation/loss)'
+    linnet runs --columns 'loss,best(acc),loss@200' --sort 'best(validation/loss)'
     linnet runs 'xor-*' --where 'loss<2 and lr>=1e-3 and tag:base' --sort lr
     linnet runs --experiment sweep --by lr --sort validation/loss
     linnet runs --tree

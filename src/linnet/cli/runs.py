@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from linnet.cli.printing import print_json
 from linnet.cli.run_table import group_json, is_measured, print_csv, print_groups, print_groups_csv, print_runs
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore, RunSummary, add_note
-from linnet.runs.columns import Term, split_columns, split_words
+from linnet.runs.columns import Column, Term, split_columns, split_words
 from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
 from linnet.runs.selection import RunRecord, Selection, select
@@ -41,8 +42,7 @@ def runs(
     """List runs, a row each: how they stand, the settings that differ, the metrics you choose.
 
     Args:
-        columns: Metrics, settings and labels to show, as in 'loss,best(validation/loss),loss@200,lr'. The settings that
-            differ come along unless some are named.
+        columns: Metrics, settings, labels to show: 'loss,best(acc),loss@200,lr'. Without settings, those that differ.
         sort: time (newest last), name, loss (best first), or any column: metrics best first, settings ascending.
         reverse: The other way round; so is a minus before the column, as in --sort -lr.
         by: Group runs by a column, or several with commas: how many, and mean ± standard deviation of the metrics.
@@ -57,7 +57,7 @@ def runs(
     if tree and by is not None:
         raise UsageError("--tree and --by order the same rows in two ways; give one of them")
     store = open_store(runs)
-    selection = select(store, run, filters)
+    selection = select(store, run, filters, beside=_named(columns, sort, by))
     chosen = [] if columns is None else _terms("columns", columns, selection)
     orders = _orders(sort, reverse, selection)
     if by is not None:
@@ -86,6 +86,15 @@ class _Order:
     name: str
     term: Term | None
     reverse: bool
+
+
+def _named(*texts: str | None) -> list[Column]:
+    """The columns that flags name, as far as they can be understood."""
+    named: list[Column] = []
+    for word in (word for text in texts for word in split_words(text or "")):
+        with suppress(UsageError):
+            named.append(Column.parse(word.removeprefix("-")))
+    return named
 
 
 def _terms(flag: str, text: str, selection: Selection) -> list[Term]:

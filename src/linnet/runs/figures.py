@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
@@ -60,11 +61,8 @@ class MetricFigures(msgspec.Struct, array_like=True):
         self.first = self.first or (steps[0], values[0])
         self.last = steps[-1], values[-1]
         self.count += len(values)
-        for wanted, known in self.at.items():
-            for step, value in zip(steps, values, strict=True):
-                if step <= wanted and (known is None or step >= known[0]):
-                    known = step, value
-            self.at[wanted] = known
+        if self.at:
+            self._add_at(list(steps), values)
         if not math.isfinite(sum(values)):  # a NaN or an infinity, or a sum that is too large
             finite = [at for at, value in enumerate(values) if math.isfinite(value)]
             steps, values = [steps[at] for at in finite], [values[at] for at in finite]
@@ -74,6 +72,16 @@ class MetricFigures(msgspec.Struct, array_like=True):
                 self.low = steps[values.index(low)], low
             if self.high is None or high > self.high[1]:
                 self.high = steps[values.index(high)], high
+
+    def _add_at(self, steps: list[int], values: Sequence[float]) -> None:
+        """The last points at or before the wanted steps; of equal steps the one logged last."""
+        if steps != sorted(steps):
+            order = sorted(range(len(steps)), key=steps.__getitem__)
+            steps, values = [steps[at] for at in order], [values[at] for at in order]
+        for wanted, known in self.at.items():
+            at = bisect_right(steps, wanted) - 1
+            if at >= 0 and (known is None or steps[at] >= known[0]):
+                self.at[wanted] = steps[at], values[at]
 
     def add_sparse(self, steps: Sequence[int], values: Sequence[float | None]) -> None:
         """The same of points among which some are missing; where `at` is empty."""
@@ -103,6 +111,9 @@ class _Steps(Sequence[int]):
 
     def __getitem__(self, at: Any) -> Any:
         return self._rows[at].step
+
+    def __iter__(self) -> Iterator[int]:
+        return map(attrgetter("step"), self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -203,8 +204,11 @@ class Selection(Sequence[RunRecord]):
             names |= dict.fromkeys(record.open().metrics().names())
         return list(names)
 
-    def filter(self, query: Query) -> Selection:
-        """The runs that a query means; streams are read of those about which the rest of it does not decide."""
+    def filter(self, query: Query, beside: Sequence[Column] = ()) -> Selection:
+        """The runs that a query means; streams are read of those about which the rest of it does not decide.
+
+        `beside`: columns that will be asked for next, so that a stream is read once for both.
+        """
         if not self.records:
             return self
         terms = {comparison.column: self._term_of(query, comparison) for comparison in query.comparisons()}
@@ -213,10 +217,18 @@ class Selection(Sequence[RunRecord]):
             return lambda column: record.value(terms[column] if column in terms else Term("field", column.name))
 
         undecided = [record for record in self.records if query.fits(value_of(record)) is None]
-        read_values(self.root, undecided, terms.values())
+        read_values(self.root, undecided, [*terms.values(), *self._metrics_of(beside)])
         for comparison in query.comparisons():
             self._require_compared(query, comparison, terms[comparison.column])
         return Selection(self.root, [record for record in self.records if query.fits(value_of(record))])
+
+    def _metrics_of(self, columns: Sequence[Column]) -> list[Term]:
+        """What of columns is a metric; one that means nothing is told of by whoever asks for it."""
+        terms = []
+        for column in columns:
+            with suppress(UsageError):
+                terms.append(self.term(column))
+        return [term for term in terms if term.kind == "metric"]
 
     def _term_of(self, query: Query, comparison: Comparison) -> Term:
         try:
@@ -262,8 +274,17 @@ def sort_key(value: object) -> tuple[int, float, str] | None:
     return 1, 0.0, " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def select(store: RunStore, references: Sequence[str] = (), filters: Filters | None = None) -> Selection:
-    """The runs of a store that are meant, oldest first: those named (all, without), as far as they fit the filters."""
+def select(
+    store: RunStore,
+    references: Sequence[str] = (),
+    filters: Filters | None = None,
+    *,
+    beside: Sequence[Column] = (),
+) -> Selection:
+    """The runs of a store that are meant, oldest first: those named (all, without), as far as they fit the filters.
+
+    `beside`: columns that will be asked of them next.
+    """
     filters = filters or Filters()
     filters.check()
     query = None if filters.where is None else Query(filters.where)
@@ -280,7 +301,7 @@ def select(store: RunStore, references: Sequence[str] = (), filters: Filters | N
     if not references:
         records.sort(key=lambda record: (record.summary.manifest.created_at, record.summary.run_id))
     selection = Selection(store.root, records)
-    return selection if query is None else selection.filter(query)
+    return selection if query is None else selection.filter(query, beside)
 
 
 def read_values(root: Path, records: Sequence[RunRecord], terms: Iterable[Term]) -> None:
