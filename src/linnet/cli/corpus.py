@@ -50,8 +50,7 @@ def show(
         lines: How many lines of each (4).
         vocab: Show the tokens of a vocabulary of this size, trained on the corpus; 4096 by default.
         tokenizer: Show the tokens of this MODEL's tokenizer instead.
-        field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, text by default, or '*.csv=name' for
-            some files; may be given several times.
+        field: Where the text is in JSONL, CSV and Parquet: text, a name, or '*.csv=name' for some files, several times.
         dedup_threshold: How alike documents are that count as nearly equal (0.8); 1: equal ones only.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.

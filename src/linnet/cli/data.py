@@ -44,11 +44,9 @@ def prepare(
         tokenizer: The MODEL whose tokenizer is taken instead.
         pre: How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.
         held_out: The share of documents kept from training, for evaluation.
-        field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, text by default, or '*.csv=name' for
-            some files; may be given several times.
+        field: Where the text is in JSONL, CSV and Parquet: text, a name, or '*.csv=name' for some files, several times.
         dedup: Drop documents that are equal, or nearly, to an earlier one.
-        dedup_threshold: How alike --dedup takes for nearly equal: the share of common runs of five words; 0.8 by
-            default, 1: equal only.
+        dedup_threshold: What --dedup takes for nearly equal: the share of common runs of five words (0.8); 1: equal.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
