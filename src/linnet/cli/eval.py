@@ -65,7 +65,7 @@ def eval(
         top_k: How many of the likeliest tokens to show (5).
         tokenizer: Of a model without one, such as Toy's: the MODEL whose tokenizer it was trained with.
         record: Leave the figures in the model's run, as an evaluation of this name: `--record test` → test/loss.
-        field: Where the text is in rows: a name, or '*.csv=name' for some files; text, or as a RUN's own corpus was read.
+        field: Where the text is in rows: a name, or '*.csv=name' for some files; text, or as a RUN's own was read.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         device: auto, cpu, cuda or mps (auto).
     """
