@@ -64,8 +64,8 @@ def main() -> Report:
     report.note(
         f"{store.megabytes(root):.0f} MB of streams. First time: `.cache/` of the folder and of every run is gone, and "
         "of each stream the metrics asked for are decoded, by as many processes as there are cores, two here. "
-        "After that they come from `.cache/figures`. The first time of whole streams is not within the figure: decoding "
-        "two metrics of 206 MB takes 1.2 s of one core."
+        "After that they come from `.cache/figures`. The first time of whole streams is not within the figure: "
+        "decoding two metrics of 206 MB takes 1.2 s of one core."
     )
     return report
 
