@@ -22,7 +22,7 @@ _STEP_BYTES = 200  # of a step's line in the stream
 _LAYER_BYTES = 8000  # of a layer in flow.json
 _TOKEN_BYTES = 40  # of a token and its merge in a checkpoint
 _NUMBER_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
-_LAYER_SECONDS = {"cpu": 60e-6, "cuda": 40e-6}  # that a layer takes to have one token's work handed out
+_TOKEN_SECONDS, _LAYER_SECONDS = 1e-3, 60e-6  # that a token of a sample takes at least, and a layer for it
 _READ_BYTES = {"cpu": 8e9, "cuda": 1e12}  # of weights, a second, that a token of a sample reads
 
 
@@ -111,7 +111,8 @@ def make_plan(
     layers = recipe.config.n_layers
     events = (0 if timed else _STEP_BYTES * steps) + _LAYER_BYTES * layers
     device = hardware.device.type
-    token_seconds = layers * _LAYER_SECONDS.get(device, 60e-6) + weights.parameters / _READ_BYTES.get(device, 8e9)
+    reading = weights.parameters / _READ_BYTES.get(device, 8e9)
+    token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
     samples = len(_times(settings, "sample", done)) * prompts
     return Plan(
         parameters=sum(parameter.numel() for parameter in named.values()),
