@@ -20,7 +20,7 @@ from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpoint import BestCheckpoint, Checkpointer
 from linnet.train.hardware import Hardware
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
-from linnet.train.plan import Plan, is_trusted
+from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
@@ -102,6 +102,7 @@ class Loop:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
         self._time_measured = False
+        self._warm_at = 0.0  # seconds after which the first steps were done
         self.plan = plan
         self.unit = data.unit
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
@@ -244,7 +245,9 @@ class Loop:
             return
         if budget is not None and self._time_measured:
             self._expect(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
-        elif budget is None and is_trusted(done, spent, plan.steps):
+        if done <= WARM_STEPS:
+            self._warm_at = spent
+        elif budget is None and is_trusted(done, spent - self._warm_at, plan.steps):
             self._expect(spent + plan.rest(done, step_seconds), step_seconds)
 
     def _expect(self, seconds: float, step_seconds: float) -> None:

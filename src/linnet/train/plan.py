@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from linnet.train.protocols import Recipe, RunData
     from linnet.train.settings import Periodic, TrainSettings
 
+WARM_STEPS = 3  # that compile, capture and fill caches; their time is not that of a step
 _TRUSTED_STEPS, _TRUSTED_SECONDS = 5, 3.0  # after which the speed of a training is known
 _TRUSTED_SHARE = 0.05  # or after this part of its steps
 _STEP_BYTES = 200  # of a step's line in the stream
@@ -23,6 +24,7 @@ _LAYER_BYTES = 8000  # of a layer in flow.json
 _TOKEN_BYTES = 40  # of a token and its merge in a checkpoint
 _NUMBER_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _TOKEN_SECONDS, _LAYER_SECONDS = 1e-3, 60e-6  # that a token of a sample takes at least, and a layer for it
+_WRITE_BYTES = 0.4e9  # a second, of a checkpoint: digests, writing and waiting for the disk
 _READ_BYTES = {"cpu": 8e9, "cuda": 1e12}  # of weights, a second, that a token of a sample reads
 
 
@@ -35,6 +37,7 @@ class Plan:
     - `steps`: None in a run by the clock (`minutes`), until its speed is known.
     - `disk`: bytes of checkpoints, state and events at the end; `memory`: bytes at the peak, of the `device`.
     - `evaluation_steps`: what all evaluations cost, in steps; `sample_seconds`: what all samples take.
+    - `saves`: how many checkpoints are written, each in `save_seconds`, beside the steps.
     - `seconds`, `step_seconds`: the expected time in all and of a step; None: not measured yet.
     """
 
@@ -51,6 +54,8 @@ class Plan:
     minutes: float | None = None
     evaluation_steps: float = 0.0
     sample_seconds: float = 0.0
+    saves: int = 0
+    save_seconds: float = 0.0
     seconds: float | None = None
     step_seconds: float | None = None
 
@@ -70,10 +75,15 @@ class Plan:
         return None if self.steps is None else self.steps * self.step_flops
 
     def rest(self, done: int, step_seconds: float) -> float:
-        """Seconds that are left after `done` steps, with the evaluations and samples that are still to come."""
+        """Seconds that are left after `done` steps, with evaluations, samples and checkpoints that are still to come.
+
+        A checkpoint is written while the next steps are done; the next one waits for it, and the end for the last.
+        """
         assert self.steps is not None
         left = self.steps - done
-        return left * step_seconds + left / self.steps * (self.evaluation_steps * step_seconds + self.sample_seconds)
+        share = left / self.steps
+        steps = left * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
+        return max(steps, share * (self.saves - 1) * self.save_seconds) + self.save_seconds
 
     def fields(self) -> dict[str, Any]:
         """As `run.json`, `plan` events and `--json` have it."""
@@ -85,7 +95,7 @@ class Plan:
 
 
 def is_trusted(steps_done: int, seconds: float, steps: int | None) -> bool:
-    """Is the speed of so many steps that of the whole training?"""
+    """Is the speed of so many steps that of the whole training? `seconds`: of those after the first, warm ones."""
     share = _TRUSTED_SHARE * steps if steps is not None else 0.0
     return steps_done >= _TRUSTED_STEPS and (seconds >= _TRUSTED_SECONDS or steps_done >= share)
 
@@ -114,6 +124,7 @@ def make_plan(
     reading = weights.parameters / _READ_BYTES.get(device, 8e9)
     token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
     samples = len(_times(settings, "sample", done)) * prompts
+    saved = file + _TOKEN_BYTES * vocabulary + state
     return Plan(
         parameters=sum(parameter.numel() for parameter in named.values()),
         embedding=sum(parameter.numel() for name, parameter in named.items() if "embd" in name and "patch" not in name),
@@ -128,6 +139,8 @@ def make_plan(
         minutes=settings.minutes,
         evaluation_steps=sum(scored) / data.per_step / 3,  # a pass forward is a third of a step
         sample_seconds=samples * settings.sample_tokens * token_seconds,
+        saves=saves,
+        save_seconds=saved / _WRITE_BYTES,
     )
 
 
