@@ -199,6 +199,7 @@ def test_a_tensor_on_a_gpu_is_copied_in_the_order_of_its_stream_and_nobody_waits
     from linnet.runs.media.capture import copy_array
 
     image, busy = torch.zeros(3, 256, 256, dtype=dtype, device="cuda"), torch.rand(8192, 8192, device="cuda")
+    image += 0  # loading a kernel waits for the GPU
     copy_array(image).numbers()
     with torch.cuda.stream(torch.cuda.Stream()):
         busy = (busy @ busy).clamp_(0, 1)  # what the first product of a stream sets up

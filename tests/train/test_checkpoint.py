@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from linnet.train import state
-from linnet.train.checkpoint import copy_tensors
+import linnet
+from linnet import gguf
+from linnet.models import preset
+from linnet.train import checkpoint, state
+from linnet.train.checkpoint import Checkpointer, copy_tensors
 from linnet.train.state import State, StateError
 from tests.train.conftest import flip_a_bit
 
@@ -109,3 +113,21 @@ def test_state_files_reach_the_disk_as_weights_do(tmp_path: Path, monkeypatch: p
     state.save(tmp_path / "state" / "step_1.safetensors", State({"step": 1}, {"m": torch.ones(2)}))
     assert synced[-1] == str(tmp_path / "state")
     assert Path(synced[0]).parent == tmp_path / "state"
+
+
+def test_the_next_copy_is_taken_when_the_last_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    writing = threading.Event()
+    monkeypatch.setattr(checkpoint, "copy_tensors", lambda tensors: copied.append(len(tensors)))
+    monkeypatch.setattr(Checkpointer, "_write", lambda self, snapshot: writing.wait(10))
+    with linnet.start(tmp_path, system_every=0) as run:
+        checkpointer = Checkpointer(run, preset("tiny"), None, keep=1, file_type="f32", best=None)
+        checkpointer.save(1, {}, {}, {}, gguf.Provenance())
+        second = threading.Thread(target=checkpointer.save, args=(2, {}, {}, {}, gguf.Provenance()))
+        second.start()
+        second.join(0.1)
+        assert (second.is_alive(), len(copied)) == (True, 2)  # weights and moments of the first
+        writing.set()
+        second.join(10)
+        checkpointer.close()
+    assert len(copied) == 4

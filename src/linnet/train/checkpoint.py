@@ -150,7 +150,9 @@ class Checkpointer:
         self.latest: Path | None = None
         self.failure: str | None = None
         self._written: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
-        self._snapshots: queue.Queue[Snapshot | None] = queue.Queue(maxsize=1)
+        self._snapshots: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+        # One copy at a time: on a GPU it takes as much memory as weights and moments do.
+        self._idle = threading.Semaphore(1)
         self._thread = threading.Thread(target=self._write_all, name="linnet-checkpoint", daemon=True)
         self._thread.start()
 
@@ -163,7 +165,13 @@ class Checkpointer:
         provenance: gguf.Provenance,
     ) -> None:
         """Copy everything now; it is written while training goes on. Waits only while the last one is being written."""
-        self._snapshots.put(Snapshot(step, copy_tensors(parameters), copy_tensors(moments), facts, provenance))
+        self._idle.acquire()
+        try:
+            snapshot = Snapshot(step, copy_tensors(parameters), copy_tensors(moments), facts, provenance)
+        except BaseException:
+            self._idle.release()
+            raise
+        self._snapshots.put(snapshot)
 
     def written(self) -> list[tuple[int, Path]]:
         """Step and file of the checkpoints that reached the disk since the last call."""
@@ -200,6 +208,7 @@ class Checkpointer:
                 self.failure = f"checkpoint of step {snapshot.step} was not written: {why}"
                 log.warning("run %s: %s", self._run.run_id, self.failure)
             del snapshot  # else its memory is held until the next one
+            self._idle.release()
 
     def _write(self, snapshot: Snapshot) -> None:
         step, origin = snapshot.step, snapshot.provenance

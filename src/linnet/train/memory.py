@@ -28,7 +28,8 @@ _SCORED = {"cpu": 4096, "cuda": 32_768}  # tokens of an evaluation that pass at 
 _SCORED_IMAGES = {"cpu": 256, "cuda": 1024}
 _CPU_LIBRARIES = 40 << 20  # threads' stacks, oneDNN's kernels, Python modules that the first step loads
 _FRAGMENTED = 1.2  # times what is in use: freed memory of other sizes stays with the process (train/process.py)
-_CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspaces
+_CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspace of a stream
+_CAPTURED_LIBRARIES = 340 << 20  # the same of the streams that a step is captured on
 _RECORDED = 3.0  # times the activations: every intermediate result of a recorded step keeps its memory
 
 
@@ -84,9 +85,12 @@ def peak_memory(recipe: Recipe, settings: TrainSettings, hardware: Hardware, *, 
     step = weights.moments + weights.cast + max(shape.activations, update)
     pause = weights.moments + weights.cast + shape.evaluation(scored)
     if hardware.device.type == "cuda":
-        # A captured step has memory of its own, which the allocator's peak does not tell of again.
-        peak = max(step, pause + copies) if hardware.graph else max(step + copies, pause)
-        return _present(hardware) + peak + _CUDA_LIBRARIES
+        if not hardware.graph:
+            return _present(hardware) + max(step + copies, pause) + _CUDA_LIBRARIES
+        # A captured step has memory of its own, which the allocator's peak does not tell of again. Such steps are
+        # short: a checkpoint is still being copied when a text is scored, or a sample written by weights of its own.
+        prepared = 0 if hardware.dtype.itemsize == _FLOAT else weights.parameters * hardware.dtype.itemsize // _FLOAT
+        return _present(hardware) + max(step, pause + prepared + copies) + _CUDA_LIBRARIES + _CAPTURED_LIBRARIES
     return _present(hardware) + round(_FRAGMENTED * max(step + copies, pause)) + _CPU_LIBRARIES
 
 
@@ -125,9 +129,10 @@ class _Shape:
             return int(images * (self._ctx * self._item * numbers + 3 * self._pixels * _FLOAT))
         at_once = _SCORED.get(self._device, 4096)
         tokens = max(1, min(at_once // self._ctx, -(-scored // self._ctx))) * self._ctx if scored else 0
-        rows = min(tokens, _HEAD_ROWS.get(self._device, 2048))
-        logits = rows * self._config.vocab * (self._item + 2 * _FLOAT)
-        return int(tokens * self._item * numbers + logits)
+        most = _HEAD_ROWS.get(self._device, 2048)
+        rows = -(-tokens // max(1, -(-tokens // most)))  # in pieces of the same height
+        logits = rows * self._config.vocab * (self._item + 2 * _FLOAT) + 2 * tokens * self._width * self._item
+        return int(max(tokens * self._item * numbers, logits))
 
     @property
     def _pixels(self) -> int:
