@@ -240,7 +240,7 @@ def test_a_terminal_without_graphics_gets_half_blocks_on_the_whole_screen(logged
     try:
         see(terminal, "x  step 3", "▀")
         terminal.press("\r")
-        see(terminal, "\nx  step 3", "▀" * 50)  # no list beside it
+        see(terminal, "\nx  step 3", "▀" * 40)  # no list beside it
         assert b"\x1b_Ga=T" not in terminal.sent
         assert terminal.sent.count(b"?1049h") == 1  # the board did not stand aside for a terminal that cannot
     finally:

@@ -103,7 +103,7 @@ def test_runs_and_metrics_show_themselves(root: Path) -> None:
     run = linnet.open("a")
     assert repr(run) == "<Run a: completed, step 3, loss 0.5>"
     assert repr(run.metrics()) == "<Metrics: loss, lr>"
-    assert repr(run.metrics()["loss"]) == "<Series loss: 1 point, latest 0.5 at step 3>"
+    assert repr(run.metrics()["loss"]) == "<Series loss: 1 point, latest 0.5 at step 3, best 0.5 at step 3>"
 
 
 def test_a_manifest_that_cannot_be_read_is_named(root: Path) -> None:
