@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from linnet.errors import UsageError
-from linnet.files import step_of, step_path
+from linnet.files import expanded, step_of, step_path
 from linnet.gguf.file import resolve_link
 from linnet.runs import Run, RunError, RunStore
 
@@ -21,7 +21,7 @@ def find_model(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] 
     if isinstance(name, Run):
         return _checkpoint(name, "latest")
     name = os.fspath(name)
-    path = _expanded(name)
+    path = expanded(name)
     if path.is_file():
         return resolve_link(path)
     if path.exists() and not path.is_dir():
@@ -36,7 +36,7 @@ def find_model(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] 
 def model_path(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None) -> Path:
     """The same for who opens the file: a name that ends in .gguf is taken as it stands, to be judged there."""
     if not isinstance(name, Run) and os.fspath(name).endswith(".gguf"):
-        return _expanded(os.fspath(name))
+        return expanded(os.fspath(name))
     return find_model(name, runs)
 
 
@@ -57,15 +57,11 @@ def _find_run(reference: str, runs: str | os.PathLike[str] | None) -> Run:
     try:
         return RunStore(runs).find(reference)
     except RunError as error:
-        if os.sep in reference and not _expanded(reference).exists():
+        if os.sep in reference and not expanded(reference).exists():
             raise RunError(f"there is no file or run {reference}: give a GGUF file or a RUN") from None
         if str(error).startswith("no run "):
             raise RunError(f"there is no file {reference!r}, and {error}") from None
         raise
-
-
-def _expanded(name: str) -> Path:
-    return Path(os.path.expanduser(name))  # noqa: PTH111 - Path's own raises where nobody has that name
 
 
 def _checkpoint(run: Run, which: str) -> Path:

@@ -22,8 +22,8 @@ _CAP = 4.0  # half the width of the ends of a spread
 def draw_scatter(scatter: Scatter, width: float, height: float, theme: Theme) -> Scene:
     """The scatter as a picture of that many pixels."""
     count = sum(len(group.values) for group in scatter.groups)
-    what = f"{scatter.y_label} against {scatter.x_label}"
-    scene = Scene(width, height, theme.ground, scatter.title or what, f"{what}: {count} runs")
+    description = f"{scatter.y_label} against {scatter.x_label}"
+    scene = Scene(width, height, theme.ground, scatter.title or description, f"{description}: {count} runs")
     top = reserve_top(scene, scatter.title, (), theme, labelled=True)
     bottom = height - reserve_bottom(scatter.x_label)
     y_scale = scatter.y_scale()

@@ -71,8 +71,8 @@ def _text(shape: Text) -> str:
     weight = ' font-weight="600"' if shape.bold else ""
     turn = f' transform="rotate(-90 {_number(shape.x)} {_number(shape.y)})"' if shape.turned else ""
     title = f"<title>{text_of(shape.title)}</title>" if shape.title else ""
-    place = f'x="{_number(shape.x)}" y="{_number(shape.y)}" font-size="{_number(shape.size)}" fill="{shape.colour}"'
-    return f"<text {place}{anchor}{weight}{turn}>{title}{text_of(shape.text)}</text>"
+    position = f'x="{_number(shape.x)}" y="{_number(shape.y)}" font-size="{_number(shape.size)}" fill="{shape.colour}"'
+    return f"<text {position}{anchor}{weight}{turn}>{title}{text_of(shape.text)}</text>"
 
 
 def _marker(shape: Marker) -> str:
@@ -106,9 +106,9 @@ def _clip(box: Box | None, clips: dict[Box, str]) -> str:
 
 def _clip_path(box: Box, name: str) -> str:
     """Half a line more than the box, so that a line along its edge is whole."""
-    place = f'x="{_number(box.left - 2)}" y="{_number(box.top - 2)}"'
+    position = f'x="{_number(box.left - 2)}" y="{_number(box.top - 2)}"'
     size = f'width="{_number(box.width + 4)}" height="{_number(box.height + 4)}"'
-    return f"<clipPath id={quoteattr(name)}><rect {place} {size}/></clipPath>"
+    return f"<clipPath id={quoteattr(name)}><rect {position} {size}/></clipPath>"
 
 
 def path_data(pieces: list[Points], closed: bool = False) -> str:

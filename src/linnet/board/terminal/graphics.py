@@ -36,8 +36,8 @@ def is_answered(answer: bytes) -> bool:
 
 def has_none(environ: Mapping[str, str] = os.environ) -> bool:
     """Is it known without a question that this terminal draws no images?"""
-    if told := environ.get("LINNET_GRAPHICS"):
-        return told not in get_args(Protocol)
+    if forced := environ.get("LINNET_GRAPHICS"):
+        return forced not in get_args(Protocol)
     return environ.get("TERM") in ("dumb", "linux") or environ.get("TERM_PROGRAM") == "Apple_Terminal"
 
 
@@ -49,9 +49,9 @@ def choose_protocol(ask: Callable[[bytes], bytes], environ: Mapping[str, str] = 
     """
     if has_none(environ):
         return None
-    told = environ.get("LINNET_GRAPHICS")
+    forced = environ.get("LINNET_GRAPHICS")
     for protocol in get_args(Protocol):
-        if protocol == told:
+        if protocol == forced:
             return cast(Protocol, protocol)
     multiplexed = bool(environ.get("TMUX") or environ.get("STY"))  # which passes on only what it draws itself
     if not multiplexed and (

@@ -92,7 +92,7 @@ def _histogram(histogram: Histogram, width: int, height: int) -> list[Line]:
     """Bars, an eighth of a character high at least where there is anything, above their axis."""
     counts, edges = np.asarray(histogram.counts, np.float64), histogram.edges
     bars = _merged_bins(np.nan_to_num(np.maximum(counts, 0.0), posinf=0.0), max(1, width))
-    each = max(1, width // len(bars))
+    bar_width = max(1, width // len(bars))
     rows = max(1, min(height - 3, 12))
     most = float(bars.max()) or 1.0
     eighths = np.where(bars > 0, np.maximum(1, np.rint(bars / most * rows * 8)), 0).astype(int)
@@ -100,11 +100,11 @@ def _histogram(histogram: Histogram, width: int, height: int) -> list[Line]:
         [(f"{number(float(counts.sum()))} values, at most {number(float(bars.max()))} in a bar", "dim")]
     ]
     for row in range(rows - 1, -1, -1):
-        parts = ((" " + BLOCKS)[min(8, max(0, level - row * 8))] * each for level in eighths.tolist())
+        parts = ((" " + BLOCKS)[min(8, max(0, level - row * 8))] * bar_width for level in eighths.tolist())
         lines.append([("".join(parts), "graph")])
     low, high = number(edges[0]), number(edges[-1])
-    room = max(1, len(bars) * each - cells(low) - cells(high))
-    return [*lines, [("─" * (len(bars) * each), "axis")], [(low, "axis"), (" " * room, ""), (high, "axis")]]
+    room = max(1, len(bars) * bar_width - cells(low) - cells(high))
+    return [*lines, [("─" * (len(bars) * bar_width), "axis")], [(low, "axis"), (" " * room, ""), (high, "axis")]]
 
 
 def _merged_bins(counts: NDArray[np.float64], most: int) -> NDArray[np.float64]:
