@@ -68,6 +68,7 @@ export interface RunDetail {
   row: RunRow;
   manifest: Record<string, unknown>; // run.json as it is
   settings: Record<string, unknown>; // config and model, flattened: "model.d_model"
+  defaults: Record<string, unknown>; // what the recipe sets when nothing is asked for, named as in `settings`; empty where that is not known
   chosen: Record<string, unknown>; // what `auto` became
   plan: Record<string, unknown>;
   end: Record<string, unknown> | null;
@@ -156,6 +157,18 @@ export interface ArtifactSeries {
   media: "image" | "table" | "histogram" | "text" | "audio" | "file";
   items: { number: number; step: number | null; t: number; bytes: number | null; mime: string; caption: string | null; inline: boolean; fields: Record<string, unknown> }[];
 }
+/** GET api/runs/{id}/evaluations: `eval` events by step, superseded ones left out; at most the latest 500. */
+export interface Evaluation {
+  step: number | null;
+  t: number;
+  name: string; // "validation"
+  samples: number | null;
+  figures: Record<string, Figure>; // loss, accuracy …
+  per_class: Record<string, Figure> | null; // of a classifier: the accuracy of each class
+  confusion: { labels: string[]; counts: number[][] } | null; // counts[label][guess]
+}
+/** GET api/runs/{id}/profile: `op_timing` events, the latest last; the trace itself is the artifact profile.json.gz. */
+export interface OpTiming { step: number | null; t: number; compute_us: number; buckets: Record<string, number> }
 /** GET api/runs/{id}/flow: flow.json as it is. GET api/runs/{id}/system: latest and history of the machine's figures are series `sys/…`. */
 /** GET api/runs/{id}/events?after=POSITION&limit= */
 export interface EventPage { position: number; events: Record<string, unknown>[]; more: boolean }
