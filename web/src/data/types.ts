@@ -96,6 +96,14 @@ export interface MetricInfo {
   held_out_of: string | null; // "loss" for "validation/loss": drawn on that chart
 }
 
+/** GET api/metrics?runs=a&runs=b: what charts of these runs there are, in one answer (RunMetrics[], in the order asked; runs that are gone are left out). */
+export interface RunMetrics {
+  id: string;
+  metrics: MetricInfo[];
+  axes: Axis[];
+  settings: Record<string, unknown>; // as in RunDetail
+}
+
 /**
  * GET api/series?runs=…&keys=…&from=&to=&points=&axis=&alpha=&superseded=   (binary)
  * bytes: "LNS1", uint32 LE length of the header, the header (JSON, padded with spaces to a multiple of 8), columns.
@@ -112,6 +120,7 @@ export interface SeriesEntry {
   run: string;
   key: string;
   goal: Goal;
+  superseded: boolean; // rows that a later resume replaced: with superseded=1 an entry of its own beside that of the run
   exact: boolean; // every row is there: columns x, value(, smooth, step), float64. Else buckets: low, high, mean(, smooth), float32
   rows: number; // rows of the answer
   total: number; // rows of the series in the range
@@ -177,7 +186,8 @@ export interface EventPage { position: number; events: Record<string, unknown>[]
  * GET api/changes?runs=…&keys=…&axis=&positions=…   (server-sent events)
  *   event: runs   data: {position, rows: RunRow[], gone: string[]}      rows of the table that changed
  *   event: series data: SeriesChange
- *   event: run    data: {id, what: ("samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
+ *   event: run    data: {id, what: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
+ *   "metrics": a key that the run did not have, or one that is no longer constant
  *   a comment line every 15 s keeps it alive.
  */
 export interface SeriesChange {
