@@ -80,7 +80,7 @@ export interface RunDetail {
   family: { ancestors: { id: string; step: number | null }[]; children: string[] };
   path: string;
   damaged: number;
-  has: { samples: boolean; checkpoints: boolean; artifacts: boolean; flow: boolean; system: boolean; profile: boolean };
+  has: { samples: boolean; checkpoints: boolean; artifacts: boolean; flow: boolean; system: boolean; profile: boolean; classes: boolean }; // profile: an op_timing event; classes: an eval with per_class or confusion
 }
 export interface MetricInfo {
   key: string;
