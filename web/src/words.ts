@@ -94,7 +94,8 @@ export function size(bytes: number | null | undefined): string {
   if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return DASH;
   let rest = bytes;
   for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (Math.abs(rest) < 1000) return unit === "B" || rest >= 100 ? `${rest.toFixed(0)} ${unit}` : `${rest.toFixed(1)} ${unit}`;
+    if (Math.abs(rest) < 1000)
+      return unit === "B" || rest >= 100 ? `${rest.toFixed(0)} ${unit}` : `${rest.toFixed(1)} ${unit}`;
     rest /= 1000;
   }
   return `${rest.toFixed(1)} TB`;

@@ -63,6 +63,12 @@ export interface RowCurve {
   spark: Figure[]; // at most 48 values of the main metric
 }
 
+/**
+ * GET api/sizes?runs=a&runs=b  (at most 200): bytes on disk by run, for the question before runs are deleted; runs
+ * that are gone are left out.
+ */
+export type RunSizes = Record<string, number>;
+
 /** GET api/runs/{id} */
 export interface RunDetail {
   row: RunRow;
@@ -80,7 +86,15 @@ export interface RunDetail {
   family: { ancestors: { id: string; step: number | null }[]; children: string[] };
   path: string;
   damaged: number;
-  has: { samples: boolean; checkpoints: boolean; artifacts: boolean; flow: boolean; system: boolean; profile: boolean; classes: boolean }; // profile: an op_timing event; classes: an eval with per_class or confusion
+  has: {
+    samples: boolean;
+    checkpoints: boolean;
+    artifacts: boolean;
+    flow: boolean;
+    system: boolean;
+    profile: boolean;
+    classes: boolean;
+  }; // profile: an op_timing event; classes: an eval with per_class or confusion
 }
 export interface MetricInfo {
   key: string;
@@ -135,11 +149,26 @@ export interface SeriesEntry {
 }
 
 /** GET api/runs/{id}/samples */
-export interface Sample { step: number | null; t: number; prompt: string; text: string }
+export interface Sample {
+  step: number | null;
+  t: number;
+  prompt: string;
+  text: string;
+}
 /** GET api/runs/{id}/notes */
-export interface Note { t: number; step: number | null; at: string; text: string }
+export interface Note {
+  t: number;
+  step: number | null;
+  at: string;
+  text: string;
+}
 /** GET api/runs/{id}/log */
-export interface LogEntry { t: number; step: number | null; level: "info" | "warning" | "error"; text: string }
+export interface LogEntry {
+  t: number;
+  step: number | null;
+  level: "info" | "warning" | "error";
+  text: string;
+}
 /** GET api/runs/{id}/checkpoints */
 export interface Checkpoint {
   step: number;
@@ -159,12 +188,31 @@ export interface CheckpointDetail {
   tensors: { name: string; shape: number[]; type: string; bytes: number }[];
 }
 /** GET api/runs/{id}/checkpoints/{step}/tensor?name= */
-export interface TensorHistogram { name: string; counts: number[]; edges: number[]; mean: Figure; std: Figure; min: Figure; max: Figure; zeros: number; nonfinite: number }
+export interface TensorHistogram {
+  name: string;
+  counts: number[];
+  edges: number[];
+  mean: Figure;
+  std: Figure;
+  min: Figure;
+  max: Figure;
+  zeros: number;
+  nonfinite: number;
+}
 /** GET api/runs/{id}/artifacts; the content of one: GET api/runs/{id}/artifacts/{number} (download, or an image by <img>) */
 export interface ArtifactSeries {
   name: string;
   media: "image" | "table" | "histogram" | "text" | "audio" | "file";
-  items: { number: number; step: number | null; t: number; bytes: number | null; mime: string; caption: string | null; inline: boolean; fields: Record<string, unknown> }[];
+  items: {
+    number: number;
+    step: number | null;
+    t: number;
+    bytes: number | null;
+    mime: string;
+    caption: string | null;
+    inline: boolean;
+    fields: Record<string, unknown>;
+  }[];
 }
 /** GET api/runs/{id}/evaluations: `eval` events by step, superseded ones left out; at most the latest 500. */
 export interface Evaluation {
@@ -177,10 +225,19 @@ export interface Evaluation {
   confusion: { labels: string[]; counts: number[][] } | null; // counts[label][guess]
 }
 /** GET api/runs/{id}/profile: `op_timing` events, the latest last; the trace itself is the artifact profile.json.gz. */
-export interface OpTiming { step: number | null; t: number; compute_us: number; buckets: Record<string, number> }
+export interface OpTiming {
+  step: number | null;
+  t: number;
+  compute_us: number;
+  buckets: Record<string, number>;
+}
 /** GET api/runs/{id}/flow: flow.json as it is. GET api/runs/{id}/system: latest and history of the machine's figures are series `sys/…`. */
 /** GET api/runs/{id}/events?after=POSITION&limit= */
-export interface EventPage { position: number; events: Record<string, unknown>[]; more: boolean }
+export interface EventPage {
+  position: number;
+  events: Record<string, unknown>[];
+  more: boolean;
+}
 
 /**
  * GET api/changes?runs=…&keys=…&axis=&positions=…   (server-sent events)
@@ -200,6 +257,13 @@ export interface SeriesChange {
 }
 
 /** Writes carry the header `X-Linnet: 1`. PATCH api/runs/{id} RunChange → RunRow; POST api/runs/{id}/notes {text, step?}; DELETE api/runs/{id} → {bytes}; POST api/runs/{id}/restore. */
-export interface RunChange { name?: string; add_tags?: string[]; remove_tags?: string[]; hidden?: boolean }
+export interface RunChange {
+  name?: string;
+  add_tags?: string[];
+  remove_tags?: string[];
+  hidden?: boolean;
+}
 /** Every error: HTTP status and {error: text for people}. */
-export interface Problem { error: string }
+export interface Problem {
+  error: string;
+}

@@ -1,0 +1,83 @@
+/** The one stream of changes of a page: whoever shows series says which, and everybody hears what concerns them. */
+import { signal } from "@preact/signals";
+import type { ChangesQuery, RunEvent, RunsEvent, Source } from "./source";
+import type { SeriesChange } from "./types";
+
+type Listener<T> = (event: T) => void;
+/** `opening`: nothing has arrived yet; `lost`: it did, and the server does not answer any more. */
+export type Connection = "opening" | "open" | "lost";
+
+const NOTHING: ChangesQuery = { runs: [], keys: [], axis: "step", positions: [] };
+const REOPEN_AFTER = 50; // milliseconds: charts of one page ask one after the other
+
+export class Changes {
+  readonly connection = signal<Connection>("opening");
+  readonly #runs = new Set<Listener<RunsEvent>>();
+  readonly #series = new Set<Listener<SeriesChange>>();
+  readonly #run = new Set<Listener<RunEvent>>();
+  readonly #reconnect = new Set<() => void>();
+  #interest: () => ChangesQuery = () => NOTHING;
+  #source: Source | null = null;
+  #close: (() => void) | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  start(source: Source): void {
+    this.#source = source;
+    this.#open();
+  }
+
+  /**
+   * Which series are shown now. `interest` is asked whenever the stream is opened, so that positions are those of that
+   * moment; call `follow` again when runs, keys or the axis change. The function it gives ends the interest.
+   */
+  follow(interest: () => ChangesQuery): () => void {
+    this.#interest = interest;
+    this.#reopen();
+    return () => {
+      if (this.#interest !== interest) return;
+      this.#interest = () => NOTHING;
+      this.#reopen();
+    };
+  }
+
+  /** Rows of the table that changed. Each of these gives the function that ends it. */
+  onRuns = (listener: Listener<RunsEvent>) => subscribe(this.#runs, listener);
+  onSeries = (listener: Listener<SeriesChange>) => subscribe(this.#series, listener);
+  onRun = (listener: Listener<RunEvent>) => subscribe(this.#run, listener);
+  /** The server answers again after it was gone: whatever is shown may be old. */
+  onReconnect = (listener: () => void) => subscribe(this.#reconnect, listener);
+
+  #reopen(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#open(), REOPEN_AFTER);
+  }
+
+  #open(): void {
+    if (!this.#source?.live) return;
+    this.#close?.();
+    this.#close = this.#source.changes(this.#interest, {
+      runs: (event) => tell(this.#runs, event),
+      series: (event) => tell(this.#series, event),
+      run: (event) => tell(this.#run, event),
+      connected: (open) => this.#connected(open),
+    });
+  }
+
+  #connected(open: boolean): void {
+    const back = open && this.connection.peek() === "lost";
+    this.connection.value = open ? "open" : "lost";
+    if (!back) return;
+    for (const listener of this.#reconnect) listener();
+  }
+}
+
+function subscribe<T>(listeners: Set<T>, listener: T): () => void {
+  listeners.add(listener);
+  return () => {
+    listeners.delete(listener);
+  };
+}
+
+function tell<T>(listeners: Set<Listener<T>>, event: T): void {
+  for (const listener of [...listeners]) listener(event);
+}

@@ -1,0 +1,194 @@
+/** What all pages share: the source, the folder and its table of runs, which runs are shown, colours, theme. */
+import { batch, computed, effect, signal } from "@preact/signals";
+import { flag, list, sharedParam, text } from "../address";
+import { Changes } from "./changes";
+import type { Source, TableQuery } from "./source";
+import type { BoardInfo, RunRow, RunTable } from "./types";
+
+let givenSource: Source | null = null;
+
+/** The source of this page; set once, before anything is drawn. */
+export function source(): Source {
+  if (!givenSource) throw new Error("the source of data is not set");
+  return givenSource;
+}
+
+export const board = signal<BoardInfo | null>(null);
+export const table = signal<RunTable | null>(null);
+/** Why there is no table, in words. */
+export const tableProblem = signal<string | null>(null);
+/** The one stream of changes of this page. */
+export const changes = new Changes();
+
+/** Parameters that make the table: filter, columns, order, grouping. */
+export const filter = sharedParam("q", text, "");
+export const columns = sharedParam("columns", list, []);
+export const sort = sharedParam("sort", text, "");
+export const reverse = sharedParam("reverse", flag, false);
+export const group = sharedParam("group", text, "");
+export const withHidden = sharedParam("hidden", flag, false);
+/** Runs somebody chose, by id; empty: nobody did. */
+export const marked = sharedParam("runs", list, []);
+
+/** Rows by run; also of runs that the filter leaves out, as far as they have been seen. */
+export const known = signal<ReadonlyMap<string, RunRow>>(new Map());
+
+const SHOWN_BY_DEFAULT = 6;
+export const MOST_SHOWN = 100;
+
+/** The runs that charts, samples and comparisons show: those marked, else those of the command line, else the newest. */
+export const shown = computed<readonly string[]>(() => {
+  if (marked.value.length) return marked.value.slice(0, MOST_SHOWN);
+  const chosen = board.value?.chosen ?? [];
+  if (chosen.length) return chosen.slice(0, MOST_SHOWN);
+  const rows = [...(table.value?.rows ?? [])].filter((row) => !row.hidden && row.step !== null);
+  rows.sort((a, b) => Number(b.status === "live") - Number(a.status === "live") || b.created - a.created);
+  return rows.slice(0, SHOWN_BY_DEFAULT).map((row) => row.id);
+});
+export const isShown = computed(() => new Set(shown.value));
+export const isMarked = computed(() => new Set(marked.value));
+
+export function nameOf(id: string): string {
+  return known.value.get(id)?.name ?? id;
+}
+
+/** The colour of a run, for styles. */
+export function colourOf(id: string): string {
+  return `var(--c${(known.value.get(id)?.colour ?? 11) + 1})`;
+}
+
+/** The same for a canvas, which knows no variables: it changes with the theme. */
+export function paintOf(id: string): string {
+  return paints.value[known.value.get(id)?.colour ?? 11] ?? "#888";
+}
+
+export type Theme = "light" | "dark";
+const THEME_KEY = "linnet.theme";
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const systemTheme = signal<Theme>(systemDark.matches ? "dark" : "light");
+systemDark.addEventListener("change", () => {
+  systemTheme.value = systemDark.matches ? "dark" : "light";
+});
+/** Light or dark if somebody chose, else null: as the system has it. */
+export const chosenTheme = signal<Theme | null>(storedTheme());
+export const theme = computed<Theme>(() => chosenTheme.value ?? systemTheme.value);
+
+const paints = computed(() => {
+  document.documentElement.dataset.theme = theme.value;
+  const style = getComputedStyle(document.documentElement);
+  return Array.from({ length: 12 }, (_, index) => style.getPropertyValue(`--c${index + 1}`).trim());
+});
+
+/** A token of the theme for a canvas: `token("line")`. */
+export function token(name: string): string {
+  document.documentElement.dataset.theme = theme.value;
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function storedTheme(): Theme | null {
+  const stored = remembered(THEME_KEY);
+  return stored === "light" || stored === "dark" ? stored : null;
+}
+
+/** What this browser keeps; null where it keeps nothing (a private window, a file). */
+export function remembered(key: string): string | null {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+export function remember(key: string, value: string | null): void {
+  try {
+    if (value === null) localStorage.removeItem(key);
+    else localStorage.setItem(key, value);
+  } catch {
+    // a browser that keeps nothing costs the choice and nothing else
+  }
+}
+
+const tableQuery = computed<TableQuery>(() => ({
+  where: filter.value,
+  columns: columns.value,
+  sort: sort.value,
+  reverse: reverse.value,
+  group: group.value,
+  hidden: withHidden.value,
+}));
+
+let asking: AbortController | null = null;
+
+/** Asks for the table anew; an answer that a later question overtook is dropped. */
+export async function refreshTable(): Promise<void> {
+  asking?.abort();
+  const asked = new AbortController();
+  asking = asked;
+  try {
+    const answer = await source().table(tableQuery.peek(), asked.signal);
+    if (asked.signal.aborted) return;
+    batch(() => {
+      table.value = answer;
+      tableProblem.value = null;
+      known.value = new Map([...known.peek(), ...answer.rows.map((row) => [row.id, row] as const)]);
+    });
+  } catch (error) {
+    if (!asked.signal.aborted) tableProblem.value = error instanceof Error ? error.message : String(error);
+  }
+}
+
+const AGAIN_AFTER = 1500; // milliseconds
+let refreshIsDue = false;
+
+function refreshSoon(): void {
+  if (refreshIsDue) return;
+  refreshIsDue = true;
+  setTimeout(() => {
+    refreshIsDue = false;
+    void refreshTable();
+  }, AGAIN_AFTER);
+}
+
+/** Rows that changed, put in place at once; order, groups and chosen columns follow with the next table. */
+function patchRows(rows: readonly RunRow[], gone: readonly string[]): void {
+  const now = table.peek();
+  if (!now) return;
+  const changed = new Map(rows.map((row) => [row.id, row]));
+  const lost = new Set(gone);
+  const merged = now.rows.map((row) => {
+    const next = changed.get(row.id);
+    if (next) return next.values.length === row.values.length ? next : { ...next, values: row.values };
+    return lost.has(row.id) ? { ...row, status: "gone" as const } : row;
+  });
+  batch(() => {
+    table.value = { ...now, rows: merged };
+    known.value = new Map([...known.peek(), ...merged.map((row) => [row.id, row] as const)]);
+  });
+}
+
+/** Begins: learns of the folder, loads its table, and follows what changes. */
+export function start(chosenSource: Source): void {
+  givenSource = chosenSource;
+  effect(() => {
+    document.documentElement.dataset.theme = theme.value;
+    remember(THEME_KEY, chosenTheme.value);
+  });
+  void chosenSource.board().then(
+    (info) => {
+      board.value = info;
+    },
+    (error: Error) => {
+      tableProblem.value = error.message;
+    },
+  );
+  effect(() => {
+    tableQuery.value;
+    void refreshTable();
+  });
+  changes.onRuns((event) => {
+    patchRows(event.rows, event.gone);
+    refreshSoon();
+  });
+  changes.onReconnect(() => void refreshTable());
+  changes.start(chosenSource);
+}

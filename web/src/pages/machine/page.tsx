@@ -1,0 +1,5 @@
+import { Empty } from "../../ui/empty";
+
+export function MachinePage() {
+  return <Empty title="Machine" />;
+}

@@ -1,0 +1,20 @@
+import { defineConfig } from "vitest/config";
+
+/** `linnet board --web --port 8420 --no-open` beside `npm run dev`. */
+const SERVER = "http://127.0.0.1:8420";
+
+export default defineConfig({
+  base: "./", // the page also works below a path, and as a file
+  build: {
+    outDir: "../src/linnet/board/web/static",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0, // no data: addresses, which the Content-Security-Policy refuses
+    cssCodeSplit: false,
+    reportCompressedSize: false,
+  },
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  server: { proxy: { "/api": { target: SERVER, changeOrigin: true } } },
+  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"] },
+});
