@@ -90,6 +90,16 @@ def test_what_it_gets_wrong_is_drawn(small_run: Path) -> None:
     assert {event["name"] for event in kept} == {"confusion.svg", "wrong.svg"}
 
 
+def test_what_was_taken_for_what_is_counted(small_run: Path) -> None:
+    evaluations = [event.data for event in linnet.open(small_run).events().read_events() if event.kind == "eval"]
+    confusion = evaluations[-1]["confusion"]
+    counts = np.array(confusion["counts"])
+    assert confusion["labels"] == list("0123456789")
+    assert counts.sum() == evaluations[-1]["samples"]
+    shares = counts.diagonal() / counts.sum(1)
+    assert evaluations[-1]["per_class"] == dict(zip("0123456789", shares.tolist(), strict=True))
+
+
 @pytest.mark.parametrize(
     "more",
     [[], ["--ema", "0", "--optimizer", "adamw"], ["--file-type", "bf16", "--mixup", "0.5", "--rand-augment", "2"]],

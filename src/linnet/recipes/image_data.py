@@ -106,7 +106,8 @@ class ImageRunData:
         """One `eval` event, and the pictures, which always show the latest evaluation."""
         assert isinstance(result, ImageEvaluation)
         labels = self._images.labels
-        run.eval(step, "validation", samples=result.samples, per_class=result.per_class(labels), **result.figures)
+        by_class = {"per_class": result.per_class(labels), "confusion": result.confusion(labels)}
+        run.eval(step, "validation", samples=result.samples, **by_class, **result.figures)
         try:
             folder = run.artifacts_dir
             draw_confusion(folder / CONFUSION, result, labels)

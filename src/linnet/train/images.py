@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ CONFUSION, WRONG = "confusion.svg", "wrong.svg"
 _AT_ONCE = {"cpu": 256}  # images that pass through the model together; elsewhere 1,024
 _SHOWN = 64  # wrong guesses
 _MOST_CLASSES = 40  # of more, those that are confused the most
+_MOST_COUNTED = 100  # classes whose counts go into the stream: a line of 30 kB
 _CELL, _TILE, _LINE, _ACROSS = 34, 72, 16, 8
 _GREEN, _RED = (46, 125, 80), (200, 60, 40)
 _STYLE = (
@@ -64,6 +66,12 @@ class ImageEvaluation:
         """The accuracy of every class that was scored."""
         scored_K, right_K = self.confusion_KK.sum(1), np.diagonal(self.confusion_KK)
         return {name: float(right_K[k] / scored_K[k]) for k, name in enumerate(labels) if scored_K[k]}
+
+    def confusion(self, labels: tuple[str, ...]) -> dict[str, list[Any]] | None:
+        """Labels and counts as they go into the run's stream; None of so many classes that its lines would be long."""
+        if len(labels) > _MOST_COUNTED:
+            return None
+        return {"labels": list(labels), "counts": self.confusion_KK.tolist()}
 
 
 @torch.no_grad()
