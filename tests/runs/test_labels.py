@@ -94,3 +94,46 @@ def test_an_unwritable_folder_is_told(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("linnet.files.write_file", full)
     with pytest.raises(RunError, match=r"run\.json cannot be written: No space left on device"):
         labels.rename(run, "x")
+
+
+def test_a_loop_names_and_tags_its_own_run_while_it_is_written(tmp_path: Path) -> None:
+    with linnet.start(tmp_path, run_id="a", name="old", tags=["x"], system_every=0) as session:
+        assert (session.name, session.tags) == ("old", ["x"])
+        session.name = " wide "
+        session.tags += ["good"]
+        session.tags.append("seed 3")
+        session.tags.remove("x")
+    run = linnet.open(tmp_path / "a")
+    assert (run.name, run.tags) == ("wide", ["good", "seed 3"])
+
+
+def test_no_label_raises_into_a_loop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with linnet.start(tmp_path, run_id="a", system_every=0) as session:
+        session.tags = "alone"
+        session.name = 3  # type: ignore[assignment]
+        session.tags.append(None)  # type: ignore[arg-type]
+        session.tags = 5  # type: ignore[assignment]
+        session.log(1, loss=1.0)
+        assert session.tags == ["alone"]
+    assert (linnet.open(tmp_path / "a").name, linnet.open(tmp_path / "a").tags) == ("3", ["alone"])
+    assert "tags" in caplog.text
+    disabled = linnet.start(mode="disabled")
+    disabled.name, disabled.tags = "x", ["y"]
+    assert (disabled.name, disabled.tags) == ("x", ["y"])
+    disabled.finish()
+
+
+def test_a_run_that_is_over_is_renamed_and_tagged_from_python(run: Run) -> None:
+    run.name = "new"
+    run.tags += ["keep", "x"]
+    run.tags.append("hf_abcdefghijklmnopqrstuvwxyz")
+    assert (run.name, run.tags[:2]) == ("new", ["x", "keep"])
+    assert fields(run)["name"] == "new"
+    assert "abcdefgh" not in (run.path / "run.json").read_text()
+    run.tags = []
+    run.name = None
+    assert "name" not in fields(run)
+    assert fields(run)["tags"] == []
+    (run.path / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"no run\.json that can be read"):
+        run.tags = ["y"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from linnet import files
 from linnet.runs import provenance
 from linnet.runs.encode import encode_pretty
 from linnet.runs.folder import MANIFEST
-from linnet.runs.manifest import read, read_json
+from linnet.runs.manifest import clean_tags, read, read_json
 from linnet.runs.run import Run, RunError
 
 
@@ -21,9 +21,14 @@ def rename(run: Run, name: str) -> None:
 def tag(run: Run, add: Collection[str] = (), remove: Collection[str] = ()) -> list[str]:
     """Add tags to a run and take others away; the tags it has then."""
     kept = [tag for tag in run.manifest.tags if tag not in remove]
-    tags = list(dict.fromkeys([*kept, *provenance.mask_labels([tag.strip() for tag in add if tag.strip()])]))
+    tags = clean_tags([*kept, *add])
     _change(run, {"tags": tags})
     return tags
+
+
+def retag(run: Run, tags: Iterable[str]) -> None:
+    """Give a run these tags in place of those it has."""
+    _change(run, {"tags": clean_tags(tags)})
 
 
 def archive(run: Run, archived: bool = True) -> None:

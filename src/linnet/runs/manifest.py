@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import msgspec
 
 from linnet import files
 from linnet.runs import provenance
-from linnet.runs.encode import drop_none, encode_pretty
+from linnet.runs.encode import drop_none, encode_pretty, safe_text
 from linnet.runs.events import decode, iso_now, restore_nonfinite, unix_seconds
 from linnet.runs.folder import MANIFEST
 from linnet.runs.lines import BOM, LineReader
@@ -129,6 +129,58 @@ class LiveFields(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self._get()))
+
+
+class LiveTags(MutableSequence[str]):
+    """`run.tags`: a list whose changes reach `run.json`: `run.tags += ["good"]`, `run.tags.append("seed 3")`.
+
+    `put` takes the whole new list and keeps each tag once.
+    """
+
+    def __init__(self, get: Callable[[], list[str]], put: Callable[[list[str]], None]) -> None:
+        self._get, self._put = get, put
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> str | list[str]:
+        return self._get()[at]
+
+    @overload
+    def __setitem__(self, at: SupportsIndex, value: str) -> None: ...
+    @overload
+    def __setitem__(self, at: slice, value: Iterable[str]) -> None: ...
+    def __setitem__(self, at: Any, value: Any) -> None:
+        tags = list(self._get())
+        tags[at] = value
+        self._put(tags)
+
+    def __delitem__(self, at: SupportsIndex | slice) -> None:
+        tags = list(self._get())
+        del tags[at]
+        self._put(tags)
+
+    def __len__(self) -> int:
+        return len(self._get())
+
+    def __eq__(self, other: object) -> bool:
+        return self._get() == (list(other) if isinstance(other, LiveTags | tuple) else other)
+
+    def insert(self, at: SupportsIndex, value: str) -> None:
+        """Add a tag at a place."""
+        tags = list(self._get())
+        tags.insert(at, value)
+        self._put(tags)
+
+    def __repr__(self) -> str:
+        return repr(self._get())
+
+
+def clean_tags(given: str | Iterable[object]) -> list[str]:
+    """Tags as they are kept: each once, without blanks around it, masked where it looks like a secret."""
+    texts = [given] if isinstance(given, str) else [safe_text(tag) for tag in given if tag is not None]
+    return list(dict.fromkeys(provenance.mask_labels([text.strip() for text in texts if text.strip()])))
 
 
 def fields_of(given: object) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from linnet.runs.encode import drop_none, encode_lines, jsonable_record
 from linnet.runs.events import iso_now, to_event
 from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
 from linnet.runs.lines import ends_inside_a_line
-from linnet.runs.manifest import Manifest, take_munin_events
+from linnet.runs.manifest import LiveTags, Manifest, take_munin_events
 from linnet.runs.stream import EventStream
 from linnet.runs.summary import RunSummary, last_event, last_seconds, load_manifest, summarize
 
@@ -99,8 +99,14 @@ class Run(Shown):
 
     @property
     def name(self) -> str | None:
-        """What its owner called it."""
+        """What its owner called it; `run.name = "wide"` renames it, as `linnet rename` does."""
         return self.manifest.name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        from linnet.runs import labels
+
+        labels.rename(self, name or "")
 
     @property
     def experiment(self) -> str | None:
@@ -108,9 +114,18 @@ class Run(Shown):
         return self.manifest.experiment
 
     @property
-    def tags(self) -> list[str]:
-        """Its tags."""
-        return self.manifest.tags
+    def tags(self) -> LiveTags:
+        """Its tags; `run.tags += ["good"]` adds one, as `linnet tag` does."""
+        return LiveTags(lambda: self.manifest.tags, self._put_tags)
+
+    @tags.setter
+    def tags(self, tags: str | Iterable[str]) -> None:
+        self._put_tags(tags)
+
+    def _put_tags(self, tags: str | Iterable[str]) -> None:
+        from linnet.runs import labels
+
+        labels.retag(self, tags)
 
     @property
     def config(self) -> dict[str, Any]:

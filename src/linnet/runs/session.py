@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, SupportsIndex
@@ -20,7 +20,7 @@ from linnet.runs import provenance
 from linnet.runs.bundle import INTERRUPTED_EXIT_CODE, join_fields, never_raises
 from linnet.runs.encode import encode_lines, flat_names, jsonable, jsonable_record, safe_text, whole_number
 from linnet.runs.folder import ID_TEMPLATE, runs_folder
-from linnet.runs.manifest import LiveFields, fields_of
+from linnet.runs.manifest import LiveFields, LiveTags, clean_tags, fields_of
 from linnet.runs.media_bundle import MediaBundle
 
 SYSTEM_SECONDS = 5.0
@@ -58,6 +58,34 @@ class Session(MediaBundle):
     def summary(self) -> LiveFields:
         """Figures that stand for the whole run: `run.summary["best_accuracy"] = 0.97`; `linnet show` has them."""
         return LiveFields(lambda: self.manifest.summary, self._put_summary)
+
+    @property
+    def name(self) -> str | None:
+        """What the run is called; `run.name = "wide"` calls it so from now on."""
+        return self.manifest.name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._put_name(name)
+
+    @property
+    def tags(self) -> LiveTags:
+        """The run's tags: `run.tags += ["good"]`."""
+        return LiveTags(lambda: self.manifest.tags, self._put_tags)
+
+    @tags.setter
+    def tags(self, tags: str | Iterable[str]) -> None:
+        self._put_tags(tags)
+
+    @never_raises
+    def _put_name(self, name: str | None) -> None:
+        self.manifest.name = provenance.mask_labels(["" if name is None else safe_text(name).strip()])[0] or None
+        self._manifest_changed()
+
+    @never_raises
+    def _put_tags(self, tags: str | Iterable[str]) -> None:
+        self.manifest.tags = clean_tags(tags)
+        self._manifest_changed()
 
     @never_raises
     def _put_config(self, fields: dict[str, Any]) -> None:
