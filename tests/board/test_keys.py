@@ -271,6 +271,19 @@ def test_backspace_goes_back_and_never_quits(two: Path) -> None:
     assert app.board.leaving
 
 
+def test_one_esc_too_many_does_not_quit(two: Path) -> None:
+    async def do(pilot: Pilot[None], app: BoardApp) -> None:
+        await pilot.press("1", "escape", "escape")
+        assert app.is_running
+        assert "Esc again, or q, quits" in screen_text(app)
+        await pilot.press("slash", *"lo", "escape", "escape")
+        assert app.is_running
+        await pilot.press("right", "escape")
+
+    app = play(two, ["wide"], do)
+    assert app.board.leaving
+
+
 def test_a_note_is_typed(two: Path) -> None:
     async def do(pilot: Pilot[None], app: BoardApp) -> None:
         await pilot.press("n", "n", *"q is text", "enter")

@@ -19,12 +19,23 @@ Gesture = Literal["click", "double", "up", "down", "drag"]  # up, down: the whee
 def act(board: Board, action: str) -> None:
     """Do what a key asks for; an action of one of several things names it behind a colon: `view:log`, `chart:3`."""
     board.message = ""
+    board.escaped &= action == "escape"
     ACTIONS[action](board)
     board.ask_for_rows()
 
 
 def _back(board: Board) -> None:
     board.leaving = not board.step_back()
+
+
+def _escape(board: Board) -> None:
+    """Back; one Esc too many does not quit: where it has just gone back, it says what would."""
+    if board.step_back():
+        board.escaped = True
+    elif board.escaped:
+        board.message, board.escaped = "Esc again, or q, quits", False
+    else:
+        board.leaving = True
 
 
 def _notes(board: Board) -> None:
@@ -40,6 +51,7 @@ ACTIONS: dict[str, Action] = {
     "next_view": lambda board: board.show_next(1),
     "previous_view": lambda board: board.show_next(-1),
     "back": _back,
+    "escape": _escape,
     "back_only": Board.step_back,
     "help": lambda board: board.lay_over("help"),
     "differences": lambda board: board.lay_over("differences"),

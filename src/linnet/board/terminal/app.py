@@ -200,8 +200,9 @@ class BoardApp(App[None]):
     def action_act(self, action: str) -> None:
         """A key: the board changes, and is drawn at once."""
         if self.board.asking:
-            if action == "back":
+            if action in ("back", "escape"):
                 self._stop_asking()
+                self.board.escaped = True
         elif action == "theme":
             self.action_theme()
         else:

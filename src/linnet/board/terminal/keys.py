@@ -52,7 +52,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("up", "up", "↑ ↓ ← →", "select a chart, move in a list, scroll"),
         Key("enter", "open", "Enter", "open what is selected"),
         Key("space", "space", "Space", "the same; in the runs tab: mark"),
-        Key("escape,q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
+        Key("q", "back", "q  Esc", "back; from the metrics: quit (Backspace never does)"),
         Key("tab", "next_view", "Tab", "the next tab; Shift+Tab the one before"),
         *(Key(key, "notes" if view == "notes" else f"view:{view}", key, text) for view, (key, text) in TABS.items()),
         Key("w", "next_run", "w", "of several runs, the next in the header and the tabs"),
@@ -114,6 +114,7 @@ MORE = {  # keys that a section names beside another
     "shift+tab": "previous_view",
     "home": "first",
     "end": "last",
+    "escape": "escape",
     "backspace": "back_only",
 }
 

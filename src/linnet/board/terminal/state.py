@@ -87,6 +87,7 @@ class Board:
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
         self.size = (80, 20)  # of the body
         self.leaving = False
+        self.escaped = False  # the last key was an Esc that went back
         self._layout: tuple[object, Layout] | None = None
         self._groups: tuple[object, dict[str, list[str]]] | None = None
         self._metrics: tuple[list[list[str]], list[str]] = ([], [])  # as each run logged them, and all of them
