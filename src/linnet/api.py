@@ -16,6 +16,7 @@ from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, count_of, defaults_of
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
+from linnet.train.process import wait_asleep_where_shared
 
 if TYPE_CHECKING:
     from linnet.infer.loaded_model import LoadedModel
@@ -66,11 +67,12 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _names_extras(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A decorator: a package that is not installed is told of with the line that installs it."""
+def _as_a_command(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A decorator: what the command line does before a command, and when a package is not installed."""
 
     @functools.wraps(call)
-    def told(*arguments: _P.args, **options: _P.kwargs) -> _R:
+    def called(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        wait_asleep_where_shared()
         try:
             return call(*arguments, **options)
         except ModuleNotFoundError as error:
@@ -78,7 +80,7 @@ def _names_extras(call: Callable[_P, _R]) -> Callable[_P, _R]:
                 raise
             raise LinnetError(missing) from None
 
-    return told
+    return called
 
 
 @overload
@@ -89,7 +91,7 @@ def train(recipe: str | None = None, /, *, dry_run: Literal[True], **flags: Any)
 def train(recipe: str | None = None, /, *, dry_run: Literal[False] = False, **flags: Any) -> Run: ...
 
 
-@_names_extras
+@_as_a_command
 def train(
     recipe: str | None = None,
     /,
@@ -152,7 +154,7 @@ def train(
     return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, fork=fork, **labels))
 
 
-@_names_extras
+@_as_a_command
 def resume(
     run: str | os.PathLike[str] | Run,
     /,
@@ -183,7 +185,7 @@ def resume(
     )
 
 
-@_names_extras
+@_as_a_command
 def load(
     model: str | os.PathLike[str] | Run,
     /,
@@ -225,7 +227,7 @@ def generate(
     runs: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> list[str]: ...
-@_names_extras
+@_as_a_command
 def generate(
     model: str | os.PathLike[str] | Run | LoadedModel,
     prompt: str = "",

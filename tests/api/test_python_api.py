@@ -230,3 +230,18 @@ def test_without_torch_a_call_says_what_to_install(call: str, tmp_path: Path) ->
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     line = f"LinnetError: linnet.{call} needs the package torch, which is not installed: pip install 'linnet[train]'"
     assert ended.stderr.strip().splitlines()[-1] == f"linnet.errors.{line}"
+
+
+def test_on_a_busy_machine_threads_wait_asleep_as_the_commands_do() -> None:
+    program = """
+import os, sys
+os.environ.pop("OMP_WAIT_POLICY", None)
+os.getloadavg = lambda: (99.0, 99.0, 99.0)
+import linnet
+try:
+    linnet.train("from-scratch", stpes=3)
+except linnet.UsageError:
+    print(os.environ["OMP_WAIT_POLICY"], "torch" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["PASSIVE", "False"]
