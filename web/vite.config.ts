@@ -1,4 +1,4 @@
-import { defineConfig } from "vitest/config";
+import { defineConfig } from "vite";
 
 /** `linnet board --web --port 8420 --no-open` beside `npm run dev`. */
 const SERVER = "http://127.0.0.1:8420";
@@ -16,5 +16,4 @@ export default defineConfig({
   },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   server: { proxy: { "/api": { target: SERVER, changeOrigin: true } } },
-  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"] },
 });
