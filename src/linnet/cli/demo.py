@@ -51,11 +51,12 @@ def demo(
     further = shlex.join(place)
     print("\nWhat to do next:")
     suggested = (
-        (f"linnet board {further}", "the same as charts, live while something trains"),
+        (f"linnet board {further}", "the same as charts in the terminal, live while something trains"),
         (f"linnet resume latest --steps {2 * steps} {further}", "go on where it stopped"),
         (f"linnet convert latest model.gguf --type q8_0 {further}", "a small file for llama.cpp, Ollama, LM Studio"),
         ("linnet train from-scratch --corpus FOLDER", "your own text"),
         ("linnet help", "all commands; each has examples"),
+        (f"linnet board --web {further}", "all runs in the browser, live"),
     )
     wide = max(len(line) for line, _ in suggested)
     for line, reason in suggested:
