@@ -138,7 +138,8 @@ def test_the_demo_trains_shows_and_writes_in_a_folder_of_its_own(
     assert linnet.Run.load(run).status == "completed" and not Path("runs").exists()
     ending = out.split("What to do next:")[1]
     suggested = [shlex.split(line.split("#")[0]) for line in ending.strip().splitlines()]
-    assert [words[1] for words in suggested] == ["board", "resume", "convert", "train", "help"]
+    assert [words[1] for words in suggested] == ["board", "resume", "convert", "train", "help", "board"]
+    assert "--web" in suggested[-1]  # the last thing it says
     printed(*suggested[2][1:])  # as printed
 
 
