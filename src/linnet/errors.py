@@ -41,6 +41,9 @@ _EXTRAS = {
     "sklearn": "vision",
     "pyarrow": "parquet",
     "xllamacpp": "serve",
+    "starlette": "web",
+    "uvicorn": "web",
+    "watchfiles": "web",
 }
 
 

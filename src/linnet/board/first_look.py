@@ -14,6 +14,7 @@ import msgspec
 
 from linnet.runs import RunStore, RunSummary
 from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.processes import in_processes
 from linnet.runs.summary import summarize
 
 Stamp = tuple[int, int, int]  # the stream's time of change and size, the manifest's time of change
@@ -75,8 +76,11 @@ def stamp_of(folder: str) -> Stamp:
 def _send(store: RunStore, pipe: int) -> None:
     """In the forked process: look, answer, end, without anything that the other process has still to do at its end."""
     try:
-        runs = [(stamp_of(str(folder)), summarize(folder)) for folder in store.folders()]
+        folders = list(store.folders())
+        stamps = [stamp_of(str(folder)) for folder in folders]
+        summaries = in_processes(folders, summarize, RunSummary)
+        runs = [(stamp, summary) for stamp, summary in zip(stamps, summaries, strict=True) if summary is not None]
         with open(pipe, "wb") as answer:
-            answer.write(msgspec.msgpack.encode([(stamp, summary) for stamp, summary in runs if summary is not None]))
+            answer.write(msgspec.msgpack.encode(runs))
     finally:
         os._exit(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Protocol
 
 from linnet.board.curve import Curve
 from linnet.board.fold import Fold, FoldLimits
@@ -12,6 +13,28 @@ from linnet.runs.metric_names import goal_of
 from linnet.runs.metrics import BlockListener
 
 _CURVES = 256  # curves held ready; a run may have thousands of metrics, of which a screen shows some
+
+
+class RunHistory(Protocol):
+    """The metrics of one run, as whoever follows it needs them; `History` folds long ones, `WholeHistory` does not."""
+
+    caught_up: bool
+
+    @property
+    def folded(self) -> bool: ...
+    @property
+    def damaged(self) -> int: ...
+    @property
+    def trouble(self) -> str: ...
+    @property
+    def last_step(self) -> int | None: ...
+    @property
+    def last_epoch(self) -> float | None: ...
+    def read(self, seconds: float) -> bool: ...
+    def names(self) -> list[str]: ...
+    def curve(self, name: str) -> Curve | None: ...
+    def last(self, name: str) -> float | None: ...
+    def close(self) -> None: ...
 
 
 class History:

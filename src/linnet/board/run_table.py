@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +85,7 @@ class RunTable:
         self.look_pause = look_pause
         self._first_look = first_look
         self.rows: list[RunRow] = []
+        self.archived: list[RunRow] = []  # those that lists leave out
         self.looked = False  # at least once
         self._known: dict[str, RunRow] = {}
         self._open: dict[str, Metrics] = {}
@@ -97,15 +98,13 @@ class RunTable:
         """
         until = time.monotonic() + seconds
         changed = False
-        if (began := time.monotonic()) - self._looked_at >= max(self.look_seconds, self.look_pause * self._look_took):
-            changed = self._look()
-            self._looked_at = time.monotonic()
-            self._look_took = self._looked_at - began
+        if time.monotonic() - self._looked_at >= max(self.look_seconds, self.look_pause * self._look_took):
+            changed = self.look()
         for row in self._waiting():
             if time.monotonic() >= until:
                 break
             if row.stamp[1] <= largest:
-                self._sum_up(row)
+                self.sum_up(row)
                 changed = True
         while (batch := self._without_figures(_BATCH)) and time.monotonic() < until:
             self._read_figures(batch)
@@ -136,6 +135,29 @@ class RunTable:
         for row, record in zip(rows, records, strict=True):
             row.record.figures = {**row.record.figures, **record.figures}
             row.figures_of, row.figures_at = row.stamp, time.monotonic()
+
+    def look(self) -> bool:
+        """Look for new and changed runs now, whenever the last look was; True when something is new."""
+        began = time.monotonic()
+        changed = self._look()
+        self._looked_at = time.monotonic()
+        self._look_took = self._looked_at - began
+        return changed
+
+    def look_at(self, folders: Iterable[str]) -> list[RunRow]:
+        """Look at some of the runs that are known, before the next look at all of them; those that changed."""
+        changed, archived = [], False
+        for folder in folders:
+            row, summary = self._known.get(folder), summarize(Path(folder))
+            if row is None or summary is None:  # for the next look at all of them
+                continue
+            if row.summary != summary:
+                archived |= row.summary.manifest.archived != summary.manifest.archived
+                row.renew(summary, stamp_of(folder))
+                changed.append(row)
+        if archived:
+            self._list()
+        return changed
 
     def newest(self) -> RunRow | None:
         return max(self.rows, key=lambda row: (row.summary.manifest.created_at, row.summary.run_id), default=None)
@@ -174,14 +196,19 @@ class RunTable:
 
     def _list(self) -> None:
         rows = [row for row in self._known.values() if not row.summary.manifest.archived]
-        self.rows, self.looked = self.rows if rows == self.rows else rows, True  # the same list while it is the same
+        archived = [row for row in self._known.values() if row.summary.manifest.archived]
+        self.rows = self.rows if rows == self.rows else rows  # the same list while it is the same
+        self.archived, self.looked = self.archived if archived == self.archived else archived, True
 
     def _waiting(self) -> list[RunRow]:
         now = time.monotonic()
         rows = self._needed(self.rows)
         return [r for r in rows if r.summed != r.stamp and (not r.summed or now - r.summed_at > _SUMMARY_SECONDS)]
 
-    def _sum_up(self, row: RunRow) -> None:
+    def sum_up(self, row: RunRow) -> None:
+        """Read the best value and the curve of a run's main metric, unless it has not changed since."""
+        if row.summed == row.stamp:
+            return
         row.summed, row.summed_at = row.stamp, time.monotonic()
         metrics = self._open.pop(row.path, None)
         if metrics is None:

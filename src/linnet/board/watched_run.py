@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from linnet.board.curve import Curve
 from linnet.board.fold import FoldLimits
-from linnet.board.history import History
+from linnet.board.history import History, RunHistory
 from linnet.board.inherited import inherited_curves
 from linnet.board.journal import Journal
 from linnet.runs import Metrics, Run, RunSummary
@@ -33,18 +34,27 @@ class WatchedRun:
 
     - `limits`: how much of a long run is held.
     - `look_seconds`: between two looks at how the run stands; new events are read at every `read`.
+    - `history`: makes what holds its numbers; by default they are folded when they are many.
+    - `inherits`: a fork has the lines of the runs it came from.
     """
 
-    def __init__(self, run: Run, limits: FoldLimits | None = None, look_seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        run: Run,
+        limits: FoldLimits | None = None,
+        look_seconds: float = 1.0,
+        history: Callable[[Run, Journal], RunHistory] | None = None,
+        inherits: bool = True,
+    ) -> None:
         self.run = run
         self.look_seconds = look_seconds
         self.summary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
-        self.history = History(run, limits, self.journal)
+        self.history: RunHistory = History(run, limits, self.journal) if history is None else history(run, self.journal)
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
         self.inherited: dict[str, Curve] = {}  # of a fork: the lines of its ancestors, up to where it began
-        self._inherits = run.manifest.parent is not None
+        self._inherits = inherits and run.manifest.parent is not None
         self._close_lock = threading.Lock()
         self._want_close_up = False
         self._looked = -math.inf

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from linnet.board.first_look import FirstLook
 from linnet.board.terminal.keys import View
 from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.cli.printing import theme_of_terminal
-from linnet.errors import UsageError
+from linnet.errors import UsageError, missing_extra
+from linnet.runs import RunStore
 
 
 def board(
@@ -29,8 +31,12 @@ def board(
     theme: Literal["dark", "light"] | None = None,
     once: bool = False,
     size: str | None = None,
+    web: bool = False,
+    port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
+    host: str | None = None,
+    no_open: bool = False,
 ) -> int:
-    """Watch runs in the terminal while they train.
+    """Watch runs while they train, in the terminal or in the browser.
 
     Args:
         view: The tab to begin with.
@@ -38,8 +44,16 @@ def board(
         theme: dark or light; by default what the terminal says of itself, else dark.
         once: Print one frame and end: for pipes, logs and CI.
         size: Columns and lines of that frame, as in 120x40; by default the terminal's.
+        web: In the browser, on this machine alone: print the address and open it.
+        port: With --web, the port; by default 6464, or the next that is free.
+        host: With --web, the address to listen on; any other than this machine's own needs a token.
+        no_open: With --web, do not open the browser.
     """
     store = open_store(runs)
+    if web:
+        return _serve(store, run, filters, host or "127.0.0.1", port, not no_open)
+    if port is not None or host is not None or no_open:
+        raise UsageError("--port, --host and --no-open are of the board in the browser; say --web too")
     watched = choose_runs(store, run, filters) if run or filters else []
     listing = view == "runs" or (view is None and key is None and runs is not None)
     if not watched and not listing:
@@ -77,6 +91,26 @@ def board(
         app = BoardApp(state, look, before_start=preview.clear)
         app.run()
     return app.return_code or 0
+
+
+def _serve(
+    store: RunStore, run: tuple[str, ...], filters: RunFilters, host: str, port: int | None, open_browser: bool
+) -> int:
+    """The board in the browser, until Ctrl-C."""
+    chosen = tuple(one.path for one in choose_runs(store, run, filters)) if run or filters else ()
+    elsewhere = tuple(path for path in chosen if run)
+    try:
+        from linnet.board.web.safe_store import SafeStore
+
+        safe = SafeStore(store.root, elsewhere)
+        first_look = FirstLook(safe)  # before there are threads, and while the server is imported
+        with _loading():
+            from linnet.board.web.serve import serve
+    except ModuleNotFoundError as error:
+        if needed := missing_extra(error, "linnet board --web"):
+            raise UsageError(needed) from None
+        raise
+    return serve(safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look)
 
 
 @contextmanager

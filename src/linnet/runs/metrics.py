@@ -160,6 +160,11 @@ class Metrics(Mapping[str, Series]):
         return self._generation
 
     @property
+    def position(self) -> int:
+        """Bytes of the stream that were taken."""
+        return self._reader.position
+
+    @property
     def resumes(self) -> int:
         """How many events were met that made later steps void."""
         return self._parser.resumes

@@ -325,6 +325,17 @@ class Series(Shown):
                 self.__dict__.pop(name, None)  # all columns from the same rows
             return read()
 
+    def since(self, row: int) -> tuple[Integers, Floats, Floats, Floats]:
+        """`step`, `t`, `epoch` and `value` of the rows from `row` on; of a long run nothing before them is loaded."""
+        keys = ("step", "t", "epoch", f"={self.name}")
+        if len(self._parts) == 1 and self._parts[0].stored is not None and row >= self._parts[0].stored.rows:
+            (rows,) = self._parts
+            begin = row - self._parts[0].stored.rows
+            step, t, epoch, value = (rows.recent(key)[begin:] for key in keys)
+        else:
+            step, t, epoch, value = self.step[row:], self.t[row:], self.epoch[row:], self.value[row:]
+        return step, t, epoch, value
+
     def downsample(self, points: int) -> tuple[Integers, Floats]:
         """Min-max downsampling: at most about `points` finite rows, the minimum and the maximum of each interval.
 

@@ -55,7 +55,7 @@ export interface RunTable {
   problem: string | null; // what is wrong with `where`, in words; then nothing is filtered
 }
 
-/** GET api/curves?runs=a&runs=b  (of rows on the screen, at most 200): what needs whole streams. */
+/** GET api/curves?runs=a&runs=b  (of rows on the screen, at most 200): what needs whole streams. Those that were read in time; ask again for the rest. */
 export interface RowCurve {
   id: string;
   best: Figure;
@@ -135,14 +135,15 @@ export interface SeriesEntry {
   key: string;
   goal: Goal;
   superseded: boolean; // rows that a later resume replaced: with superseded=1 an entry of its own beside that of the run
-  exact: boolean; // every row is there: columns x, value(, smooth, step), float64. Else buckets: low, high, mean(, smooth), float32
+  // every row is there, and one before and after the range: columns x, value(, smooth, step), float64. Else buckets: low, high, mean(, smooth), float32
+  exact: boolean;
   rows: number; // rows of the answer
   total: number; // rows of the series in the range
   offset: number; // bytes from the end of the header
   columns: ("x" | "value" | "step" | "low" | "high" | "mean" | "smooth")[];
   position: number; // rows of the whole series so far; the stream of changes goes on from there
   ema: [number, number] | null; // numerator and weight at the end, to smooth what comes after
-  last: [number, number] | null; // x, value
+  last: [number, Figure] | null; // x, value
   best: [number, number] | null; // x, value, within the whole series
   resumes: number[]; // x at which the run was resumed
   marks: { x: number; kind: "nan" | "spike" | "stall" | "warning"; text: string }[];
@@ -240,8 +241,10 @@ export interface EventPage {
 }
 
 /**
- * GET api/changes?runs=…&keys=…&axis=&positions=…   (server-sent events)
- *   event: runs   data: {position, rows: RunRow[], gone: string[]}      rows of the table that changed
+ * GET api/changes?runs=…&keys=…&axis=&positions=…&columns=   (server-sent events)
+ * positions: one for each run and key, all keys of the first run first, as SeriesEntry.position told; without, from now on.
+ * columns: as for api/runs, those that `values` of the rows have; without, `values` is empty.
+ *   event: runs   data: {position, rows: RunRow[], gone: string[]}      rows of the table that changed or are new
  *   event: series data: SeriesChange
  *   event: run    data: {id, what: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
  *   "metrics": a key that the run did not have, or one that is no longer constant

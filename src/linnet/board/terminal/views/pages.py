@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
+from linnet.board.checkpoint_kind import model_kind
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, pad, safe, wrap
 from linnet.board.terminal.state import Board
@@ -91,7 +91,7 @@ def _checkpoints(board: Board, width: int) -> list[Line]:
 
 def _ways_to_run(run: Path, newest: Path) -> Line:
     """A line each for what can be done with a checkpoint."""
-    step, kind = step_of(newest) or 0, _model_kind(newest)
+    step, kind = step_of(newest) or 0, model_kind(newest)
     if kind == "images":
         return [(command("classify", run, "IMAGE…", checkpoint=step), "code")]
     if kind == "token ids":
@@ -99,31 +99,6 @@ def _ways_to_run(run: Path, newest: Path) -> Line:
         return [(note, "dim"), (command("eval", run, "--corpus IDS", checkpoint=step), "code")]
     llama_cli = f'llama-cli -m {safe(shlex.quote(str(newest)))} -p "…"'
     return [(command("generate", run, '--prompt "…"', checkpoint=step), "code"), (llama_cli, "code")]
-
-
-def _model_kind(path: Path) -> str:
-    """What a checkpoint takes: "text", "token ids" where it has no tokenizer, or "images"."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return "text"
-    return _model_kind_of(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache(maxsize=16)
-def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
-    from linnet.architectures import task_of
-    from linnet.gguf.errors import GGUFError
-    from linnet.gguf.file import GGUFFile
-
-    try:
-        with GGUFFile.open(path) as file:
-            if task_of(file.architecture) == "images":
-                return "images"
-            tokenizer = file.metadata.get("tokenizer.ggml.model", "none")
-            return "token ids" if tokenizer in ("none", "no_vocab") else "text"
-    except GGUFError:  # what is wrong with it is said by the command that runs it
-        return "text"
 
 
 def _file_size(file: Path) -> str:

@@ -1,0 +1,31 @@
+"""What a checkpoint takes, by which the commands that run it differ."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+
+def model_kind(path: Path) -> str:
+    """What a checkpoint takes: "text", "token ids" where it has no tokenizer, or "images"."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return "text"
+    return _model_kind_of(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=16)
+def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
+    from linnet.architectures import task_of
+    from linnet.gguf.errors import GGUFError
+    from linnet.gguf.file import GGUFFile
+
+    try:
+        with GGUFFile.open(path) as file:
+            if task_of(file.architecture) == "images":
+                return "images"
+            tokenizer = file.metadata.get("tokenizer.ggml.model", "none")
+            return "token ids" if tokenizer in ("none", "no_vocab") else "text"
+    except GGUFError:  # what is wrong with it is said by the command that runs it
+        return "text"

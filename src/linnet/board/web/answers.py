@@ -1,0 +1,291 @@
+"""What travels between the server and the page: `web/src/data/types.ts` has the same in TypeScript."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from linnet.errors import LinnetError
+
+Figure = float | str | None  # NaN and the infinities are texts: JSON has no numbers for them
+Cell = str | float | int | bool | None
+_DEEPEST = 64
+_NONFINITE = {math.inf: "inf", -math.inf: "-inf"}
+
+
+class RequestError(LinnetError):
+    """A request that is not answered; `status` is HTTP's."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class BoardInfo(msgspec.Struct):
+    """`GET api/board`."""
+
+    root: str
+    version: str
+    writable: bool
+    chosen: list[str]
+
+
+class RunRow(msgspec.Struct):
+    """A run in the table."""
+
+    id: str
+    name: str
+    status: str
+    step: int | None
+    total_steps: int | None
+    metric: str | None
+    last: Figure
+    created: float
+    seconds: float
+    age: float
+    recipe: str | None
+    experiment: str | None
+    group: str | None
+    parent: str | None
+    tags: list[str]
+    hidden: bool
+    colour: int
+    warning: str | None
+    values: list[Cell] = []
+
+
+class ColumnInfo(msgspec.Struct):
+    """A column of the table."""
+
+    term: str
+    label: str
+    kind: str
+    goal: str | None
+    numeric: bool
+
+
+class GroupInfo(msgspec.Struct):
+    """Successive rows of the table that agree in something."""
+
+    key: str
+    first: int
+    count: int
+    live: int
+    best: Figure
+
+
+class TableAnswer(msgspec.Struct):
+    """`GET api/runs`."""
+
+    position: str
+    total: int
+    columns: list[ColumnInfo]
+    rows: list[RunRow]
+    groups: list[GroupInfo]
+    settings: list[str]
+    metrics: list[str]
+    problem: str | None
+
+
+class RowCurve(msgspec.Struct):
+    """What of a row needs its whole stream."""
+
+    id: str
+    best: Figure
+    best_step: int | None
+    spark: list[Figure]
+
+
+class MetricInfo(msgspec.Struct):
+    """A metric of a run in numbers."""
+
+    key: str
+    goal: str | None
+    rows: int
+    last: Figure
+    last_step: int | None
+    best: Figure
+    best_step: int | None
+    low: Figure
+    high: Figure
+    constant: bool
+    held_out_of: str | None
+
+
+class RunDetail(msgspec.Struct):
+    """`GET api/runs/{id}`."""
+
+    row: RunRow
+    manifest: dict[str, Any]
+    settings: dict[str, Any]
+    chosen: dict[str, Any]
+    plan: dict[str, Any]
+    end: dict[str, Any] | None
+    metrics: list[MetricInfo]
+    axes: list[str]
+    elapsed: float
+    remaining: float | None
+    tokens_per_second: float | None
+    family: dict[str, Any]
+    path: str
+    damaged: int
+    has: dict[str, bool]
+
+
+class Mark(msgspec.Struct):
+    """Something that happened on a line."""
+
+    x: float
+    kind: Literal["nan", "spike", "stall", "warning"]
+    text: str
+
+
+class SeriesEntry(msgspec.Struct):
+    """One series of a binary answer."""
+
+    run: str
+    key: str
+    goal: str | None
+    exact: bool
+    superseded: bool
+    rows: int
+    total: int
+    offset: int
+    columns: list[str]
+    position: int
+    ema: tuple[float, float] | None
+    last: tuple[float, Figure] | None
+    best: tuple[float, float] | None
+    resumes: list[float]
+    marks: list[Mark]
+
+
+class SeriesHeader(msgspec.Struct, rename={"begin": "from", "end": "to"}):
+    """The head of a binary answer."""
+
+    axis: str
+    begin: float
+    end: float
+    points: int
+    series: list[SeriesEntry]
+
+
+class Checkpoint(msgspec.Struct):
+    """A checkpoint of a run."""
+
+    step: int
+    path: str
+    bytes: int
+    train_loss: Figure
+    validation_loss: Figure
+    tokens: int | None
+    best: bool
+    latest: bool
+    commands: list[str]
+
+
+class CheckpointDetail(msgspec.Struct):
+    """`GET api/runs/{id}/checkpoints/{step}`."""
+
+    checkpoint: Checkpoint
+    metadata: list[dict[str, str]]
+    tensors: list[dict[str, Any]]
+
+
+class TensorHistogram(msgspec.Struct):
+    """How the values of a tensor are spread."""
+
+    name: str
+    counts: list[int]
+    edges: list[float]
+    mean: Figure
+    std: Figure
+    min: Figure
+    max: Figure
+    zeros: int
+    nonfinite: int
+
+
+class ArtifactItem(msgspec.Struct):
+    """One file of a series of artifacts."""
+
+    number: int
+    step: int | None
+    t: float
+    bytes: int | None
+    mime: str
+    caption: str | None
+    inline: bool
+    fields: dict[str, Any]
+
+
+class ArtifactGroup(msgspec.Struct):
+    """The files that were logged under one name."""
+
+    name: str
+    media: str
+    items: list[ArtifactItem]
+
+
+class EventPage(msgspec.Struct):
+    """`GET api/runs/{id}/events`."""
+
+    position: int
+    events: list[dict[str, Any]]
+    more: bool
+
+
+class RunChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What `PATCH api/runs/{id}` takes."""
+
+    name: str | None = None
+    add_tags: list[str] = []
+    remove_tags: list[str] = []
+    hidden: bool | None = None
+
+
+class NewNote(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST api/runs/{id}/notes` takes."""
+
+    text: str
+    step: int | None = None
+
+
+def figure(value: float | None) -> Figure:
+    """A number as it travels."""
+    if value is None or math.isfinite(value):
+        return value
+    return _NONFINITE.get(value, "nan")
+
+
+def plain_json(value: Any, depth: int = 0) -> Any:
+    """Foreign fields as JSON can have them, with NaN and the infinities as texts."""
+    if isinstance(value, float):
+        return figure(value)
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        return {str(name): plain_json(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item, depth + 1) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
+        return str(value)
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def encoded(answer: object) -> bytes:
+    """As JSON. A lone surrogate, which a file name or a damaged text may hold, becomes a question mark."""
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(answer)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,96 @@
+"""What went wrong on a line: values that are no numbers, spikes, long silences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from linnet.board.curve import Curve, Floats
+from linnet.board.words import duration, number
+from linnet.runs.metric_names import Goal
+
+_MOST = 50  # of each kind
+_BLOCK = 64  # rows by which it is judged what is usual
+_FAR = 12.0  # standard deviations, by the median of the deviations
+_RISE = 0.2  # of the median: what is less is no spike to the eye
+_SILENCE, _PAUSES = 120.0, 60.0  # seconds, and usual times between two rows, of which both must have passed
+
+Found = tuple[int, str, str]  # row, kind, text
+
+
+class MarkFinder:
+    """The marks of one series, found once: only rows that are new are looked at again."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._nonfinite: list[Found] = []
+        self._silences: list[Found] = []
+        self._spikes: list[tuple[float, Found]] = []  # with how far they are from what is usual
+
+    def find(self, curve: Curve, values: Floats) -> list[Found]:
+        """All marks up to the last row. `values`: those of the curve, as they were logged."""
+        if len(values) < self._rows:
+            self.__init__()  # type: ignore[misc]
+        whole = len(values) // _BLOCK * _BLOCK
+        if whole > self._rows:
+            self._take(curve, values, self._rows, whole)
+            self._rows = whole
+        tail = MarkFinder()
+        if len(values) > self._rows:
+            tail._take(curve, values, max(0, len(values) - _BLOCK), len(values))
+        late = [found for found in tail._all() if found[0] >= self._rows]
+        return sorted(self._all() + late)
+
+    def _all(self) -> list[Found]:
+        return [*self._nonfinite, *self._silences, *(found for _, found in self._spikes)]
+
+    def _take(self, curve: Curve, values: Floats, begin: int, end: int) -> None:
+        part = values[begin:end]
+        finite = np.isfinite(part)
+        if not finite.all():
+            before = np.concatenate([[begin == 0 or math.isfinite(values[begin - 1])], finite[:-1]])
+            for at in np.flatnonzero(~finite & before)[: _MOST - len(self._nonfinite)].tolist():
+                word = number(float(part[at]))
+                self._nonfinite.append((begin + at, "nan", f"{word} at step {number(int(curve.step[begin + at]))}"))
+        self._take_silences(curve.t, begin, end)
+        if (way := _way_of_spikes(curve.name, curve.goal)) and len(part) >= _BLOCK:
+            self._take_spikes(curve, part * way, way, begin)
+
+    def _take_silences(self, t: Floats, begin: int, end: int) -> None:
+        times = t[max(0, begin - 1) : end]
+        if len(times) < 2:
+            return
+        pauses = np.diff(times)
+        usual = (float(t[end - 1]) - float(t[0])) / max(1, end - 1)
+        for at in np.flatnonzero(pauses > max(_SILENCE, _PAUSES * usual))[: _MOST - len(self._silences)].tolist():
+            row = max(0, begin - 1) + at + 1
+            self._silences.append((row, "stall", f"nothing for {duration(float(pauses[at]))} before this"))
+
+    def _take_spikes(self, curve: Curve, part: Floats, way: float, begin: int) -> None:
+        """Rows far above what is usual among the 64 around them."""
+        blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+        with np.errstate(invalid="ignore", over="ignore"):
+            blocks = np.where(np.isfinite(blocks), blocks, np.nan)
+            highest = np.fmax.reduce(blocks, axis=1)
+            likely = np.flatnonzero(highest - np.nanmin(blocks, axis=1, initial=np.inf) > _RISE * np.abs(highest))
+            if not len(likely):
+                return
+            chosen = blocks[likely]
+            middle = np.nanmedian(chosen, axis=1, keepdims=True)
+            deviation = 1.4826 * np.nanmedian(np.abs(chosen - middle), axis=1, keepdims=True)
+            rise = chosen - middle
+            far = (rise > _FAR * deviation) & (rise > _RISE * np.abs(middle))
+            strength = rise / np.maximum(deviation, 1e-12 + 1e-6 * np.abs(middle))
+        for block, at in np.argwhere(far).tolist():
+            row = begin + int(likely[block]) * _BLOCK + at
+            text = f"spike: {number(float(part[row - begin] * way))} at step {number(int(curve.step[row]))}"
+            self._spikes.append((float(strength[block, at]), (row, "spike", text)))
+        self._spikes = sorted(self._spikes, reverse=True)[:_MOST]
+
+
+def _way_of_spikes(name: str, goal: Goal | None) -> float:
+    """1 where a spike goes up, -1 where it goes down, 0 for what has none to be warned of."""
+    if goal is not None:
+        return 1.0 if goal == "min" else -1.0
+    return 1.0 if name.endswith("norm") else 0.0

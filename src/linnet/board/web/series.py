@@ -1,0 +1,277 @@
+"""Series as they travel: reduced to the width of a chart, in one binary answer."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from linnet.board.curve import AXES, Curve, Floats, is_smoothed
+from linnet.board.web.answers import Figure, Mark, RequestError, SeriesEntry, SeriesHeader, encoded, figure
+from linnet.board.web.board import WebBoard
+from linnet.board.web.open_runs import OpenRun
+from linnet.board.web.parameters import MOST_CELLS, MOST_KEYS, MOST_POINTS, MOST_RUNS, MOST_SERIES, Parameters
+from linnet.board.web.reduction import Grid, Placed, reduced
+from linnet.board.whole_history import WholeHistory
+from linnet.runs.metric_names import main_metric
+
+MAGIC = b"LNS1"
+_FEWEST_POINTS = 2
+_USUAL_POINTS = 800
+
+
+@dataclass(frozen=True)
+class SeriesQuestion:
+    """What is asked for. `begin`, `end`: None for all of it; `alpha`: 1 for no smoothed line."""
+
+    runs: list[str]
+    keys: list[str]
+    begin: float | None
+    end: float | None
+    points: int
+    axis: str
+    alpha: float
+    superseded: bool
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> SeriesQuestion:
+        """From the query of an address."""
+        runs, keys = parameters.texts("runs", MOST_RUNS), parameters.texts("keys", MOST_KEYS)
+        points = parameters.integer("points", _USUAL_POINTS, _FEWEST_POINTS, MOST_POINTS)
+        begin, end, alpha = parameters.number("from"), parameters.number("to"), parameters.number("alpha")
+        if not runs or not keys:
+            raise RequestError(400, "runs and keys are needed: which series of which runs")
+        if len(runs) * len(keys) > MOST_SERIES or len(runs) * len(keys) * points > MOST_CELLS:
+            raise RequestError(
+                400, f"{len(runs)} runs × {len(keys)} keys × {points} points are more than one answer holds"
+            )
+        if begin is not None and end is not None and begin > end:
+            raise RequestError(400, f"from is less than to, found {begin} and {end}")
+        if alpha is not None and not 0.0 < alpha <= 1.0:
+            raise RequestError(400, f"alpha is above 0 and at most 1, found {alpha}")
+        axis = parameters.choice("axis", AXES)
+        return cls(runs, keys, begin, end, points, axis, alpha or 1.0, parameters.flag("superseded"))
+
+
+@dataclass
+class _Line:
+    """One series on the axis that was asked for."""
+
+    run: OpenRun
+    run_id: str
+    curve: Curve
+    values: Floats  # as they were logged
+    placed: Placed
+    superseded: bool = False
+
+
+def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
+    """`GET api/series`. Runs and metrics that are not there are left out; a RequestError when none of the runs is."""
+    rows = board.known(question.runs)
+    if not rows:
+        raise RequestError(404, "none of these runs is there")
+    lines: list[_Line] = []
+    for row in rows:
+        with board.open_runs.use(row.path) as run:
+            run.read_numbers()
+            lines += _lines(run, board.id_of(row), question)
+    grid = _grid(lines, question)
+    entries, body = list[SeriesEntry](), bytearray()
+    for line in lines:
+        with line.run.lock:
+            entry, columns = _entry(line, grid, question)
+        entry.offset = len(body)
+        body += columns
+        body += b"\0" * (-len(body) % 8)
+        entries.append(entry)
+    return packed(SeriesHeader(question.axis, grid.begin, grid.end, grid.points, entries), bytes(body))
+
+
+def packed(header: SeriesHeader, body: bytes) -> bytes:
+    """Magic, length of the header, the header padded so that columns are aligned, the columns."""
+    head = encoded(header)
+    head += b" " * (-(len(head) + 8) % 8)
+    return b"".join((MAGIC, struct.pack("<I", len(head)), head, body))
+
+
+def _lines(run: OpenRun, run_id: str, question: SeriesQuestion) -> list[_Line]:
+    lines = []
+    for key in question.keys:
+        line = line_of(run, run_id, run.history, key, question.axis)
+        if line is not None:
+            lines.append(line)
+    if question.superseded and any(event.kind == "resume" for event in run.turns()):
+        history = run.superseded()
+        for key in question.keys:
+            line = line_of(run, run_id, history, key, question.axis)
+            if line is not None and (void := _void_rows(line)) is not None:
+                lines.append(void)
+    return lines
+
+
+def line_of(run: OpenRun, run_id: str, history: WholeHistory, key: str, axis: str) -> _Line | None:
+    """A metric of a run on an axis; None where it has none, or the axis is unknown to it."""
+    series, curve = history.series(key), history.curve(key)
+    if series is None or curve is None or not len(curve):
+        return None
+    placed = run.placed.get((key, axis), history)
+    if placed is None:
+        x = axis_values(run, history, curve, axis)
+        if x is None:
+            return None
+        placed = run.placed.put((key, axis), history, x)
+    return _Line(run, run_id, curve, series.value, placed)
+
+
+def axis_values(run: OpenRun, history: WholeHistory, curve: Curve, axis: str) -> Floats | None:
+    """Where the rows of a curve stand on an axis, as everywhere on the board; None where the run does not tell."""
+    tokens = history.curve("tokens") if axis == "tokens" else None
+    main = main_metric(history.names()) if axis == "epoch" else None
+    epochs = None if main is None else history.curve(main)
+    placed = curve.on_axis(axis, run.run.manifest.created_at, tokens, epochs)
+    return None if placed is None else placed.x
+
+
+def _void_rows(line: _Line) -> _Line | None:
+    """The rows of a line that a resumed run trained again: those after which an earlier or the same step follows."""
+    step = line.curve.step
+    if len(step) < 2:
+        return None
+    later = np.minimum.accumulate(step[::-1])[::-1]
+    void = np.flatnonzero(np.append(later[1:] <= step[:-1], False))
+    if not len(void):
+        return None
+    x = _unplaced(line)
+    curve = Curve.through(line.curve.step[void], line.curve.mean[void], line.curve.name)
+    return _Line(line.run, line.run_id, curve, line.values[void], Placed(x[void]), superseded=True)
+
+
+def _unplaced(line: _Line) -> Floats:
+    """x of each row, in the order of the series."""
+    if line.placed.order is None:
+        return line.placed.x
+    x = np.full(len(line.curve), np.nan)
+    x[line.placed.order] = line.placed.x
+    return x
+
+
+def _grid(lines: list[_Line], question: SeriesQuestion) -> Grid:
+    """The range that was asked for; where an end is open, up to the first or last row of all."""
+    held = [line.placed.x for line in lines if len(line.placed.x)]
+    begin = question.begin if question.begin is not None else min((float(x[0]) for x in held), default=0.0)
+    end = question.end if question.end is not None else max((float(x[-1]) for x in held), default=begin)
+    if end <= begin:
+        end = math.nextafter(begin, math.inf) if question.end is not None else begin + 1.0
+    return Grid(begin, end, question.points)
+
+
+def _entry(line: _Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEntry, bytes]:
+    curve, placed = line.curve, line.placed
+    begin, end = placed.range(grid.begin, grid.end)
+    total = end - begin
+    smooth = None
+    if is_smoothed(len(curve), question.alpha) and not line.superseded:
+        smooth = line.run.smoothed.get(curve, question.alpha, line.run.history.changes)
+    exact = total <= question.points
+    if exact:
+        begin, end = max(0, begin - 1), min(len(placed.x), end + 1)  # so that a line does not end inside the chart
+        columns = {"x": placed.x[begin:end], "value": placed.pick(line.values, begin, end)}
+        if smooth is not None:
+            columns["smooth"] = placed.pick(smooth, begin, end)
+        if question.axis != "step":
+            columns["step"] = placed.pick(curve.step, begin, end)
+        rows, content = end - begin, {name: np.asarray(column, "<f8").tobytes() for name, column in columns.items()}
+    else:
+        buckets = reduced(placed, curve.mean, grid, smooth)
+        rows, content = (
+            grid.points,
+            {
+                name: np.asarray(column, "<f4").tobytes()
+                for name, column in buckets._asdict().items()
+                if column is not None
+            },
+        )
+    entry = SeriesEntry(
+        run=line.run_id,
+        key=curve.name,
+        goal=curve.goal,
+        exact=exact,
+        superseded=line.superseded,
+        rows=rows,
+        total=total,
+        offset=0,
+        columns=list(content),
+        position=len(curve),
+        ema=_ema(smooth),
+        last=_last(line),
+        best=None if line.superseded else _best(line),
+        resumes=[] if line.superseded else _resumes(line, question.axis),
+        marks=[] if line.superseded else _marks(line, grid, question.axis),
+    )
+    return entry, b"".join(content.values())
+
+
+def _ema(smooth: Floats | None) -> tuple[float, float] | None:
+    """The mean begins with the first value, so its weights sum to 1 at every row."""
+    if smooth is None:
+        return None
+    tail = smooth[-4096:]
+    known = tail[np.isfinite(tail)]
+    return (float(known[-1]), 1.0) if len(known) else None
+
+
+def _last(line: _Line) -> tuple[float, Figure] | None:
+    if not len(line.values):
+        return None
+    x = float(line.placed.x[-1]) if line.placed.order is None else float(_unplaced(line)[-1])
+    return (x if math.isfinite(x) else 0.0), figure(float(line.values[-1]))
+
+
+def _best(line: _Line) -> tuple[float, float] | None:
+    if line.curve.stats.best is None:
+        return None
+    step, value = line.curve.stats.best
+    at = np.flatnonzero(line.values == value)
+    at = at[line.curve.step[at] == step] if len(at) else at
+    if not len(at):
+        return None
+    x = float(_unplaced(line)[at[0]])
+    return (x, value) if math.isfinite(x) else None
+
+
+def _resumes(line: _Line, axis: str) -> list[float]:
+    """Where on the axis the run was resumed."""
+    places = [_place_of(line, axis, event.step, event.t) for event in line.run.turns() if event.kind == "resume"]
+    return [place for place in places if place is not None][-100:]
+
+
+def _place_of(line: _Line, axis: str, step: int | None, t: float) -> float | None:
+    """Where something that happened at a step, or at a time, stands on an axis."""
+    if axis == "relative time":
+        return t
+    if axis == "wall time":
+        return t + line.run.run.manifest.created_at
+    if step is None:
+        row = int(np.searchsorted(line.curve.t, t))
+        return float(_unplaced(line)[min(row, len(line.curve) - 1)])
+    if axis == "step":
+        return float(step)
+    x = _unplaced(line)
+    row = int(np.searchsorted(line.curve.step, step))
+    place = float(x[min(row, len(x) - 1)])
+    return place if math.isfinite(place) else None
+
+
+def _marks(line: _Line, grid: Grid, axis: str) -> list[Mark]:
+    """What went wrong within the grid."""
+    x = _unplaced(line)
+    finder = line.run.marks_of(line.curve.name)
+    marks = [Mark(float(x[row]), kind, text) for row, kind, text in finder.find(line.curve, line.values)]  # type: ignore[arg-type]
+    for event in line.run.turns():
+        place = _place_of(line, axis, event.step, event.t) if event.kind == "note" else None
+        if place is not None:
+            text = event.data.get("text")
+            marks.append(Mark(place, "warning", text[:500] if isinstance(text, str) else "events were lost"))
+    return [mark for mark in marks if grid.begin <= mark.x <= grid.end]

@@ -1,0 +1,102 @@
+"""Start the server: take a port, say where it is, open the browser, run until it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+
+import uvicorn
+
+from linnet.board.first_look import FirstLook
+from linnet.board.web.app import make_app
+from linnet.board.web.board import WebBoard
+from linnet.board.web.gate import Access
+from linnet.board.web.safe_store import SafeStore
+from linnet.errors import LinnetError
+
+USUAL_PORT = 6464
+_TRIES = 20  # ports after the usual one, where that is taken
+_MOST_CONNECTIONS = 512
+
+
+def serve(
+    store: SafeStore,
+    chosen: tuple[Path, ...] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = True,
+    first_look: FirstLook | None = None,
+) -> int:
+    """Serve the board until Ctrl-C; the exit code. `port`: None for the usual one or the next that is free."""
+    listening = _listen(host, port)
+    access = Access.on(host)
+    address = _address(host, listening.getsockname()[1])
+    entrance = f"{address}?token={access.token}" if access.token else address
+    print(f"The board is at {entrance}", flush=True)
+    if access.token:
+        print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
+    print("Ctrl-C ends it.", flush=True)
+    board = WebBoard(store, chosen, first_look)
+    config = uvicorn.Config(
+        make_app(board, access),
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    server = uvicorn.Server(config)
+    if open_browser and _has_browser():
+        threading.Timer(0.1, webbrowser.open, [entrance]).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    return 0
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; an error in one line where there is none to be had."""
+    wanted = [USUAL_PORT + offset for offset in range(_TRIES)] if port is None else [port]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in wanted:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host.strip("[]"), number))
+            listening.listen(128)
+            return listening
+        except (OSError, OverflowError) as error:
+            listening.close()
+            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if taken and port is None:
+                continue
+            reason = "it is taken; name another with --port, or let it be chosen" if taken else str(error)
+            raise LinnetError(f"cannot listen on {host} port {number}: {reason}") from None
+    raise LinnetError(f"ports {wanted[0]} to {wanted[-1]} are all taken; name a free one with --port")
+
+
+def _address(host: str, port: int) -> str:
+    shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+
+
+def _has_browser() -> bool:
+    """Is there a screen that a browser could open on? Over ssh, or without a display, the address is enough."""
+    if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
