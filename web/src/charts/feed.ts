@@ -1,0 +1,211 @@
+/**
+ * `SeriesFeed`: fetches series for charts and keeps them up to date.
+ *
+ * Charts that ask for the same runs and stretch in one moment share a request. Live rows are added to what is there; a
+ * series is fetched anew only where rows cannot be added.
+ */
+import type { Changes } from "../data/changes";
+import type { SeriesAnswer } from "../data/series";
+import type { ChangesQuery, SeriesQuery, Source } from "../data/source";
+import type { Axis, SeriesChange } from "../data/types";
+import { asNumber } from "../words";
+import { type Grid, Trace } from "./trace";
+
+/** What a chart wants. `range` null: all of it. */
+export interface Demand {
+  readonly runs: readonly string[];
+  readonly keys: readonly string[];
+  readonly axis: Axis;
+  readonly alpha: number;
+  readonly superseded: boolean;
+  readonly points: number;
+  readonly range: { readonly min: number; readonly max: number } | null;
+}
+
+/** What a chart got: traces on one grid. */
+export interface TraceSet {
+  readonly demand: Demand;
+  readonly grid: Grid;
+  readonly traces: readonly Trace[];
+}
+
+/** A chart that has series and wants to hear of their growth. */
+export interface Follower {
+  readonly axis: Axis;
+  /** All traces that live rows belong to. */
+  traces(): readonly Trace[];
+  keys(): readonly string[];
+  /** Traces have grown: they are to be drawn again. */
+  grown(): void;
+  /** Rows could not be added: the series are to be fetched again. */
+  stale(): void;
+}
+
+interface Waiting {
+  readonly demand: Demand;
+  readonly signal: AbortSignal;
+  resolve(set: TraceSet): void;
+  reject(error: unknown): void;
+}
+
+const FOLLOW_AFTER = 250; // milliseconds: charts of a page load one after the other
+
+export class SeriesFeed {
+  readonly #source: () => Source;
+  readonly #changes: Changes;
+  readonly #isLive: (run: string) => boolean;
+  readonly #followers = new Set<Follower>();
+  #waiting: Waiting[] = [];
+  #followed = "";
+  #endFollow: (() => void) | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(source: () => Source, changes: Changes, isLive: (run: string) => boolean) {
+    this.#source = source;
+    this.#changes = changes;
+    this.#isLive = isLive;
+    changes.onSeries((change) => this.#take(change));
+    changes.onReconnect(() => {
+      for (const follower of this.#followers) follower.stale();
+    });
+  }
+
+  fetch(demand: Demand, signal: AbortSignal): Promise<TraceSet> {
+    return new Promise((resolve, reject) => {
+      if (!this.#waiting.length) queueMicrotask(() => this.#send());
+      this.#waiting.push({ demand, signal, resolve, reject });
+    });
+  }
+
+  /** Live rows for a chart; the function it gives ends that. */
+  follow(follower: Follower): () => void {
+    this.#followers.add(follower);
+    this.refollow();
+    return () => {
+      this.#followers.delete(follower);
+      this.refollow();
+    };
+  }
+
+  /** What is followed may be different now. */
+  refollow(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#follow(), FOLLOW_AFTER);
+  }
+
+  #send(): void {
+    const waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
+    this.#waiting = [];
+    const groups = groupedBy(waiting, ({ demand }) => withoutKeys(demand));
+    for (const group of groups.values()) void this.#ask(group);
+  }
+
+  async #ask(group: readonly Waiting[]): Promise<void> {
+    const [first] = group;
+    if (!first) return;
+    const { runs, axis, points, alpha, superseded, range } = first.demand;
+    const keys = [...new Set(group.flatMap(({ demand }) => demand.keys))];
+    const abort = new AbortController();
+    for (const { signal } of group) {
+      signal.addEventListener("abort", () => {
+        if (group.every((other) => other.signal.aborted)) abort.abort();
+      });
+    }
+    const query: SeriesQuery = { runs, keys, axis, points };
+    if (alpha < 1) query.alpha = alpha;
+    if (superseded) query.superseded = true;
+    if (range) {
+      query.from = range.min;
+      query.to = range.max;
+    }
+    try {
+      const answer = await this.#source().series(query, abort.signal);
+      for (const { demand, resolve } of group) resolve(traceSet(answer, demand));
+    } catch (error) {
+      for (const { reject } of group) reject(error);
+    }
+  }
+
+  #take(change: SeriesChange): void {
+    const values = change.value.map(asNumber);
+    for (const follower of [...this.#followers]) {
+      if (follower.axis !== this.#axis()) continue;
+      let grown = false;
+      for (const trace of follower.traces()) {
+        if (trace.run !== change.run || trace.key !== change.key || trace.superseded) continue;
+        const known = trace.position - (change.position - values.length);
+        if (change.again || known < 0) {
+          follower.stale();
+          break;
+        }
+        if (known >= values.length) continue;
+        if (!trace.append(change.x.slice(known), values.slice(known), change.position)) {
+          follower.stale();
+          break;
+        }
+        grown = true;
+      }
+      if (grown) follower.grown();
+    }
+  }
+
+  /** The stream has one axis: that of the first chart. */
+  #axis(): Axis {
+    const [first] = this.#followers;
+    return first?.axis ?? "step";
+  }
+
+  #follow(): void {
+    const query = this.#interest();
+    const name = JSON.stringify([query.runs, query.keys, query.axis]);
+    if (name === this.#followed) return;
+    this.#followed = name;
+    this.#endFollow?.();
+    this.#endFollow = query.runs.length && query.keys.length ? this.#changes.follow(() => this.#interest()) : null;
+  }
+
+  #interest(): ChangesQuery {
+    const axis = this.#axis();
+    const positions = new Map<string, number>();
+    const runs = new Set<string>();
+    const keys = new Set<string>();
+    for (const follower of this.#followers) {
+      if (follower.axis !== axis) continue;
+      for (const key of follower.keys()) keys.add(key);
+      for (const trace of follower.traces()) {
+        if (!this.#isLive(trace.run) || trace.superseded) continue;
+        runs.add(trace.run);
+        const name = `${trace.run}\n${trace.key}`;
+        positions.set(name, Math.min(trace.position, positions.get(name) ?? Number.POSITIVE_INFINITY));
+      }
+    }
+    const all = [...runs].flatMap((run) => [...keys].map((key) => positions.get(`${run}\n${key}`) ?? 0));
+    return { runs: [...runs], keys: [...keys], axis, positions: all };
+  }
+}
+
+function withoutKeys({ runs, axis, alpha, superseded, points, range }: Demand): string {
+  return JSON.stringify([runs, axis, alpha, superseded, points, range]);
+}
+
+function groupedBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group) group.push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
+}
+
+function traceSet(answer: SeriesAnswer, demand: Demand): TraceSet {
+  const grid: Grid = { from: answer.from, to: answer.to, points: answer.points };
+  const keys = new Set(demand.keys);
+  const order = new Map(demand.runs.map((run, at) => [run, at]));
+  const traces = answer.series
+    .filter((series) => keys.has(series.key))
+    .map((series) => new Trace(series, grid, demand.alpha))
+    .sort((a, b) => (order.get(a.run) ?? 0) - (order.get(b.run) ?? 0));
+  return { demand, grid, traces };
+}

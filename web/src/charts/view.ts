@@ -1,0 +1,133 @@
+/** `ChartView`: how charts show their series: axis, smoothing, scales, and the stretch of x that is looked at. */
+import { computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
+import { choice, type Codec, flag, number, type Param, sharedParam, text } from "../address";
+import type { Axis } from "../data/types";
+import type { Range } from "./range";
+import type { Spread } from "./spread";
+
+export const AXES: readonly Axis[] = ["step", "tokens", "epoch", "wall time", "relative time"];
+/** What `S` goes through: the weights of the past that are the terminal board's off, light, medium and heavy. */
+export const SMOOTHINGS: readonly number[] = [0, 0.5, 0.7, 0.85];
+
+/** Something with a value that can be set: a signal, or a parameter of the address. */
+interface Setting<T> {
+  value: T;
+}
+
+export interface ChartView {
+  readonly axis: Setting<Axis>;
+  /** The weight of the past, 0 (none) to 0.999; `alpha` of the series is 1 less it. */
+  readonly smooth: Setting<number>;
+  readonly logX: Setting<boolean>;
+  readonly logY: Setting<boolean>;
+  /** Outliers are left out of the y axis. */
+  readonly clip: Setting<boolean>;
+  /** What was overwritten by a resume, and where that was. */
+  readonly superseded: Setting<boolean>;
+  /** The setting by whose values runs are drawn as one line; empty: each run for itself. */
+  readonly groupBy: Setting<string>;
+  readonly spread: Setting<Spread>;
+  /** The stretch of the x axis in sight; null: all of it. It changes with every frame of a drag. */
+  readonly range: ReadonlySignal<Range | null>;
+  /** `push`: a step of its own in the history, to go back from. */
+  setRange(range: Range | null, push?: boolean): void;
+  /** A hand rests: the address may say where. */
+  settle(): void;
+}
+
+const axisName: Codec<Axis> = {
+  parse: (typed) => AXES.find((axis) => axis.replace(" ", "-") === typed),
+  format: (axis) => axis.replace(" ", "-"),
+};
+const rangeCodec: Codec<Range | null> = {
+  parse: (typed) => {
+    const [min, max] = typed.split(":").map(Number);
+    return min !== undefined && max !== undefined && max > min && Number.isFinite(max - min) ? { min, max } : undefined;
+  },
+  format: (range) => (range ? `${short(range.min)}:${short(range.max)}` : ""),
+};
+
+/** As few digits as a pixel needs. */
+function short(value: number): string {
+  return String(Number(value.toPrecision(10)));
+}
+
+/** The view that the address describes: one for all charts of the board. */
+class AddressView implements ChartView {
+  readonly axis: Param<Axis> = sharedParam("x", axisName, "step");
+  readonly smooth: Param<number> = sharedParam("smooth", bounded(0, 0.999), 0);
+  readonly logX: Param<boolean> = sharedParam("logx", flag, false);
+  readonly logY: Param<boolean> = sharedParam("log", flag, false);
+  readonly clip: Param<boolean> = sharedParam("clip", flag, false);
+  readonly superseded: Param<boolean> = sharedParam("superseded", flag, false);
+  readonly groupBy: Param<string> = sharedParam("mean", text, "");
+  readonly spread: Param<Spread> = sharedParam("spread", choice<Spread>("std", "range"), "std");
+  readonly #address: Param<Range | null> = sharedParam("range", rangeCodec, null);
+  readonly #live = signal<Range | null>(this.#address.peek());
+  readonly range = computed(() => this.#live.value);
+  #pushed = true;
+
+  constructor() {
+    effect(() => {
+      const stored = this.#address.value; // Back, Forward, or an address that was typed
+      untracked(() => {
+        if (this.#address.format(stored) !== this.#address.format(this.#live.peek())) this.#live.value = stored;
+      });
+    });
+  }
+
+  setRange(range: Range | null, push = false): void {
+    this.#live.value = range;
+    this.#pushed = push;
+    if (push) this.#address.value = range;
+  }
+
+  settle(): void {
+    if (!this.#pushed) this.#address.replace(this.#live.peek());
+    this.#pushed = true;
+  }
+}
+
+function bounded(low: number, high: number): Codec<number> {
+  return {
+    parse: (typed) => {
+      const value = number.parse(typed);
+      return value === undefined ? undefined : Math.min(high, Math.max(low, value));
+    },
+    format: number.format,
+  };
+}
+
+export const boardView: ChartView = new AddressView();
+
+/** A view that is nobody else's, for a chart beside a page. */
+export function ownView(
+  changes: Partial<{ axis: Axis; smooth: number; logX: boolean; logY: boolean; clip: boolean }> = {},
+): ChartView {
+  const range: Signal<Range | null> = signal(null);
+  return {
+    axis: signal(changes.axis ?? "step"),
+    smooth: signal(changes.smooth ?? 0),
+    logX: signal(changes.logX ?? false),
+    logY: signal(changes.logY ?? false),
+    clip: signal(changes.clip ?? false),
+    superseded: signal(false),
+    groupBy: signal(""),
+    spread: signal<Spread>("std"),
+    range,
+    setRange: (next) => {
+      range.value = next;
+    },
+    settle: () => {},
+  };
+}
+
+/** The share of new rows in the exponential mean, as series are asked for; 1: none. */
+export function alphaOf(smooth: number): number {
+  return smooth > 0 ? 1 - smooth : 1;
+}
+
+/** The next of the fixed smoothings. */
+export function nextSmoothing(smooth: number): number {
+  return SMOOTHINGS.find((fixed) => fixed > smooth + 1e-9) ?? 0;
+}
