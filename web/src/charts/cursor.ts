@@ -46,5 +46,5 @@ export class Cursor {
 }
 
 export const cursor = new Cursor();
-/** The run above all others, in every chart: the one under the pointer, in a chart, a legend or a list. */
+/** The run above all others in every chart: the one under the pointer in a legend or a list. */
 export const highlighted = signal<string | null>(null);

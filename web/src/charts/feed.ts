@@ -48,6 +48,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
+const KEPT = 15_000; // milliseconds: rows that arrive while a series is on its way are added to it
 const FOLLOW_AFTER = 250; // milliseconds: charts of a page load one after the other
 
 export class SeriesFeed {
@@ -55,6 +56,7 @@ export class SeriesFeed {
   readonly #changes: Changes;
   readonly #isLive: (run: string) => boolean;
   readonly #followers = new Set<Follower>();
+  readonly #recent: { at: number; change: SeriesChange; values: number[] }[] = [];
   #waiting: Waiting[] = [];
   #followed = "";
   #endFollow: (() => void) | null = null;
@@ -120,7 +122,7 @@ export class SeriesFeed {
     }
     try {
       const answer = await this.#source().series(query, abort.signal);
-      for (const { demand, resolve } of group) resolve(traceSet(answer, demand));
+      for (const { demand, resolve } of group) resolve(this.#caughtUp(traceSet(answer, demand)));
     } catch (error) {
       for (const { reject } of group) reject(error);
     }
@@ -128,25 +130,36 @@ export class SeriesFeed {
 
   #take(change: SeriesChange): void {
     const values = change.value.map(asNumber);
+    this.#remember(change, values);
     for (const follower of [...this.#followers]) {
       if (follower.axis !== this.#axis()) continue;
       let grown = false;
       for (const trace of follower.traces()) {
-        if (trace.run !== change.run || trace.key !== change.key || trace.superseded) continue;
-        const known = trace.position - (change.position - values.length);
-        if (change.again || known < 0) {
+        if (!isOf(change, trace)) continue;
+        const before = trace.version;
+        if (change.again || !added(trace, change, values)) {
           follower.stale();
           break;
         }
-        if (known >= values.length) continue;
-        if (!trace.append(change.x.slice(known), values.slice(known), change.position)) {
-          follower.stale();
-          break;
-        }
-        grown = true;
+        grown ||= trace.version !== before;
       }
       if (grown) follower.grown();
     }
+  }
+
+  #remember(change: SeriesChange, values: number[]): void {
+    const now = performance.now();
+    while (this.#recent[0] && now - this.#recent[0].at > KEPT) this.#recent.shift();
+    if (!change.again) this.#recent.push({ at: now, change, values });
+  }
+
+  /** A series that was on its way while rows arrived gets them too. */
+  #caughtUp(set: TraceSet): TraceSet {
+    if (set.demand.axis !== this.#axis()) return set;
+    for (const trace of set.traces) {
+      for (const { change, values } of this.#recent) if (isOf(change, trace)) added(trace, change, values);
+    }
+    return set;
   }
 
   /** The stream has one axis: that of the first chart. */
@@ -182,6 +195,17 @@ export class SeriesFeed {
     const all = [...runs].flatMap((run) => [...keys].map((key) => positions.get(`${run}\n${key}`) ?? 0));
     return { runs: [...runs], keys: [...keys], axis, positions: all };
   }
+}
+
+function isOf(change: SeriesChange, trace: Trace): boolean {
+  return trace.run === change.run && trace.key === change.key && !trace.superseded;
+}
+
+/** Adds the rows of a change that a trace does not have yet; false where some before them are missing. */
+function added(trace: Trace, change: SeriesChange, values: readonly number[]): boolean {
+  const known = trace.position - (change.position - values.length);
+  if (known < 0) return false;
+  return known >= values.length || trace.append(change.x.slice(known), values.slice(known), change.position);
 }
 
 function withoutKeys({ runs, axis, alpha, superseded, points, range }: Demand): string {

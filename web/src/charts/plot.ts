@@ -20,8 +20,6 @@ export interface PlotContent {
   readonly rings: readonly { x: number; y: number; colour: string }[];
   /** Show where runs were resumed. */
   readonly resumes: boolean;
-  /** The trace above the others; the rest is fainter. */
-  readonly highlight: StyledTrace | null;
 }
 
 const AXIS_WIDTH = 46; // CSS pixels
@@ -47,6 +45,8 @@ export class Plot implements Drawn {
   #deadline = Number.POSITIVE_INFINITY;
   #unfinished = false;
   #shown = true;
+  #highlight: StyledTrace | null = null;
+  #dimmed = false;
   /** Called after each frame, so that what lies above the canvas can follow. */
   onFrame: (() => void) | null = null;
 
@@ -109,9 +109,11 @@ export class Plot implements Drawn {
     if (this.#shown) requestFrame(this);
   }
 
-  highlight(styled: StyledTrace | null): void {
-    if (!this.#content || this.#content.highlight === styled) return;
-    this.#content = { ...this.#content, highlight: styled };
+  /** One trace above the others. `dim`: those are fainter. */
+  highlight(styled: StyledTrace | null, dim: boolean): void {
+    if (this.#highlight === styled && this.#dimmed === dim) return;
+    this.#highlight = styled;
+    this.#dimmed = dim;
     if (this.#shown) requestFrame(this);
   }
 
@@ -140,7 +142,7 @@ export class Plot implements Drawn {
     if (!this.#plot) this.#plot = this.#begin();
     const { min, max } = this.#x;
     const { min: bottom, max: top } = this.#y;
-    this.#plot.batch((plot) => {
+    this.#plot.batch((plot: uPlot) => {
       plot.setScale("x", { min, max });
       plot.setScale("y", { min: bottom, max: top });
     });
@@ -177,7 +179,7 @@ export class Plot implements Drawn {
       font: font(),
       gap: 6,
       space: 1,
-      incrs: (_plot, _axis, min, max) => [Math.max(Number.MIN_VALUE, (max - min) / 4)],
+      incrs: [1e300], // any that uPlot takes: `splits` alone says where ticks stand
       splits: () => amount().map((tick) => tick.value),
       values: () => amount().map((tick) => tick.text),
       ticks: { show: false },
@@ -218,13 +220,13 @@ export class Plot implements Drawn {
     const ahead = isHandsOn();
     this.#unfinished = !this.#layer.paint(mapping, ratio, this.#deadline, ahead);
     ctx.save();
-    ctx.globalAlpha = content.highlight ? DIMMED : 1;
+    ctx.globalAlpha = this.#highlight && this.#dimmed ? DIMMED : 1;
     this.#layer.draw(ctx, mapping);
     ctx.globalAlpha = 1;
     ctx.beginPath();
     ctx.rect(plot.bbox.left, plot.bbox.top - 4 * ratio, plot.bbox.width + 4 * ratio, plot.bbox.height + 6 * ratio);
     ctx.clip();
-    if (content.highlight) paintHighlight(ctx, content.highlight, mapping, ratio, this.#ink());
+    if (this.#highlight) paintHighlight(ctx, this.#highlight, mapping, ratio, this.#ink());
     if (content.resumes) this.#paintResumes(ctx, content, mapping, ratio);
     this.#paintMarks(ctx, content, mapping, ratio);
     for (const ring of content.rings) {
@@ -235,10 +237,10 @@ export class Plot implements Drawn {
     ctx.restore();
   }
 
-  #paintMarks(ctx: CanvasRenderingContext2D, { parts, highlight }: PlotContent, mapping: Mapping, ratio: number): void {
+  #paintMarks(ctx: CanvasRenderingContext2D, { parts }: PlotContent, mapping: Mapping, ratio: number): void {
     const { top, height } = mapping.box;
     for (const { trace } of parts.at(-1)?.traces ?? []) {
-      if (highlight && highlight.trace !== trace) continue;
+      if (this.#dimmed && this.#highlight?.trace !== trace) continue;
       for (const mark of trace.marks) {
         if (mark.x < this.#x.min || mark.x > this.#x.max) continue;
         const y = mapping.toY(markHeight(trace, mark.x, mark.kind));

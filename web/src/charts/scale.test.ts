@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { roundNumbers, type Scale, share, tickTexts, ticks, valueAt, xText } from "./scale";
+import { roundNumbers, type Scale, share, ticks, tickTexts, valueAt, xText } from "./scale";
 
 const scale = (min: number, max: number, more: Partial<Scale> = {}): Scale => ({
   min,
@@ -20,7 +20,7 @@ describe("ticks stand at round numbers", () => {
   });
   test("counts in thousands and millions", () => {
     expect(texts(scale(0, 6000, { kind: "count" }))).toEqual(["0", "2k", "4k", "6k"]);
-    expect(texts(scale(0, 2_000_000, { kind: "count" }))).toEqual(["0", "0.5M", "1M", "1.5M", "2M"]);
+    expect(texts(scale(0, 2_000_000, { kind: "count" }))).toEqual(["0", "500k", "1M", "1.5M", "2M"]);
     expect(texts(scale(0, 300, { kind: "count" }), 3)).toEqual(["0", "100", "200", "300"]);
   });
   test("numbers that differ late keep the digits that tell them apart", () => {

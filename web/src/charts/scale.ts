@@ -70,7 +70,7 @@ export function roundNumbers(low: number, high: number, amount: number): number[
   const values: number[] = [];
   for (let at = first; at < first + amount + 2; at++) {
     // 3 × 0.1 is 0.30000000000000004: divided by ten it is 0.3
-    const value = step < 1 ? at / (1 / step) : at * step;
+    const value = (step < 1 ? at / (1 / step) : at * step) + 0; // no -0
     if (value <= high + step * 1e-9) values.push(value);
   }
   return values;
@@ -96,9 +96,11 @@ export function tickTexts(values: readonly number[], kind: ScaleKind = "number")
   const step = Math.abs(second - first);
   const most = Math.max(...values.map(Math.abs));
   if (kind === "count" && most >= 1000 && step >= 1) {
-    const [unit, letter] = COUNT_UNITS.find(([size]) => most >= size) ?? [1, ""];
-    const inUnits = tickTexts(values.map((value) => value / unit));
-    return values.map((value, at) => (value ? `${trimmed(inUnits[at] ?? "")}${letter}` : "0"));
+    return values.map((value) => {
+      const [unit, letter] = COUNT_UNITS.find(([size]) => Math.abs(value) >= size) ?? [1, ""];
+      const decimals = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));
+      return `${trimmed(grouped(value / unit, decimals))}${letter}`;
+    });
   }
   if (step <= 0 || most >= 1e9 || step < 1e-5) {
     const worded = DIGITS.map((digits) => values.map((value) => number(value, digits)));
@@ -141,7 +143,7 @@ function logTicks(scale: Scale, amount: number): Tick[] {
 function logText(value: number, kind: ScaleKind): string {
   if (kind === "time") return duration(value);
   if (value >= 1000) return compact(value).replace(/^(\d),000$/, "$1k");
-  return value < 1e-3 ? `${value.toExponential().replace(/(\.\d\d)\d+/, "$1")}` : number(value);
+  return value < 1e-3 ? Number(value.toPrecision(3)).toExponential() : number(value);
 }
 
 function clockTicks(scale: Scale, amount: number): Tick[] {

@@ -21,7 +21,12 @@ const settings = new Map<string, Record<string, unknown>>([
 
 describe("mean and spread", () => {
   test("over the rows that all have", () => {
-    const mean = meanTrace([made("a", [1, 2], [1, 2]), made("b", [1, 2], [2, 2]), made("c", [1, 2], [3, 5])], group, GRID, "std");
+    const mean = meanTrace(
+      [made("a", [1, 2], [1, 2]), made("b", [1, 2], [2, 2]), made("c", [1, 2], [3, 5])],
+      group,
+      GRID,
+      "std",
+    );
     expect([...mean.x]).toEqual([1, 2]);
     expect([...mean.mean]).toEqual([2, 3]);
     expect(mean.low[0]).toBeCloseTo(1);
@@ -34,7 +39,12 @@ describe("mean and spread", () => {
     expect([...mean.high]).toEqual([3, 8]);
   });
   test("rows at other places are joined by lines, and a run that ended does not count", () => {
-    const mean = meanTrace([made("a", [0, 10], [0, 10]), made("b", [0, 5], [0, 10])], group, { ...GRID, points: 11 }, "std");
+    const mean = meanTrace(
+      [made("a", [0, 10], [0, 10]), made("b", [0, 5], [0, 10])],
+      group,
+      { ...GRID, points: 11 },
+      "std",
+    );
     expect(mean.mean[4]).toBeCloseTo((4 + 8) / 2);
     expect(mean.mean[8]).toBeCloseTo(8);
     expect(mean.low[8]).toBeCloseTo(8);

@@ -101,12 +101,20 @@ export function meanTrace(traces: readonly Trace[], group: RunGroup, grid: Grid,
     high[at] = !amount ? Number.NaN : spread === "std" ? middle + deviation : most;
   }
   const [first] = members;
-  return madeTrace({ run: group.label, key: first?.key ?? "", goal: first?.goal ?? null }, grid, { x, low, high, mean });
+  return madeTrace({ run: group.label, key: first?.key ?? "", goal: first?.goal ?? null }, grid, {
+    x,
+    low,
+    high,
+    mean,
+  });
 }
 
 /** The rows of all where they are the same, as with seeds that log every step; else the columns of the grid. */
 function commonX(traces: readonly Trace[], grid: Grid): Float64Array {
-  const longest = traces.reduce<Trace | null>((most, trace) => (trace.length > (most?.length ?? 0) ? trace : most), null);
+  const longest = traces.reduce<Trace | null>(
+    (most, trace) => (trace.length > (most?.length ?? 0) ? trace : most),
+    null,
+  );
   if (!longest) return new Float64Array(0);
   const same = traces.every((trace) => {
     for (let at = 0; at < trace.length; at++) if (trace.x[at] !== longest.x[at]) return false;

@@ -81,7 +81,11 @@ describe("rows as they were logged", () => {
     });
     const smooth = Float64Array.from(whole.slice(0, 20), (row) => row.value);
     const trace = new Trace({ ...begun, columns: { ...begun.columns, smooth } }, GRID, alpha);
-    trace.append([...Array(30).keys()].map((at) => at + 20), values.slice(20), 50);
+    trace.append(
+      [...Array(30).keys()].map((at) => at + 20),
+      values.slice(20),
+      50,
+    );
     for (let at = 0; at < 50; at++) expect(trace.smooth?.[at]).toBeCloseTo(whole[at]?.value ?? 0, 9);
   });
 });

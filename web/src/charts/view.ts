@@ -1,6 +1,6 @@
 /** `ChartView`: how charts show their series: axis, smoothing, scales, and the stretch of x that is looked at. */
 import { computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
-import { choice, type Codec, flag, number, type Param, sharedParam, text } from "../address";
+import { type Codec, choice, flag, number, type Param, sharedParam, text } from "../address";
 import type { Axis } from "../data/types";
 import type { Range } from "./range";
 import type { Spread } from "./spread";
@@ -8,6 +8,8 @@ import type { Spread } from "./spread";
 export const AXES: readonly Axis[] = ["step", "tokens", "epoch", "wall time", "relative time"];
 /** What `S` goes through: the weights of the past that are the terminal board's off, light, medium and heavy. */
 export const SMOOTHINGS: readonly number[] = [0, 0.5, 0.7, 0.85];
+
+const DEFAULT_SMOOTHING = 0.6;
 
 /** Something with a value that can be set: a signal, or a parameter of the address. */
 interface Setting<T> {
@@ -29,10 +31,34 @@ export interface ChartView {
   readonly spread: Setting<Spread>;
   /** The stretch of the x axis in sight; null: all of it. It changes with every frame of a drag. */
   readonly range: ReadonlySignal<Range | null>;
+  /** How far the charts that share this view go on the x axis. */
+  readonly extents: Extents;
   /** `push`: a step of its own in the history, to go back from. */
   setRange(range: Range | null, push?: boolean): void;
   /** A hand rests: the address may say where. */
   settle(): void;
+}
+
+/** The x axis from the first row of any chart to the last: what all of them show when nobody zoomed. */
+export class Extents {
+  readonly #known = new Map<object, Range>();
+  readonly #union = signal<Range | null>(null);
+
+  get value(): Range | null {
+    return this.#union.value;
+  }
+
+  /** Of one chart; null when it is gone or has no rows. */
+  set(chart: object, extent: Range | null): void {
+    if (extent) this.#known.set(chart, extent);
+    else this.#known.delete(chart);
+    const all = [...this.#known.values()];
+    const union = all.length
+      ? { min: Math.min(...all.map(({ min }) => min)), max: Math.max(...all.map(({ max }) => max)) }
+      : null;
+    const before = this.#union.peek();
+    if (union?.min !== before?.min || union?.max !== before?.max) this.#union.value = union;
+  }
 }
 
 const axisName: Codec<Axis> = {
@@ -55,7 +81,7 @@ function short(value: number): string {
 /** The view that the address describes: one for all charts of the board. */
 class AddressView implements ChartView {
   readonly axis: Param<Axis> = sharedParam("x", axisName, "step");
-  readonly smooth: Param<number> = sharedParam("smooth", bounded(0, 0.999), 0);
+  readonly smooth: Param<number> = sharedParam("smooth", bounded(0, 0.999), DEFAULT_SMOOTHING);
   readonly logX: Param<boolean> = sharedParam("logx", flag, false);
   readonly logY: Param<boolean> = sharedParam("log", flag, false);
   readonly clip: Param<boolean> = sharedParam("clip", flag, false);
@@ -65,6 +91,7 @@ class AddressView implements ChartView {
   readonly #address: Param<Range | null> = sharedParam("range", rangeCodec, null);
   readonly #live = signal<Range | null>(this.#address.peek());
   readonly range = computed(() => this.#live.value);
+  readonly extents = new Extents();
   #pushed = true;
 
   constructor() {
@@ -115,6 +142,7 @@ export function ownView(
     groupBy: signal(""),
     spread: signal<Spread>("std"),
     range,
+    extents: new Extents(),
     setRange: (next) => {
       range.value = next;
     },

@@ -1,5 +1,13 @@
-import { Empty } from "../../ui/empty";
+import { Chart } from "../../charts/chart";
+import { shown } from "../../data/state";
 
 export function ChartsPage() {
-  return <Empty title="Charts" />;
+  return (
+    <Chart
+      runs={shown.value}
+      keys={["loss", "validation/loss"]}
+      heldOut={new Set(["validation/loss"])}
+      height="400px"
+    />
+  );
 }

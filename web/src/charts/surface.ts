@@ -1,0 +1,364 @@
+/** `ChartSurface`: the plot of a chart with what lies above it, and what hands do there. */
+import { effect } from "@preact/signals";
+import { theme, token } from "../data/state";
+import { number } from "../words";
+import { cursor, highlighted } from "./cursor";
+import { handsOn } from "./frames";
+import { type GestureTarget, listen } from "./gestures";
+import type { ChartModel } from "./model";
+import { Overlay, type Tip, type TipRow } from "./overlay";
+import type { Ink, StyledTrace } from "./paint";
+import { Plot } from "./plot";
+import type { Range } from "./range";
+import { nearestReading, type Reading, readingsAt } from "./readings";
+import { backward, forward, xText } from "./scale";
+
+const MOST_ROWS = 14; // of a tooltip
+const MOST_DOTS = 16;
+const NEAR = 14; // pixels: a line so close to the pointer stands above the others
+const MARK_NEAR = 7;
+const REST = 110; // milliseconds after which exact rows are asked for
+const SLACK = 0.25; // of the stretch in sight, beyond either end of the data
+const CLOSEST = 1e-7; // of all of the axis
+
+export interface SurfaceOptions {
+  /** The wheel by itself zooms. */
+  wheelZooms?: boolean;
+  /** Told what stands at the cursor of any chart, in a few words; null: nothing. */
+  onReadout?: (text: string | null) => void;
+}
+
+export class ChartSurface implements GestureTarget {
+  readonly model: ChartModel;
+  readonly plot: Plot;
+  readonly #host: HTMLElement;
+  readonly #overlay: Overlay;
+  readonly #options: SurfaceOptions;
+  readonly #ends: (() => void)[] = [];
+  #pointer = { x: 0, y: 0 };
+  #rest: ReturnType<typeof setTimeout> | undefined;
+  #asking: AbortController | null = null;
+
+  constructor(host: HTMLElement, model: ChartModel, options: SurfaceOptions = {}) {
+    this.#host = host;
+    this.model = model;
+    this.#options = options;
+    this.plot = new Plot(host, ink);
+    this.#overlay = new Overlay(host);
+    this.plot.onFrame = () => this.#showCursor();
+    const sizes = new ResizeObserver(() => this.#resize());
+    sizes.observe(host);
+    const sight = new IntersectionObserver(([entry]) => this.#setShown(entry?.isIntersecting ?? false), {
+      rootMargin: "150px",
+    });
+    sight.observe(host);
+    this.#ends.push(
+      listen(host, this),
+      () => sizes.disconnect(),
+      () => sight.disconnect(),
+      cursor.onMove(() => this.#showCursor()),
+      effect(() => {
+        const content = model.content.value;
+        if (content) this.plot.setContent(content);
+      }),
+      effect(() => {
+        void theme.value;
+        this.plot.repaint();
+      }),
+      effect(() => {
+        const run = highlighted.value;
+        void model.content.value;
+        const styled = run === null ? null : (model.styled.find(({ trace }) => trace.run === run) ?? null);
+        this.plot.highlight(styled, true);
+      }),
+    );
+    this.#resize();
+  }
+
+  dispose(): void {
+    for (const end of this.#ends) end();
+    clearTimeout(this.#rest);
+    this.#asking?.abort();
+    cursor.clear(this);
+    this.plot.destroy();
+  }
+
+  // What hands want.
+
+  box() {
+    return this.plot.box;
+  }
+
+  hover(at: { x: number; y: number } | null): void {
+    if (!at || !this.model.content.value) {
+      cursor.clear(this);
+      this.#stopAsking();
+      return;
+    }
+    this.#pointer = at;
+    const { mapping } = this.plot;
+    cursor.set(this.#snapped(mapping.fromX(at.x)), this.model.axis, this);
+  }
+
+  select(stretch: { from: number; to: number } | null): void {
+    this.#overlay.showSelection(stretch, this.plot.box);
+  }
+
+  zoomTo(from: number, to: number): void {
+    const range = this.#range();
+    if (!range) return;
+    this.#look(this.#at(range, from), this.#at(range, to), true);
+  }
+
+  zoomBy(factor: number, around: number): void {
+    const range = this.#range();
+    if (!range) return;
+    this.#look(this.#at(range, around - around * factor), this.#at(range, around + (1 - around) * factor), false);
+  }
+
+  panBy(share: number): void {
+    const range = this.#range();
+    const all = this.model.view.extents.value;
+    if (!range || !all) return;
+    const log = this.model.view.logX.value;
+    const across = forward(range.max, log) - forward(range.min, log);
+    const least = forward(all.min, log) - across * SLACK;
+    const most = forward(all.max, log) + across * SLACK;
+    const from = Math.min(Math.max(forward(range.min, log) + share * across, least), most - across);
+    if (!Number.isFinite(from)) return;
+    handsOn(this.#settled);
+    this.model.view.setRange({ min: backward(from, log), max: backward(from + across, log) });
+  }
+
+  zoomOut(): void {
+    this.model.view.setRange(null, this.model.view.range.value !== null);
+  }
+
+  wheelZooms(): boolean {
+    return this.#options.wheelZooms ?? false;
+  }
+
+  /** Moves the cursor by rows of the longest line, or to an end. */
+  moveCursor(by: number | "first" | "last"): void {
+    const longest = this.model.styled.reduce<StyledTrace | null>(
+      (most, styled) => (styled.trace.length > (most?.trace.length ?? 0) ? styled : most),
+      null,
+    )?.trace;
+    const range = this.#range();
+    if (!longest || !range) return;
+    const first = longest.lowerBound(range.min);
+    const last = Math.max(first, longest.lowerBound(range.max) - 1);
+    const now =
+      cursor.x === null
+        ? by === "first" || (typeof by === "number" && by > 0)
+          ? first
+          : last
+        : longest.nearest(cursor.x);
+    const to = by === "first" ? first : by === "last" ? last : Math.min(last, Math.max(first, now + by));
+    const x = longest.x[to];
+    if (x === undefined) return;
+    this.#pointer = { x: this.plot.mapping.toX(x), y: this.plot.box.top + this.plot.box.height / 2 };
+    cursor.set(x, this.model.axis, this);
+  }
+
+  readonly #settled = (): void => {
+    this.model.view.settle();
+    this.plot.repaint();
+  };
+
+  /** The stretch in sight. */
+  #range(): Range | null {
+    return this.model.content.value?.x ?? null;
+  }
+
+  #at(range: Range, share: number): number {
+    const log = this.model.view.logX.value;
+    const low = forward(range.min, log);
+    return backward(low + share * (forward(range.max, log) - low), log);
+  }
+
+  #look(min: number, max: number, push: boolean): void {
+    const all = this.model.view.extents.value;
+    if (!all || !(max > min)) return;
+    const bounded = { min: Math.max(min, all.min), max: Math.min(max, all.max) };
+    if (bounded.max - bounded.min < (all.max - all.min) * CLOSEST) return;
+    const whole = bounded.min <= all.min && bounded.max >= all.max;
+    if (!push) handsOn(this.#settled);
+    this.model.view.setRange(whole ? null : bounded, push);
+  }
+
+  #resize(): void {
+    const { clientWidth, clientHeight } = this.#host;
+    if (!clientWidth || !clientHeight) return;
+    this.plot.setSize(clientWidth, clientHeight);
+    this.model.setPoints(this.plot.box.width);
+  }
+
+  #setShown(shown: boolean): void {
+    this.plot.setShown(shown);
+    this.model.setShown(shown);
+  }
+
+  /** To the row that is closest, so that the line stands where the values are. */
+  #snapped(x: number): number {
+    const { mapping } = this.plot;
+    const reach = this.#reach();
+    const nearest = nearestReading(readingsAt(this.model.styled, x, reach), this.#pointer.y, mapping);
+    const closest = nearest && Math.abs(mapping.toX(nearest.x) - mapping.toX(x)) <= 24 ? nearest.x : null;
+    return closest ?? x;
+  }
+
+  /** As far as a line may have ended before the cursor and still count: some pixels. */
+  #reach(): number {
+    const { mapping } = this.plot;
+    return Math.abs(mapping.fromX(mapping.box.left + 6) - mapping.fromX(mapping.box.left));
+  }
+
+  #showCursor(): void {
+    const { box, mapping } = this.plot;
+    const { x } = cursor;
+    const own = cursor.origin === this;
+    const content = this.model.content.value;
+    const inSight =
+      x !== null && content && x >= content.x.min && x <= content.x.max && cursor.axis === this.model.axis;
+    if (!inSight) {
+      this.#overlay.showCursor(null, box);
+      this.#overlay.showDots([]);
+      this.#overlay.showTip(null, 0, 0, box);
+      if (highlighted.peek() === null) this.plot.highlight(null, false);
+      this.#options.onReadout?.(null);
+      return;
+    }
+    const px = mapping.toX(x);
+    const readings = readingsAt(this.model.styled, x, this.#reach());
+    const nearest = own ? nearestReading(readings, this.#pointer.y, mapping) : null;
+    const close = nearest && Math.abs(mapping.toY(nearest.value) - this.#pointer.y) <= NEAR ? nearest : null;
+    this.#overlay.showCursor(px, box);
+    this.#overlay.showDots(this.#dots(readings, close));
+    this.#options.onReadout?.(readoutOf(readings));
+    if (highlighted.peek() === null) this.plot.highlight(readings.length > 1 ? (close?.styled ?? null) : null, false);
+    if (!own) {
+      this.#overlay.showTip(null, 0, 0, box);
+      return;
+    }
+    this.#overlay.showTip(this.#tip(x, readings, close), px, this.#pointer.y, box);
+    this.#askExact(x);
+  }
+
+  #dots(readings: readonly Reading[], close: Reading | null): { x: number; y: number; colour: string }[] {
+    const shown = readings.length <= MOST_DOTS ? readings : close ? [close] : [];
+    const { mapping, box } = this.plot;
+    return shown
+      .map(({ x, value, styled }) => ({ x: mapping.toX(x), y: mapping.toY(value), colour: styled.colour }))
+      .filter(
+        ({ x, y }) => x >= box.left - 1 && x <= box.left + box.width + 1 && y >= box.top && y <= box.top + box.height,
+      );
+  }
+
+  #tip(x: number, readings: readonly Reading[], close: Reading | null): Tip {
+    const { axis } = this.model;
+    const range = this.#range();
+    const across = range ? range.max - range.min : 0;
+    const at = close ? readings.indexOf(close) : 0;
+    const first = Math.max(0, Math.min(at - Math.floor(MOST_ROWS / 2), readings.length - MOST_ROWS));
+    const rows = readings.slice(first, first + MOST_ROWS).map((reading) => this.#tipRow(reading, x, reading === close));
+    const notes = this.#marksAt(x).map((text) => ({ text, warning: true }));
+    const hidden = readings.length - rows.length;
+    if (hidden > 0) notes.push({ text: `and ${hidden} more`, warning: false });
+    const width = readings[0]?.styled.trace.columnWidth ?? 0;
+    const column = width > 0 && readings.some(({ ranges, styled }) => ranges && !styled.spread);
+    const place = column
+      ? `${xText(x - width / 2, axis, across)} – ${xText(x + width / 2, axis, across)}`
+      : xText(x, axis, across);
+    return { title: `${axis} ${place}`, rows, notes };
+  }
+
+  #tipRow({ styled, value, raw, low, high, ranges, x: at }: Reading, x: number, strong: boolean): TipRow {
+    const { axis } = this.model;
+    const beside = Math.abs(this.plot.mapping.toX(at) - this.plot.mapping.toX(x)) > 3;
+    const note = ranges
+      ? `${number(low)} – ${number(high)}`
+      : beside
+        ? `at ${xText(at, axis)}`
+        : value !== raw
+          ? number(raw)
+          : "";
+    return { colour: styled.colour, dashed: styled.dashed, label: styled.label, value: number(value), note, strong };
+  }
+
+  /** Warnings at a place. */
+  #marksAt(x: number): string[] {
+    const { mapping } = this.plot;
+    const several = this.model.styled.length > 1;
+    return this.model.styled.flatMap(({ trace, label }) =>
+      trace.marks
+        .filter((mark) => Math.abs(mapping.toX(mark.x) - mapping.toX(x)) <= MARK_NEAR)
+        .slice(0, 2)
+        .map((mark) => `▲ ${several ? `${label}: ` : ""}${mark.text}`),
+    );
+  }
+
+  /** Where a column stands for many steps, the rows beside the cursor are fetched as soon as it rests. */
+  #askExact(x: number): void {
+    this.#stopAsking();
+    this.#rest = setTimeout(() => void this.#showExact(x), REST);
+  }
+
+  #stopAsking(): void {
+    clearTimeout(this.#rest);
+    this.#asking?.abort();
+    this.#asking = null;
+  }
+
+  async #showExact(x: number): Promise<void> {
+    const asking = new AbortController();
+    this.#asking = asking;
+    try {
+      const styled = await this.model.exactAt(x, asking.signal);
+      if (!styled || asking.signal.aborted || cursor.x !== x || cursor.origin !== this) return;
+      const columns = readingsAt(this.model.styled, x, this.#reach());
+      const exact = readingsAt(styled, x, Number.POSITIVE_INFINITY);
+      const close = nearestReading(columns, this.#pointer.y, this.plot.mapping);
+      const step = exact[0]?.x ?? x;
+      const rows = exact.slice(0, MOST_ROWS).map((reading): TipRow => {
+        const column = columns.find(
+          ({ styled: of }) => of.trace.run === reading.styled.trace.run && of.trace.key === reading.styled.trace.key,
+        );
+        const row = this.#tipRow(reading, step, column !== undefined && column === close);
+        return column?.ranges ? { ...row, note: `${number(column.low)} – ${number(column.high)}` } : row;
+      });
+      const notes = this.#marksAt(x).map((text) => ({ text, warning: true }));
+      if (exact.length > rows.length) notes.push({ text: `and ${exact.length - rows.length} more`, warning: false });
+      const title = `${this.model.axis} ${xText(step, this.model.axis)}`;
+      this.#overlay.showTip({ title, rows, notes }, this.plot.mapping.toX(x), this.#pointer.y, this.plot.box);
+    } catch {
+      // The column's figures stay: they are true, and a server that does not answer is told of elsewhere.
+    }
+  }
+}
+
+/** Of one line its value, of several the best one's. */
+function readoutOf(readings: readonly Reading[]): string | null {
+  const [best] = readings;
+  return best ? number(best.value) : null;
+}
+
+let inkCache: { theme: string; ink: Ink } | null = null;
+
+/** Colours and font for canvases; they change with the theme. */
+export function ink(): Ink {
+  if (inkCache?.theme === theme.peek()) return inkCache.ink;
+  const fresh: Ink = {
+    panel: token("panel"),
+    line: token("line"),
+    ghost: token("ghost"),
+    faint: token("faint"),
+    dim: token("dim"),
+    ink: token("ink"),
+    warn: token("warn"),
+    bad: token("bad"),
+    font: `10.5px ${token("sans") || "sans-serif"}`,
+  };
+  inkCache = { theme: theme.peek(), ink: fresh };
+  return fresh;
+}
