@@ -1,0 +1,81 @@
+import { useMemo } from "preact/hooks";
+import { number as numberCodec, pageParam, text } from "../../address";
+import { useLoaded } from "../../data/loaded";
+import { source } from "../../data/state";
+import type { Evaluation } from "../../data/types";
+import { Empty } from "../../ui/empty";
+import { Segmented } from "../../ui/segmented";
+import { StepSlider } from "../../ui/step-slider";
+import { number } from "../../words";
+import { compareSteps } from "../samples/timeline";
+import { classFigures } from "./confusion";
+import { ClassTable, ConfusionView, classesOf } from "./confusion-view";
+
+const LATEST = -1;
+const stepParam = pageParam("step", numberCodec, LATEST);
+const nameParam = pageParam("eval", text, "");
+
+/** What a classifier takes for what, by evaluation: the confusion matrix and the figures of each class. */
+export function ClassesTab({ id }: { id: string }) {
+  const { value, problem } = useLoaded(id, "evaluations", (run, signal) => source().evaluations(run, signal), [
+    "metrics",
+    "status",
+    "artifacts",
+  ]);
+  const told = useMemo(
+    () => (value ?? []).filter(({ per_class, confusion }) => per_class !== null || confusion !== null),
+    [value],
+  );
+  const names = [...new Set(told.map(({ name }) => name))];
+  const name = names.includes(nameParam.value) ? nameParam.value : (names[0] ?? "");
+  const ofName = useMemo(() => told.filter((evaluation) => evaluation.name === name), [told, name]);
+  const classes = useMemo(() => ofName.map(classesIn), [ofName]);
+  if (ofName.length === 0) {
+    if (!value && !problem) return <p class="loading">reading evaluations …</p>;
+    return <Empty title={problem ?? "No evaluation tells of classes"} />;
+  }
+  const steps = ofName.map(({ step }) => step);
+  const wanted =
+    stepParam.value === LATEST
+      ? steps.length - 1
+      : steps.findLastIndex((step) => compareSteps(step, stepParam.value) <= 0);
+  const index = Math.max(0, wanted);
+  const evaluation = ofName[index]!;
+  return (
+    <>
+      <div class="toolbar">
+        <StepSlider
+          label="evaluations"
+          steps={steps}
+          index={index}
+          onChange={(to) => stepParam.replace(to === steps.length - 1 ? LATEST : (steps[to] ?? LATEST))}
+        />
+        {names.length > 1 && (
+          <Segmented
+            label="Evaluation"
+            options={names}
+            value={name}
+            onChange={(next) => {
+              nameParam.value = next;
+            }}
+          />
+        )}
+        <span class="dim">
+          {Object.entries(evaluation.figures)
+            .map(([key, figure]) => `${key} ${number(figure)}`)
+            .join(" · ")}
+        </span>
+      </div>
+      <div class={evaluation.confusion ? "classes" : ""}>
+        {evaluation.confusion && <ConfusionView confusion={evaluation.confusion} />}
+        <div>
+          <ClassTable classes={classes[index] ?? []} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+function classesIn({ confusion, per_class }: Evaluation) {
+  return confusion ? classFigures(confusion) : classesOf(per_class ?? {});
+}
