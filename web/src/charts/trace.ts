@@ -1,6 +1,7 @@
 /** `Trace`: one series as it is drawn, in typed arrays that grow while the run is live. */
 import type { Column, Series } from "../data/series";
 import type { Goal } from "../data/types";
+import { asNumber } from "../words";
 
 export type Floats = Column;
 export type Mark = Series["marks"][number];
@@ -63,7 +64,7 @@ export class Trace {
     this.resumes = series.resumes;
     this.marks = [...series.marks];
     this.best = series.best;
-    this.last = series.last;
+    this.last = series.last && [series.last[0], asNumber(series.last[1])];
     this.position = series.position;
     this.#ema = series.ema ? [...series.ema] : null;
     this.#alpha = alpha;
