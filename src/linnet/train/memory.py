@@ -29,7 +29,7 @@ _SCORED_IMAGES = {"cpu": 256, "cuda": 1024}
 _CPU_LIBRARIES = 40 << 20  # threads' stacks, oneDNN's kernels, Python modules that the first step loads
 _FRAGMENTED = 1.2  # times what is in use: freed memory of other sizes stays with the process (train/process.py)
 _CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspace of a stream
-_CAPTURED_LIBRARIES = 340 << 20  # the same of the streams that a step is captured on
+_CAPTURED_LIBRARIES = 40 << 20  # the same of the stream that steps and samples are captured on
 _RECORDED = 3.0  # times the activations: every intermediate result of a recorded step keeps its memory
 
 
@@ -90,7 +90,7 @@ def peak_memory(recipe: Recipe, settings: TrainSettings, hardware: Hardware, *, 
         # A captured step has memory of its own, which the allocator's peak does not tell of again. Such steps are
         # short: a checkpoint is still being copied when a text is scored, or a sample written by weights of its own.
         prepared = 0 if hardware.dtype.itemsize == _FLOAT else weights.parameters * hardware.dtype.itemsize // _FLOAT
-        return _present(hardware) + max(step, pause + prepared + copies) + _CUDA_LIBRARIES + _CAPTURED_LIBRARIES
+        return _present(hardware) + max(step, pause + prepared + copies + _CAPTURED_LIBRARIES) + _CUDA_LIBRARIES
     return _present(hardware) + round(_FRAGMENTED * max(step + copies, pause)) + _CPU_LIBRARIES
 
 
@@ -115,7 +115,7 @@ class _Shape:
         held = tokens * (self._layers * self._layer + ends)
         in_flight = tokens * self._item * 3 * self._feed_forward  # of a layer, backwards
         if self._images:
-            held += self._rows * self._pixels * 4 * _FLOAT  # varied, scaled, cut into patches
+            held += self._rows * self._pixels * 3 * _FLOAT  # varied, scaled, cut into patches
         else:
             held += self._head
             in_flight = max(in_flight, self._logits(tokens))
@@ -131,7 +131,9 @@ class _Shape:
         tokens = max(1, min(at_once // self._ctx, -(-scored // self._ctx))) * self._ctx if scored else 0
         most = _HEAD_ROWS.get(self._device, 2048)
         rows = -(-tokens // max(1, -(-tokens // most)))  # in pieces of the same height
-        logits = rows * self._config.vocab * (self._item + 2 * _FLOAT) + 2 * tokens * self._width * self._item
+        logits = rows * self._config.vocab * 2 * _FLOAT + 2 * tokens * self._width * self._item  # and logarithms
+        if self._item < _FLOAT:
+            logits += int(self._config.vocab) * self._width * self._item  # a copy of the head
         return int(max(tokens * self._item * numbers, logits))
 
     @property
