@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 import linnet
@@ -234,6 +234,7 @@ _PLAN = Plan(134_515_008, 28_311_552, "tokens", 9_812_000_000, 524_288, 5e14, 19
     some.integers(1, 10**12), some.none() | some.integers(1, 10**13), some.none() | some.integers(1, 10**8),
     some.sampled_from(["tokens", "images"]), some.floats(0.001, 1e7), some.none() | some.floats(0.01, 1e5),
 )  # fmt: skip
+@example(1, 1, 2680, "tokens", 9_658_490.0, 1.0)
 def test_the_lines_fit_a_terminal(
     parameters: int, corpus: int | None, steps: int | None, unit: str, seconds: float, minutes: float | None
 ) -> None:

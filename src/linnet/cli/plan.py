@@ -10,6 +10,7 @@ from linnet.board import words
 if TYPE_CHECKING:
     from linnet.train.plan import Plan
 
+_COLUMNS = 80
 _LABEL = 6  # columns of the word before a line
 _FLOP_UNITS = (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
 
@@ -30,11 +31,13 @@ def time_line(plan: Plan) -> str:
     """The expected time, and when that is over."""
     assert plan.seconds is not None and plan.step_seconds is not None
     ends = words.moment(time.time() + plan.seconds, "%H:%M" if plan.seconds < 64_800 else "%m-%d %H:%M")
-    parts = [f"about {words.duration(plan.seconds)}", f"{_short(plan.step_seconds)} a step"]
-    if plan.minutes is not None:
-        parts = [f"~{words.compact(plan.steps or 0)} steps of {_short(plan.step_seconds)}"]
-        parts.append(f"{words.compact(plan.planned or 0)} {plan.unit}{_epochs(plan.epochs)}")
-    return _line("time", [*parts, f"until {ends}"])
+    if plan.minutes is None:
+        about = f"about {words.duration(plan.seconds)}"
+        return _line("time", [about, f"{_short(plan.step_seconds)} a step", f"until {ends}"])
+    steps = f"~{words.compact(plan.steps or 0)} steps of {_short(plan.step_seconds)}"
+    planned = f"{words.compact(plan.planned or 0)} {plan.unit}"
+    line = _line("time", [steps, planned + _epochs(plan.epochs), f"until {ends}"])
+    return line if len(line) < _COLUMNS else _line("time", [steps, planned, f"until {ends}"])
 
 
 def _line(label: str, parts: list[str]) -> str:
