@@ -1,7 +1,7 @@
 import { defineConfig } from "vite";
 
-/** `linnet board --web --port 8420 --no-open` beside `npm run dev`. */
-const SERVER = "http://127.0.0.1:8420";
+/** `linnet board --web --no-open` beside `npm run dev`. */
+const SERVER = "http://127.0.0.1:6464";
 
 export default defineConfig({
   base: "./", // the page also works below a path, and as a file

@@ -124,6 +124,10 @@ export class Param<T> {
   set value(value: T) {
     setParams({ [this.name]: this.format(value) });
   }
+  /** As it stands in the address, if it does. */
+  get text(): string | undefined {
+    return this.#text.value;
+  }
   /** Whether the address says something of it. */
   get given(): boolean {
     return this.#text.value !== undefined;

@@ -10,7 +10,7 @@ import { useEffect, useRef } from "preact/hooks";
 export interface Command {
   /** As `KeyboardEvent.key` has it, with `Ctrl+` before (⌘ on a Mac): "S", "Enter", "Ctrl+k". None: palette only. */
   keys?: readonly string[];
-  /** How the help shows the keys; by default as they are. */
+  /** How the help shows the keys, two spaces between them; by default as they are. */
   shown?: string;
   section: string;
   text: string;
@@ -22,6 +22,15 @@ export interface Command {
 }
 
 const layers = signal<readonly (readonly Command[])[]>([]);
+/** What stands before a letter that is pressed with Ctrl, or with ⌘ on a Mac. */
+export const commandKey = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl+";
+
+/** The keys of a command as the help shows them. */
+export function shownKeys(command: Command): string[] {
+  if (command.shown !== undefined) return command.shown.split("  ");
+  return (command.keys ?? []).map((key) => key.replace("Ctrl+", commandKey).replace("Escape", "Esc"));
+}
+
 /** Every command of what is on the screen, the latest registered first. */
 export const commands = computed(() => layers.value.toReversed().flat());
 

@@ -1,6 +1,6 @@
 /** What all pages share: the source, the folder and its table of runs, which runs are shown, colours, theme. */
 import { batch, computed, effect, signal } from "@preact/signals";
-import { flag, list, sharedParam, text } from "../address";
+import { flag, list, setParams, sharedParam, text } from "../address";
 import { Changes } from "./changes";
 import type { Source, TableQuery } from "./source";
 import type { BoardInfo, RunRow, RunTable } from "./types";
@@ -23,12 +23,19 @@ export const changes = new Changes();
 /** Parameters that make the table: filter, columns, order, grouping. */
 export const filter = sharedParam("q", text, "");
 export const columns = sharedParam("columns", list, []);
+/** In place of columns: none at all, where an empty list is the server's own choice. */
+export const NO_COLUMNS = "none";
 export const sort = sharedParam("sort", text, "");
 export const reverse = sharedParam("reverse", flag, false);
 export const group = sharedParam("group", text, "");
 export const withHidden = sharedParam("hidden", flag, false);
 /** Runs somebody chose, by id; empty: nobody did. */
 export const marked = sharedParam("runs", list, []);
+
+/** Runs below those they were forked from. */
+export const family = sharedParam("tree", flag, false);
+/** The run at which the keyboard is, in the table and in the list beside a page. */
+export const cursor = signal<string | null>(null);
 
 /** Rows by run; also of runs that the filter leaves out, as far as they have been seen. */
 export const known = signal<ReadonlyMap<string, RunRow>>(new Map());
@@ -110,7 +117,7 @@ export function remember(key: string, value: string | null): void {
 
 const tableQuery = computed<TableQuery>(() => ({
   where: filter.value,
-  columns: columns.value,
+  columns: columns.value.filter((term) => term !== NO_COLUMNS),
   sort: sort.value,
   reverse: reverse.value,
   group: group.value,
@@ -137,22 +144,30 @@ export async function refreshTable(): Promise<void> {
   }
 }
 
-const AGAIN_AFTER = 1500; // milliseconds
-let refreshIsDue = false;
+const SOON = 300; // milliseconds: a run came or went
+const LATER = 5000; // what runs are ordered, grouped or filtered by may have changed
+let due = Number.POSITIVE_INFINITY;
+let timer: ReturnType<typeof setTimeout> | undefined;
 
-function refreshSoon(): void {
-  if (refreshIsDue) return;
-  refreshIsDue = true;
-  setTimeout(() => {
-    refreshIsDue = false;
+/** Asks for the table anew after a while; an earlier time counts. */
+function refreshIn(milliseconds: number): void {
+  const at = performance.now() + milliseconds;
+  if (at >= due) return;
+  due = at;
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    due = Number.POSITIVE_INFINITY;
     void refreshTable();
-  }, AGAIN_AFTER);
+  }, milliseconds);
 }
 
 /** Rows that changed, put in place at once; order, groups and chosen columns follow with the next table. */
-function patchRows(rows: readonly RunRow[], gone: readonly string[]): void {
+export function applyRows(rows: readonly RunRow[], gone: readonly string[]): void {
   const now = table.peek();
   if (!now) return;
+  const listed = new Map(now.rows.map((row) => [row.id, row]));
+  const comesOrGoes = gone.some((id) => listed.has(id)) || rows.some((row) => statusChanged(listed.get(row.id), row));
+  refreshIn(comesOrGoes ? SOON : LATER);
   const changed = new Map(rows.map((row) => [row.id, row]));
   const lost = new Set(gone);
   const merged = now.rows.map((row) => {
@@ -166,6 +181,24 @@ function patchRows(rows: readonly RunRow[], gone: readonly string[]): void {
   });
 }
 
+function statusChanged(before: RunRow | undefined, now: RunRow): boolean {
+  return before?.status !== now.status || before.hidden !== now.hidden || before.name !== now.name;
+}
+
+/** Choices that this browser keeps for a folder; what the address says counts more. */
+const KEPT = [columns, group, sort, reverse, family] as const;
+
+function keepChoices(root: string): void {
+  const key = (name: string) => `linnet.${name} ${root}`;
+  const kept = KEPT.map((param) => [param.name, param.given ? null : remembered(key(param.name))] as const);
+  setParams(Object.fromEntries(kept.filter((pair): pair is readonly [string, string] => pair[1] !== null)), {
+    replace: true,
+  });
+  for (const param of KEPT) {
+    effect(() => remember(key(param.name), param.text ?? null));
+  }
+}
+
 /** Begins: learns of the folder, loads its table, and follows what changes. */
 export function start(chosenSource: Source): void {
   givenSource = chosenSource;
@@ -173,22 +206,21 @@ export function start(chosenSource: Source): void {
     document.documentElement.dataset.theme = theme.value;
     remember(THEME_KEY, chosenTheme.value);
   });
-  void chosenSource.board().then(
-    (info) => {
-      board.value = info;
-    },
-    (error: Error) => {
-      tableProblem.value = error.message;
-    },
-  );
+  void begin(chosenSource);
+  changes.onRuns((event) => applyRows(event.rows, event.gone));
+  changes.onReconnect(() => void refreshTable());
+  changes.start(chosenSource);
+}
+
+async function begin(chosenSource: Source): Promise<void> {
+  try {
+    board.value = await chosenSource.board();
+    keepChoices(board.value.root);
+  } catch (error) {
+    tableProblem.value = error instanceof Error ? error.message : String(error);
+  }
   effect(() => {
     tableQuery.value;
     void refreshTable();
   });
-  changes.onRuns((event) => {
-    patchRows(event.rows, event.gone);
-    refreshSoon();
-  });
-  changes.onReconnect(() => void refreshTable());
-  changes.start(chosenSource);
 }

@@ -9,7 +9,7 @@ export interface DialogProps {
   /** Buttons at the foot, the one that does it last. */
   actions?: ComponentChildren;
   /** `sheet`: from the side of the screen; `wide`: for tables and pictures. */
-  kind?: "box" | "wide" | "sheet";
+  kind?: "box" | "wide" | "sheet" | "palette";
   onClose(): void;
 }
 

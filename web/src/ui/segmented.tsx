@@ -24,7 +24,6 @@ export function Segmented<T extends string>({ label, options, value, names, onCh
   return (
     <div class="segmented" role="radiogroup" aria-label={label} onKeyDown={move}>
       {options.map((option) => (
-        // biome-ignore lint/a11y/useSemanticElements: a group of buttons that arrows move through
         <button
           key={option}
           type="button"

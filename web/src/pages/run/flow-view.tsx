@@ -141,7 +141,6 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
     >
       {stacked && <rect class="under" x={5} y={-5} width={box.width} height={box.height} rx={7} />}
       <rect class="face" width={box.width} height={box.height} rx={7} />
-      {/* biome-ignore lint/a11y/useSemanticElements: there is no button element in SVG */}
       <g
         class="handle"
         role="button"

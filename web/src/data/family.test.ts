@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { RunRow } from "../../data/types";
 import { familyTree } from "./family";
+import type { RunRow } from "./types";
 
 const row = (id: string, parent: string | null = null) => ({ id, parent }) as RunRow;
 const drawn = (rows: RunRow[]) =>

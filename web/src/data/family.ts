@@ -1,5 +1,5 @@
 /** Runs below those they were forked from, as `linnet runs --tree` draws them. */
-import type { RunRow } from "../../data/types";
+import type { RunRow } from "./types";
 
 export interface FamilyMember {
   row: RunRow;

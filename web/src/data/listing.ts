@@ -1,0 +1,70 @@
+/** The rows of the table as a list shows them: with the heads of groups, or each below its parent. */
+import { computed } from "@preact/signals";
+import { familyTree } from "./family";
+import { columns, family, NO_COLUMNS, table } from "./state";
+import type { ColumnInfo, RunRow, RunTable } from "./types";
+
+export interface GroupItem {
+  kind: "group";
+  key: string;
+  group: RunTable["groups"][number];
+}
+export interface RunItem {
+  kind: "run";
+  key: string;
+  row: RunRow;
+  /** Lines of the family tree before the name. */
+  lines: string;
+  /** A parent that is not listed. */
+  gone: string | null;
+}
+export type Item = GroupItem | RunItem;
+
+export function listItems({ rows, groups }: Pick<RunTable, "rows" | "groups">, asTree: boolean): Item[] {
+  if (groups.length) {
+    return groups.flatMap((group): Item[] => [
+      { kind: "group", key: `group ${group.key}`, group },
+      ...rows.slice(group.first, group.first + group.count).map((row) => runItem(row)),
+    ]);
+  }
+  if (asTree) return familyTree(rows).map(({ row, lines, gone }) => ({ ...runItem(row), lines, gone }));
+  return rows.map((row) => runItem(row));
+}
+
+function runItem(row: RunRow): RunItem {
+  return { kind: "run", key: row.id, row, lines: "", gone: null };
+}
+
+export const items = computed(() => (table.value ? listItems(table.value, family.value) : []));
+/** Runs in the order of the list. */
+export const order = computed(() => items.value.flatMap((item) => (item.kind === "run" ? [item.row.id] : [])));
+
+export interface ShownColumn extends ColumnInfo {
+  /** Where in `RunRow.values` it stands. */
+  index: number;
+}
+
+/** The columns somebody chose; without a choice those the server thinks tell the runs apart. */
+export const shownColumns = computed<ShownColumn[]>(() => {
+  const all = (table.value?.columns ?? []).map((column, index) => ({ ...column, index }));
+  const chosen = columns.value;
+  if (!chosen.length) return all;
+  // Beside what was chosen the server may name more: the settings that differ.
+  return all.slice(0, chosen.filter((term) => term !== NO_COLUMNS).length);
+});
+
+/** Of each column of results, the best value there is in it. */
+export const bestValues = computed(() => {
+  const best = new Map<number, number>();
+  for (const column of shownColumns.value) {
+    if (column.goal === null) continue;
+    let value: number | undefined;
+    for (const row of table.value?.rows ?? []) {
+      const candidate = row.values[column.index];
+      if (typeof candidate !== "number") continue;
+      if (value === undefined || (column.goal === "min" ? candidate < value : candidate > value)) value = candidate;
+    }
+    if (value !== undefined && (table.value?.rows.length ?? 0) > 1) best.set(column.index, value);
+  }
+  return best;
+});
