@@ -26,7 +26,8 @@ _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothi
     b'"type":"metric"',
 )
 _HEAD = 40  # bytes in which a line tells its kind
-_SAMPLES, _NOTES, _ENTRIES, _CHECKPOINTS = 200, 500, 1000, 2000
+_SAMPLES, _NOTES, _ENTRIES, _CHECKPOINTS, _EVALUATIONS, _TIMINGS = 200, 500, 1000, 2000, 500, 100
+_CLASSES = 1000  # of a classifier whose figures are kept by class
 _NOT_LOGGED = frozenset(
     ("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal")
 )
@@ -62,6 +63,29 @@ class Note:
     text: str
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found. `per_class`, `confusion`: of a classifier; counts are by label, then by guess."""
+
+    step: int | None
+    t: float
+    name: str
+    samples: int | None
+    figures: dict[str, float]
+    per_class: dict[str, float] | None
+    confusion: tuple[list[str], list[list[int]]] | None
+
+
+@dataclass(frozen=True)
+class OpTiming:
+    """Where the time of steps went, in microseconds by operation."""
+
+    step: int | None
+    t: float
+    compute_us: float
+    buckets: dict[str, float]
+
+
 class Journal:
     """Keeps of a stream all that is not a number. One thread feeds it; the lists are for others to show.
 
@@ -87,6 +111,8 @@ class Journal:
         self._notes: deque[Note] = deque(maxlen=_NOTES)
         self._entries: deque[LogEntry] = deque(maxlen=_ENTRIES)
         self._checkpoints: dict[str, dict[str, Any]] = {}
+        self._evaluations: deque[Evaluation] = deque(maxlen=_EVALUATIONS)
+        self._timings: deque[OpTiming] = deque(maxlen=_TIMINGS)
         self._artifacts = ArtifactList(self._folder)
         self._series: tuple[int, list[ArtifactSeries]] | None = None  # made of so many changes of the list
 
@@ -104,6 +130,16 @@ class Journal:
             if self._series is None or self._series[0] != self._artifacts.changes:
                 self._series = self._artifacts.changes, series_of(self._artifacts)
             return self._series[1]
+
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluations of the run as it stands: those of steps that were trained again are left out."""
+        with self._lock:
+            return list(self._evaluations)
+
+    def op_timings(self) -> list[OpTiming]:
+        """Where the time of profiled steps went."""
+        with self._lock:
+            return list(self._timings)
 
     def log_entries(self) -> list[LogEntry]:
         with self._lock:
@@ -215,9 +251,17 @@ class Journal:
                 self._add(t, step, "info", f"checkpoint {path}")
         elif event.kind == "run_end":
             self._take_end(event)
+        elif event.kind == "eval":
+            self._evaluations.append(_evaluation(event))
         elif event.kind not in _NOT_LOGGED and event.kind:
             if event.kind in ("artifact", "resume"):
                 self._artifacts.take(event)
+            if event.kind == "resume" and step is not None:
+                kept = [known for known in self._evaluations if known.step is None or known.step <= step]
+                self._evaluations = deque(kept, maxlen=_EVALUATIONS)
+            elif event.kind == "op_timing":
+                buckets = _figures(data.get("buckets"))
+                self._timings.append(OpTiming(step, t, as_number(data.get("compute_us"), 0.0), buckets))
             self._add(t, step, *_described(event))
 
     def _take_note(self, event: Event) -> None:
@@ -243,6 +287,40 @@ class Journal:
 
     def _add(self, t: float, step: int | None, level: str, text: str) -> None:
         self._entries.append(LogEntry(t if 0 <= t < 1e12 else 0.0, step, level, text[:2000]))
+
+
+def _evaluation(event: Event) -> Evaluation:
+    data = event.data
+    per_class, samples = data.get("per_class"), data.get("samples")
+    envelope = ("t", "step", "samples", "epoch")
+    return Evaluation(
+        step=event.step,
+        t=event.t,
+        name=_text(data.get("name"))[:200] or "eval",
+        samples=samples if isinstance(samples, int) and abs(samples) < 2**53 else None,
+        figures=_figures({name: value for name, value in data.items() if name not in envelope})
+        | _figures(data.get("extra")),
+        per_class=_figures(per_class) if isinstance(per_class, dict) else None,
+        confusion=_confusion(data.get("confusion")),
+    )
+
+
+def _figures(fields: object) -> dict[str, float]:
+    """The numbers among fields, by name."""
+    named = list(fields.items())[:_CLASSES] if isinstance(fields, dict) else []
+    return {name: as_number(value) for name, value in named if isinstance(value, int | float)}
+
+
+def _confusion(table: object) -> tuple[list[str], list[list[int]]] | None:
+    """Labels and counts; None where they are not a square of counts."""
+    labels, counts = (table.get("labels"), table.get("counts")) if isinstance(table, dict) else (None, None)
+    if not isinstance(labels, list) or not isinstance(counts, list) or not 0 < len(labels) == len(counts) <= _CLASSES:
+        return None
+    if not all(isinstance(row, list) and len(row) == len(labels) for row in counts):
+        return None
+    if not all(isinstance(count, int) and abs(count) < 2**53 for row in counts for count in row):
+        return None
+    return [str(label)[:200] for label in labels], counts
 
 
 def _only_numbers(block: bytes, lines: int) -> bool:

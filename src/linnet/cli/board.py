@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -110,7 +110,15 @@ def _serve(
         if needed := missing_extra(error, "linnet board --web"):
             raise UsageError(needed) from None
         raise
-    return serve(safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look)
+
+    def defaults(recipe: str) -> dict[str, Any]:
+        from linnet.recipes.registry import default_settings
+
+        return default_settings(recipe)
+
+    return serve(
+        safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look, defaults=defaults
+    )
 
 
 @contextmanager

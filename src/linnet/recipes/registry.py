@@ -58,6 +58,15 @@ def recipe_type(name: str) -> type[AnyRecipe]:
     return imported(recipe) if isinstance(recipe, str) else recipe
 
 
+def default_settings(name: str) -> dict[str, Any]:
+    """What a recipe sets when nothing is asked for, by the name that a run's config has for it; empty for no recipe."""
+    if name not in RECIPES:
+        return {}
+    flags = (flag for group in recipe_type(name).flags.values() for flag in group)
+    plain = (str, int, float, bool)
+    return {flag.name: flag.default for flag in flags if isinstance(flag.default, plain) and flag.turns_off is None}
+
+
 def imported(name: str) -> Any:
     """What `module:name` stands for."""
     module, _, name = name.partition(":")

@@ -120,6 +120,7 @@ class RunDetail(msgspec.Struct):
     row: RunRow
     manifest: dict[str, Any]
     settings: dict[str, Any]
+    defaults: dict[str, Any]
     chosen: dict[str, Any]
     plan: dict[str, Any]
     end: dict[str, Any] | None
@@ -132,6 +133,15 @@ class RunDetail(msgspec.Struct):
     path: str
     damaged: int
     has: dict[str, bool]
+
+
+class RunMetrics(msgspec.Struct):
+    """What charts of a run there are."""
+
+    id: str
+    metrics: list[MetricInfo]
+    axes: list[str]
+    settings: dict[str, Any]
 
 
 class Mark(msgspec.Struct):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from linnet.board.first_look import FirstLook
 from linnet.board.run_table import RunRow, RunTable
@@ -25,9 +26,16 @@ class WebBoard:
 
     - `store`: where runs are listed from; `chosen`: folders of the runs named on the command line.
     - `first_look`: at the runs of the store, where it has begun already.
+    - `defaults`: what a recipe sets when nothing is asked for. Which recipes there are is not known in this room.
     """
 
-    def __init__(self, store: SafeStore, chosen: tuple[Path, ...] = (), first_look: FirstLook | None = None) -> None:
+    def __init__(
+        self,
+        store: SafeStore,
+        chosen: tuple[Path, ...] = (),
+        first_look: FirstLook | None = None,
+        defaults: Callable[[str], dict[str, Any]] = lambda recipe: {},
+    ) -> None:
         self.store = store
         self.lock = threading.RLock()
         self.table = RunTable(store, lambda rows: [], first_look=first_look, look_seconds=_LOOK_SECONDS)
@@ -35,6 +43,7 @@ class WebBoard:
         self.version = 0  # of the table: goes up when it changes
         self._began = f"{time.time():.3f}"
         self._chosen = chosen
+        self._defaults_of, self._defaults = defaults, dict[str, dict[str, Any]]()
         self._ids: dict[str, str] = {}  # of each folder
         self._rows: dict[str, RunRow] = {}  # by id
 
@@ -47,6 +56,15 @@ class WebBoard:
         self.look()
         chosen = [self._ids[str(folder)] for folder in self._chosen if str(folder) in self._ids]
         return BoardInfo(_shown(self.store.root), _version(), os.access(self.store.root, os.W_OK), chosen)
+
+    def defaults(self, recipe: str | None) -> dict[str, Any]:
+        """The settings that a run of a recipe has when nothing is asked for, by dotted name."""
+        if recipe is None:
+            return {}
+        if recipe not in self._defaults:
+            told = self._defaults_of(recipe)
+            self._defaults[recipe] = {f"config.{name}": value for name, value in told.items()}
+        return self._defaults[recipe]
 
     def look(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from linnet.board.curve import AXES
-from linnet.board.web.answers import MetricInfo, RunDetail, figure, plain_json
+from linnet.board.web.answers import MetricInfo, RunDetail, RunMetrics, figure, plain_json
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
+from linnet.board.web.parameters import MOST_RUNS, Parameters
 from linnet.board.web.table import run_row
 from linnet.board.words import plain
 from linnet.files import is_file
 from linnet.runs import Series
 from linnet.runs.events import decode
 from linnet.runs.family import ancestors, children_of
-from linnet.runs.folder import ARTIFACTS, FLOW
+from linnet.runs.folder import FLOW
 from linnet.runs.lines import first_line
 from linnet.runs.manifest import read_json
 from linnet.runs.metric_names import is_held_out, quantity_of
 from linnet.runs.settings import settings
+from linnet.runs.usage import bytes_of
 
 _MOST_METRICS = 5_000
 _LEAST_ROWS = 3  # of a metric that is said to be constant
@@ -42,6 +45,7 @@ def detail(board: WebBoard, run_id: str) -> RunDetail:
             row=run_row(board, row, time.time()),
             manifest=plain_json(read_json(open_run.run.path) or {}),
             settings=plain_json(settings(manifest)),
+            defaults=plain_json(board.defaults(manifest.recipe)),
             chosen=plain_json(_chosen(open_run)),
             plan=plain_json(manifest.plan),
             end=plain_json(row.summary.end),
@@ -55,6 +59,23 @@ def detail(board: WebBoard, run_id: str) -> RunDetail:
             damaged=history.damaged,
             has=_has(open_run, names),
         )
+
+
+def metrics(board: WebBoard, parameters: Parameters) -> list[RunMetrics]:
+    """`GET api/metrics`: what charts of some runs there are."""
+    infos = []
+    for row in board.known(parameters.texts("runs", MOST_RUNS)):
+        with board.open_runs.use(row.path) as run:
+            run.read_numbers()
+            told = plain_json(settings(row.summary.manifest))
+            infos.append(RunMetrics(board.id_of(row), metric_infos(run), axes_of(run), told))
+    return infos
+
+
+def sizes(board: WebBoard, parameters: Parameters) -> dict[str, int]:
+    """`GET api/sizes`: bytes on the disk."""
+    rows = board.known(parameters.texts("runs", MOST_RUNS))
+    return {board.id_of(row): sum(bytes_of(Path(row.path)).values()) for row in rows}
 
 
 def metric_infos(open_run: OpenRun) -> list[MetricInfo]:
@@ -108,22 +129,18 @@ def _chosen(open_run: OpenRun) -> dict[str, Any]:
 
 
 def _has(open_run: OpenRun, names: list[str]) -> dict[str, bool]:
-    """Which of its pages have something to show, told without a look through the stream."""
-    folder = open_run.run.path
-    artifacts = folder / ARTIFACTS
+    """Which of its pages have something to show."""
+    folder, journal = open_run.run.path, open_run.journal
+    open_run.read()
     return {
-        "samples": bool(open_run.journal.samples()) or _mentions_samples(open_run),
+        "samples": bool(journal.samples()),
         "checkpoints": bool(open_run.run.checkpoints()),
-        "artifacts": artifacts.is_dir() and any(artifacts.iterdir()),
+        "artifacts": bool(journal.artifacts()),
         "flow": is_file(folder / FLOW),
         "system": any(name.startswith("sys/") for name in names),
-        "profile": is_file(artifacts / "profile.json.gz"),
+        "profile": bool(journal.op_timings()),
+        "classes": any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
     }
-
-
-def _mentions_samples(open_run: OpenRun) -> bool:
-    open_run.read()
-    return bool(open_run.journal.samples())
 
 
 def _finite(value: float | None) -> float | None:

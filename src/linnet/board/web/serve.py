@@ -9,7 +9,9 @@ import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -33,8 +35,12 @@ def serve(
     port: int | None = None,
     open_browser: bool = True,
     first_look: FirstLook | None = None,
+    defaults: Callable[[str], dict[str, Any]] = lambda recipe: {},
 ) -> int:
-    """Serve the board until Ctrl-C; the exit code. `port`: None for the usual one or the next that is free."""
+    """Serve the board until Ctrl-C; the exit code.
+
+    `port`: None for the usual one or the next that is free; `first_look`, `defaults`: as for `WebBoard`.
+    """
     listening = _listen(host, port)
     access = Access.on(host)
     address = _address(host, listening.getsockname()[1])
@@ -43,7 +49,7 @@ def serve(
     if access.token:
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
-    board = WebBoard(store, chosen, first_look)
+    board = WebBoard(store, chosen, first_look, defaults)
     config = uvicorn.Config(
         make_app(board, access),
         http="h11",

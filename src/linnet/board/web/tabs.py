@@ -20,6 +20,7 @@ _PAGE_BYTES = 1 << 20
 _MOST_EVENTS = 1_000
 _LARGEST_FLOW = 16 << 20
 _FARTHEST = 1 << 50
+_CONFUSION = ("labels", "counts")
 
 
 def samples(board: WebBoard, run_id: str) -> list[Sample]:
@@ -41,6 +42,31 @@ def log(board: WebBoard, run_id: str) -> list[LogEntry]:
     with board.open(run_id) as run:
         run.read()
         return run.journal.log_entries()
+
+
+def evaluations(board: WebBoard, run_id: str) -> list[dict[str, Any]]:
+    """What evaluations found, by step."""
+    with board.open(run_id) as run:
+        run.read()
+        return [
+            {
+                "step": one.step,
+                "t": one.t,
+                "name": one.name,
+                "samples": one.samples,
+                "figures": plain_json(one.figures),
+                "per_class": plain_json(one.per_class),
+                "confusion": None if one.confusion is None else dict(zip(_CONFUSION, one.confusion, strict=True)),
+            }
+            for one in run.journal.evaluations()
+        ]
+
+
+def profile(board: WebBoard, run_id: str) -> list[dict[str, Any]]:
+    """Where the time of profiled steps went, the latest last."""
+    with board.open(run_id) as run:
+        run.read()
+        return [plain_json(vars(timing)) for timing in run.journal.op_timings()]
 
 
 def events(board: WebBoard, run_id: str, parameters: Parameters) -> EventPage:
