@@ -149,6 +149,11 @@ class Journal:
         """What the run said when it wrote a checkpoint, by its path in the folder; empty when it did not."""
         return self._checkpoints.get(path, {})
 
+    def checkpoint_paths(self) -> list[str]:
+        """The checkpoints that the run told of."""
+        with self._lock:
+            return list(self._checkpoints)
+
     def log(self, text: str, level: str = "info", t: float = 0.0) -> None:
         with self._lock:
             self._entries.append(LogEntry(t, None, level, text))

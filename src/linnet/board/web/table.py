@@ -144,8 +144,13 @@ def columns_of(selection: Selection, parameters: Parameters) -> tuple[list[Term]
     """The columns that were asked for; without, the settings that differ. And what is wrong with them, or None."""
     if not parameters.has("columns"):
         return differing_terms(selection)[:_USUAL_COLUMNS], None
+    return columns_of_text(selection, parameters.text("columns"))
+
+
+def columns_of_text(selection: Selection, text: str) -> tuple[list[Term], str | None]:
+    """Columns as they are typed, and what is wrong with them, or None."""
     try:
-        columns = split_columns(parameters.text("columns"))[:_MOST_COLUMNS]
+        columns = split_columns(text)[:_MOST_COLUMNS]
         return list(dict.fromkeys(selection.term(column) for column in columns)), None
     except LinnetError as error:
         return [], f"columns: {error}"

@@ -1,0 +1,168 @@
+"""`Follower`: a page that looks: which runs and metrics it shows, and how much of them it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from linnet.board.curve import AXES, Curve
+from linnet.board.web.answers import RequestError, encoded, figure
+from linnet.board.web.open_runs import OpenRun
+from linnet.board.web.parameters import MOST_KEYS, MOST_RUNS, MOST_SERIES, Parameters
+from linnet.board.web.series import axis_values
+from linnet.runs import Series
+
+_MOST_ROWS = 2_000  # of a metric that are sent one by one; of more the page asks for the series again
+_MOST_WAITING = 256  # messages that a page has not taken
+_MOST_BYTES = 2 << 20
+
+
+@dataclass
+class SeriesState:
+    """How much of a series a page has. `generation`, `resumes`: of the stream that this was read from."""
+
+    position: int
+    generation: int
+    resumes: int
+
+
+@dataclass
+class Follower:
+    """One stream of changes. `queue` is filled by the event loop, and so `drop` is called by it."""
+
+    runs: list[str]
+    keys: list[str]
+    axis: str
+    columns: str | None
+    positions: list[int]
+    states: dict[tuple[str, str], SeriesState] = field(default_factory=dict)
+    queue: deque[bytes] = field(default_factory=deque)
+    waiting: int = 0  # bytes in the queue
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    dropped: bool = False
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> Follower:
+        """From the query of an address."""
+        runs, keys = parameters.texts("runs", MOST_RUNS), parameters.texts("keys", MOST_KEYS)
+        if len(runs) * len(keys) > MOST_SERIES:
+            raise RequestError(400, f"{len(runs)} runs × {len(keys)} keys are more than {MOST_SERIES} series")
+        positions = parameters.integers("positions", MOST_SERIES)
+        if positions and len(positions) != len(runs) * len(keys):
+            raise RequestError(400, f"positions are one for each of {len(runs) * len(keys)} series")
+        columns = parameters.text("columns") if parameters.has("columns") else None
+        return cls(runs, keys, parameters.choice("axis", AXES), columns, positions)
+
+    def push(self, message: bytes) -> None:
+        """Put a message into the queue; a page that does not take its messages is dropped."""
+        if self.dropped or not message:
+            return
+        self.queue.append(message)
+        self.waiting += len(message)
+        if len(self.queue) > _MOST_WAITING or self.waiting > _MOST_BYTES:
+            self.drop()
+        self.woken.set()
+
+    def take(self) -> bytes:
+        """All that is in the queue."""
+        message = b"".join(self.queue)
+        self.queue.clear()
+        self.waiting = 0
+        self.woken.clear()
+        return message
+
+    def drop(self) -> None:
+        """End it."""
+        self.dropped = True
+        self.woken.set()
+
+    def series_changes(self, run_id: str, run: OpenRun) -> bytes:
+        """What is new in the metrics that the page shows of a run; the run's lock is held."""
+        messages = []
+        for at, key in enumerate(self.keys):
+            series = run.history.series(key)
+            if series is None:
+                continue
+            state = self.states.get((run_id, key))
+            if state is None:
+                state = SeriesState(self._first_position(run_id, at, len(series)), *_stream_of(run))
+                self.states[run_id, key] = state
+            change = self._change(run_id, run, series, state)
+            if change is not None:
+                messages.append(event("series", change))
+        return b"".join(messages)
+
+    def _first_position(self, run_id: str, at: int, rows: int) -> int:
+        if not self.positions:
+            return rows
+        return self.positions[self.runs.index(run_id) * len(self.keys) + at]
+
+    def _change(self, run_id: str, run: OpenRun, series: Series, state: SeriesState) -> dict[str, Any] | None:
+        rows, stream = len(series), _stream_of(run)
+        again = stream != (state.generation, state.resumes) or rows < state.position
+        again = again or rows - state.position > _MOST_ROWS
+        if rows == state.position and not again:
+            return None
+        x: list[float] = []
+        values: list[Any] = []
+        if not again:
+            x, values = self._new_rows(run, series, state.position)
+        state.position, (state.generation, state.resumes) = rows, stream
+        return {"run": run_id, "key": series.name, "position": rows, "x": x, "value": values, "again": again}
+
+    def _new_rows(self, run: OpenRun, series: Series, begin: int) -> tuple[list[float], list[Any]]:
+        step, t, _, value = series.since(begin)
+        if self.axis == "step":
+            x = step.astype(np.float64)
+        elif self.axis == "relative time":
+            x = t
+        elif self.axis == "wall time":
+            x = t + run.run.manifest.created_at
+        else:
+            known = run.history.curve(series.name)
+            stats = known.stats if known is not None else None
+            placed = axis_values(run, run.history, Curve.of(series, slice(begin, None), stats), self.axis)
+            x = placed if placed is not None else np.empty(0)
+        shown = np.isfinite(x)
+        return x[shown].tolist(), [figure(one) for one in value[: len(x)][shown].tolist()]
+
+
+def _stream_of(run: OpenRun) -> tuple[int, int]:
+    return run.history.generation, run.history.metrics.resumes
+
+
+def event(name: str, data: object) -> bytes:
+    """A server-sent event."""
+    return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+
+
+@dataclass
+class RunState:
+    """What a run had besides numbers when pages were last told."""
+
+    marks: dict[str, object] = field(default_factory=dict)
+
+    def changes(self, run: OpenRun) -> list[str]:
+        """What is new since the last call; nothing at the first. The run's lock is held."""
+        journal = run.journal
+        artifacts = journal.artifacts()
+        marks: dict[str, object] = {
+            "metrics": len(run.history.names()),
+            "samples": _end_of(journal.samples()),
+            "notes": _end_of(journal.notes()),
+            "log": _end_of(journal.log_entries()),
+            "checkpoints": len(journal.checkpoint_paths()),
+            "artifacts": sum(len(series.artifacts) for series in artifacts),
+            "manifest": encoded(run.watched.summary.manifest),
+            "status": run.watched.status,
+        }
+        known, self.marks = self.marks, marks
+        return [name for name, mark in marks.items() if known and known.get(name) != mark]
+
+
+def _end_of(entries: list[Any]) -> object:
+    return len(entries), entries[-1] if entries else None
