@@ -124,16 +124,22 @@ def test_the_row_under_the_cursor_is_the_nearest_with_a_value() -> None:
     assert line([np.nan]).nearest(0.0) is None
 
 
-@pytest.mark.parametrize("alpha", [0.5, 0.3, 0.15])
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 0.15, 0.001])
 def test_smoothing_is_the_exponential_mean_of_every_value(alpha: float) -> None:
     x = np.random.default_rng(1).normal(size=1000)
     x[[5, 77]] = np.nan
-    expected, now = [], None
+    expected, total, weight = [], 0.0, 0.0
     for value in x:
         if not np.isnan(value):
-            now = value if now is None else alpha * value + (1 - alpha) * now
-        expected.append(np.nan if np.isnan(value) else now)
+            total, weight = alpha * value + (1 - alpha) * total, alpha + (1 - alpha) * weight
+        expected.append(np.nan if np.isnan(value) else total / weight)
     np.testing.assert_allclose(smooth(x, alpha), expected, rtol=1e-9)
+
+
+def test_smoothing_is_not_biased_to_the_first_value() -> None:
+    x = np.concatenate([[100.0], np.ones(9)])
+    assert smooth(x, 0.15)[1] == pytest.approx((0.85 * 100 + 1) / 1.85)  # not 0.85 of the first
+    np.testing.assert_allclose(smooth(np.full(2000, 0.7), 0.01), 0.7, rtol=1e-12)
 
 
 def test_smoothing_of_huge_values_stays_finite() -> None:

@@ -177,7 +177,7 @@ def is_smoothed(rows: int, alpha: float) -> bool:
 
 
 def smooth(values: Floats, alpha: float) -> Floats:
-    """The exponential moving average over every row, from the first value on; rows that are NaN are passed over."""
+    """The exponential moving average over every row, without bias to the first; rows that are NaN are passed over."""
     finite = np.isfinite(values)
     known = values[finite]
     if alpha >= 1.0 or len(known) < 2:
@@ -187,8 +187,13 @@ def smooth(values: Floats, alpha: float) -> Floats:
     return smoothed
 
 
+def smoothing_weights(rows: int, alpha: float) -> Floats:
+    """The sum of the weights that the average of the first n rows has, for every n: what it is divided by."""
+    return np.asarray(-np.expm1(np.arange(1, rows + 1) * np.log1p(-alpha)))
+
+
 def _exponential(x: Floats, alpha: float) -> Floats:
-    """y₀ = x₀, yᵢ = α xᵢ + (1 - α) yᵢ₋₁, by a matmul over chunks instead of a loop over rows."""
+    """yᵢ = Σⱼ (1 - α)ʲ xᵢ₋ⱼ / Σⱼ (1 - α)ʲ, by a matmul over chunks instead of a loop over rows."""
     keep = 1.0 - alpha
     rows = -(-len(x) // _CHUNK)
     padded = np.zeros(rows * _CHUNK)
@@ -198,8 +203,8 @@ def _exponential(x: Floats, alpha: float) -> Floats:
     inside = np.where(lag >= 0, alpha * keep ** np.maximum(lag, 0), 0.0)
     y = padded.reshape(rows, _CHUNK) @ inside.T
     decay = keep ** np.arange(1, _CHUNK + 1)
-    before = padded[0]  # as if the first value had stood there for ever
+    before = 0.0
     for row in range(rows):
         y[row] += decay * before
         before = y[row, -1]
-    return np.asarray(y.ravel()[: len(x)] * scale)
+    return np.asarray(np.clip(y.ravel()[: len(x)] / smoothing_weights(len(x), alpha), -1.0, 1.0) * scale)

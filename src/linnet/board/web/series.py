@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linnet.board.curve import AXES, Curve, Floats, is_smoothed
+from linnet.board.curve import AXES, Curve, Floats, is_smoothed, smoothing_weights
 from linnet.board.web.answers import Figure, Mark, RequestError, SeriesEntry, SeriesHeader, encoded, figure
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
@@ -204,7 +204,7 @@ def _entry(line: _Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEnt
         offset=0,
         columns=list(content),
         position=len(curve),
-        ema=_ema(smooth),
+        ema=_ema(smooth, question.alpha),
         last=_last(line),
         best=None if line.superseded else _best(line),
         resumes=[] if line.superseded else _resumes(line, question.axis),
@@ -213,13 +213,16 @@ def _entry(line: _Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEnt
     return entry, b"".join(content.values())
 
 
-def _ema(smooth: Floats | None) -> tuple[float, float] | None:
-    """The mean begins with the first value, so its weights sum to 1 at every row."""
+def _ema(smooth: Floats | None, alpha: float) -> tuple[float, float] | None:
+    """Numerator and weight of the average at the end, by which a page smooths the rows that come after."""
     if smooth is None:
         return None
     tail = smooth[-4096:]
     known = tail[np.isfinite(tail)]
-    return (float(known[-1]), 1.0) if len(known) else None
+    if not len(known):
+        return None
+    weight = float(smoothing_weights(int(np.count_nonzero(np.isfinite(smooth))), alpha)[-1])
+    return float(known[-1]) * weight, weight
 
 
 def _last(line: _Line) -> tuple[float, Figure] | None:
