@@ -10,6 +10,7 @@ export interface Loaded<T> {
 }
 
 const AGAIN_AFTER = 300; // milliseconds: a run that writes much is asked anew a few times a second
+const ROWS_AGAIN_AFTER = 3000; // of many runs
 const WAITING: Loaded<never> = { value: null, problem: null };
 
 /**
@@ -22,49 +23,11 @@ export function useLoadedRuns<T>(
   load: (id: string, signal: AbortSignal) => Promise<T>,
   parts: readonly RunPart[] = [],
 ): ReadonlyMap<string, Loaded<T>> {
-  const [answers, setAnswers] = useState<{ question: string; of: ReadonlyMap<string, Loaded<T>> }>({
-    question,
-    of: new Map(),
-  });
-  const latestLoad = useRef(load);
-  latestLoad.current = load;
-  useEffect(() => {
-    const ended = new AbortController();
-    const timers = new Map<string, ReturnType<typeof setTimeout>>();
-    const put = (id: string, change: (before: Loaded<T>) => Loaded<T>) =>
-      setAnswers((now) => {
-        const kept = now.question === question ? now.of : new Map<string, Loaded<T>>();
-        return { question, of: new Map(kept).set(id, change(kept.get(id) ?? WAITING)) };
-      });
-    const ask = async (id: string) => {
-      timers.delete(id);
-      try {
-        const value = await latestLoad.current(id, ended.signal);
-        if (!ended.signal.aborted) put(id, () => ({ value, problem: null }));
-      } catch (error) {
-        const problem = error instanceof Error ? error.message : String(error);
-        if (!ended.signal.aborted) put(id, (before) => ({ ...before, problem }));
-      }
-    };
-    for (const id of ids) void ask(id);
-    const endRun = changes.onRun((event) => {
-      if (!ids.includes(event.id) || timers.has(event.id) || !event.what.some((part) => parts.includes(part))) return;
-      timers.set(
-        event.id,
-        setTimeout(() => void ask(event.id), AGAIN_AFTER),
-      );
-    });
-    const endReconnect = changes.onReconnect(() => {
-      for (const id of ids) void ask(id);
-    });
-    return () => {
-      ended.abort();
-      endRun();
-      endReconnect();
-      for (const timer of timers.values()) clearTimeout(timer);
-    };
-  }, [question, ids.join("\n")]);
-  return answers.question === question ? answers.of : new Map();
+  return useAnswers(ids, question, load, (again) =>
+    changes.onRun((event) => {
+      if (ids.includes(event.id) && event.what.some((part) => parts.includes(part))) again(event.id, AGAIN_AFTER);
+    }),
+  );
 }
 
 /** The same of one run. */
@@ -75,4 +38,77 @@ export function useLoaded<T>(
   parts: readonly RunPart[] = [],
 ): Loaded<T> {
   return useLoadedRuns([id], question, load, parts).get(id) ?? WAITING;
+}
+
+/** One answer about several runs, asked anew when the row of one of them changes. */
+export function useLoadedTogether<T>(
+  ids: readonly string[],
+  question: string,
+  load: (signal: AbortSignal) => Promise<T>,
+): Loaded<T> {
+  const all = ids.join("\n");
+  const answers = useAnswers(
+    [all],
+    question,
+    (_, signal) => load(signal),
+    (again) =>
+      changes.onRuns((event) => {
+        if (event.rows.some((row) => ids.includes(row.id))) again(all, ROWS_AGAIN_AFTER);
+      }),
+  );
+  return answers.get(all) ?? WAITING;
+}
+
+type Again = (key: string, after: number) => void;
+
+function useAnswers<T>(
+  keys: readonly string[],
+  question: string,
+  load: (key: string, signal: AbortSignal) => Promise<T>,
+  listen: (again: Again) => () => void,
+): ReadonlyMap<string, Loaded<T>> {
+  const [answers, setAnswers] = useState<{ question: string; of: ReadonlyMap<string, Loaded<T>> }>({
+    question,
+    of: new Map(),
+  });
+  const latestLoad = useRef(load);
+  latestLoad.current = load;
+  useEffect(() => {
+    const ended = new AbortController();
+    const timers = new Map<string, ReturnType<typeof setTimeout>>();
+    const put = (key: string, change: (before: Loaded<T>) => Loaded<T>) =>
+      setAnswers((now) => {
+        const kept = now.question === question ? now.of : new Map<string, Loaded<T>>();
+        return { question, of: new Map(kept).set(key, change(kept.get(key) ?? WAITING)) };
+      });
+    const ask = async (key: string) => {
+      timers.delete(key);
+      try {
+        const value = await latestLoad.current(key, ended.signal);
+        if (!ended.signal.aborted) put(key, () => ({ value, problem: null }));
+      } catch (error) {
+        const problem = error instanceof Error ? error.message : String(error);
+        if (!ended.signal.aborted) put(key, (before) => ({ ...before, problem }));
+      }
+    };
+    const askAll = () => {
+      for (const key of keys) void ask(key);
+    };
+    askAll();
+    const endListening = listen((key, after) => {
+      if (!timers.has(key))
+        timers.set(
+          key,
+          setTimeout(() => void ask(key), after),
+        );
+    });
+    const endReconnect = changes.onReconnect(askAll);
+    return () => {
+      ended.abort();
+      endListening();
+      endReconnect();
+      for (const timer of timers.values()) clearTimeout(timer);
+    };
+  }, [question, keys.join("\n")]);
+  return answers.question === question ? answers.of : new Map();
 }

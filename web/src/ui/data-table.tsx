@@ -19,6 +19,8 @@ interface DataTableProps {
   /** A row that can be opened; `index` counts the rows as given. */
   onRow?: (index: number) => void;
   selected?: number | null;
+  /** As wide as there is room, not as its columns need. */
+  wide?: boolean;
   /** Column and direction to begin with. */
   sortedBy?: { column: number; descending: boolean };
 }
@@ -29,7 +31,16 @@ const WIDEST = 44; // characters of a column
 const MEASURED = 200; // rows that widths are measured by
 
 /** A table that sorts by a click on a heading and draws only the rows on the screen. */
-export function DataTable({ columns, rows, label, height = 16, onRow, selected = null, sortedBy }: DataTableProps) {
+export function DataTable({
+  columns,
+  rows,
+  label,
+  height = 16,
+  onRow,
+  selected = null,
+  wide = false,
+  sortedBy,
+}: DataTableProps) {
   const [sort, setSort] = useState<{ column: number; descending: boolean } | null>(sortedBy ?? null);
   const [top, setTop] = useState(0);
   const body = useRef<HTMLDivElement>(null);
@@ -54,7 +65,7 @@ export function DataTable({ columns, rows, label, height = 16, onRow, selected =
   };
   return (
     <section
-      class="data-table"
+      class={wide ? "data-table wide" : "data-table"}
       ref={body}
       aria-label={label}
       style={{ maxHeight: `${(height + 1.4) * ROW}px` }}
@@ -62,7 +73,7 @@ export function DataTable({ columns, rows, label, height = 16, onRow, selected =
     >
       <table
         aria-rowcount={rows.length + 1}
-        style={{ minWidth: `${widths.reduce((total, width) => total + width, 0)}ch` }}
+        style={{ [wide ? "minWidth" : "width"]: `${widths.reduce((total, width) => total + width, 0)}ch` }}
       >
         <colgroup>
           {widths.map((width, index) => (

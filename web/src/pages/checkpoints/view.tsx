@@ -188,6 +188,7 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
       <div class="gguf">
         <div>
           <DataTable
+            wide
             label="Tensors; choose one for its histogram"
             columns={TENSOR_COLUMNS}
             rows={tensorRows}
@@ -201,7 +202,7 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
             <TensorCard key={tensor} run={run} step={detail.checkpoint.step} name={tensor} />
           )}
         </div>
-        <DataTable label="Metadata" columns={METADATA_COLUMNS} rows={metadataRows} height={12} />
+        <DataTable wide label="Metadata" columns={METADATA_COLUMNS} rows={metadataRows} height={12} />
       </div>
     </>
   );

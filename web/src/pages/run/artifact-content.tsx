@@ -243,8 +243,8 @@ function HeatMap({ entries, step, colour, name }: HeatMapProps) {
                 key={`${x} ${y}`}
                 x={x * wide}
                 y={height - (y + 1) * tall}
-                width={wide + 0.2}
-                height={tall + 0.2}
+                width={wide}
+                height={tall}
                 fill={colour}
                 opacity={0.06 + 0.94 * Math.sqrt(share / most)}
               />

@@ -7,32 +7,28 @@ export interface TextPart {
 
 const MOST_CELLS = 1_000_000; // of the table; of longer texts only the beginnings and ends are compared
 
-/** `text` in parts, those that `before` does not have at that place marked. Whitespace belongs to the word before it. */
+/** `text` in parts, words that `before` does not have at that place marked. Space between marked words is marked with them. */
 export function changedParts(before: string, text: string): TextPart[] {
-  const old = words(before);
-  const now = words(text);
+  const old = before.match(/\S+/g) ?? [];
+  const now = text.match(/\S+/g) ?? [];
   let first = 0;
-  while (first < old.length && first < now.length && same(old[first]!, now[first]!)) first++;
+  while (first < old.length && first < now.length && old[first] === now[first]) first++;
   let last = 0;
-  while (last < old.length - first && last < now.length - first && same(old.at(-1 - last)!, now.at(-1 - last)!)) last++;
+  while (last < old.length - first && last < now.length - first && old.at(-1 - last) === now.at(-1 - last)) last++;
   const kept = commonWords(old.slice(first, old.length - last), now.slice(first, now.length - last));
+  const isChanged = (word: number) => word >= first && word < now.length - last && !kept.has(word - first);
   const parts: TextPart[] = [];
-  now.forEach((word, index) => {
-    const inMiddle = index >= first && index < now.length - last;
-    const changed = inMiddle && !kept.has(index - first);
+  let word = 0;
+  for (const token of text.match(/\s+|\S+/g) ?? []) {
+    const isSpace = token.trim() === "";
+    const changed = isSpace
+      ? word > 0 && word < now.length && isChanged(word - 1) && isChanged(word) && !token.includes("\n")
+      : isChanged(word++);
     const part = parts.at(-1);
-    if (part && part.changed === changed) part.text += word;
-    else parts.push({ text: word, changed });
-  });
+    if (part && part.changed === changed) part.text += token;
+    else parts.push({ text: token, changed });
+  }
   return parts;
-}
-
-function words(text: string): string[] {
-  return text.match(/\s*\S+\s*|\s+/g) ?? [];
-}
-
-function same(a: string, b: string): boolean {
-  return a === b || a.trim() === b.trim();
 }
 
 /** The places in `now` of a longest common subsequence. */
@@ -43,11 +39,12 @@ function commonWords(old: string[], now: string[]): Set<number> {
   const lengths = new Uint32Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i--)
     for (let j = now.length - 1; j >= 0; j--)
-      lengths[i * width + j] = same(old[i]!, now[j]!)
-        ? lengths[(i + 1) * width + j + 1]! + 1
-        : Math.max(lengths[(i + 1) * width + j]!, lengths[i * width + j + 1]!);
+      lengths[i * width + j] =
+        old[i] === now[j]
+          ? lengths[(i + 1) * width + j + 1]! + 1
+          : Math.max(lengths[(i + 1) * width + j]!, lengths[i * width + j + 1]!);
   for (let i = 0, j = 0; i < old.length && j < now.length; ) {
-    if (same(old[i]!, now[j]!)) {
+    if (old[i] === now[j]) {
       kept.add(j++);
       i++;
     } else if (lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!) i++;

@@ -1,0 +1,298 @@
+import { useMemo, useRef, useState } from "preact/hooks";
+import { list, pageParam } from "../../address";
+import { colourOf, marked, nameOf } from "../../data/state";
+import { Button } from "../../ui/button";
+import { number, plural } from "../../words";
+import { PageTitle } from "../page-title";
+import { settingText } from "../run/settings";
+import { axisSettings, type Comparison, resultOf, type Taken } from "./comparison";
+import { chosenResult, ResultSelect } from "./metric-select";
+import { adjusted, type Brush, brushCodec, moved, passes } from "./parallel";
+import { type Scale, scaleFor } from "./scale";
+import "./axis-choice.css";
+import "./parallel.css";
+
+const axesParam = pageParam("axes", list, []);
+const brushParam = pageParam("brush", brushCodec, new Map<string, Brush>());
+const MOST_AXES = 10;
+const HEIGHT = 260;
+const GAP = 132; // pixels between two axes
+const TOP = 40;
+const SIDE = 64;
+const DRAG_FROM = 4; // pixels: less is a click
+const KEY_STEP = 0.05;
+
+interface ParallelAxis {
+  name: string;
+  scale: Scale;
+  isResult: boolean;
+}
+
+/** An axis for each setting and one for the result; brushes on axes filter, names are dragged to another place. */
+export function ParallelView({ comparison, taken }: { comparison: Comparison; taken: Taken }) {
+  const { runs, metrics } = comparison;
+  const metric = chosenResult(metrics);
+  const available = useMemo(() => axisSettings(comparison), [comparison]);
+  const names = orderOf(available, metric?.key);
+  const valueOn = (index: number, name: string) =>
+    name === metric?.key ? resultOf(runs[index]!, name, taken) : runs[index]!.settings[name];
+  const axes = useMemo(
+    () =>
+      names.map((name): ParallelAxis => {
+        const values = runs.map((_, index) => valueOn(index, name));
+        return { name, scale: scaleFor(values, "auto", 0), isResult: name === metric?.key };
+      }),
+    [comparison, names.join("\n"), taken],
+  );
+  const places = useMemo(
+    () => runs.map((_, index) => new Map(axes.map(({ name, scale }) => [name, scale.position(valueOn(index, name))]))),
+    [axes],
+  );
+  if (runs.length < 2 || axes.length < 2) return null;
+  const brushes = brushParam.value;
+  const kept = runs.filter((_, index) => passes(places[index]!, brushes)).map(({ id }) => id);
+  const isKept = new Set(kept);
+  const setBrush = (name: string, brush: Brush | null, replace = false) => {
+    const next = new Map(brushes);
+    if (brush) next.set(name, brush);
+    else next.delete(name);
+    if (replace) brushParam.replace(next);
+    else brushParam.value = next;
+  };
+  const width = 2 * SIDE + (axes.length - 1) * GAP;
+  const x = (axis: number) => SIDE + axis * GAP;
+  return (
+    <section aria-label="Parallel coordinates">
+      <PageTitle
+        title="Parallel coordinates"
+        note={
+          brushes.size
+            ? `${kept.length} of ${plural(runs.length, "run")} pass`
+            : `${plural(runs.length, "run")}; drag along an axis to filter, drag a name to move it`
+        }
+      >
+        {brushes.size > 0 && (
+          <>
+            <Button
+              onClick={() => {
+                brushParam.value = new Map();
+              }}
+            >
+              all runs
+            </Button>
+            {kept.length > 0 && kept.length < runs.length && (
+              <Button
+                kind="main"
+                onClick={() => {
+                  marked.value = kept;
+                }}
+              >
+                only these {kept.length}
+              </Button>
+            )}
+          </>
+        )}
+        <ResultSelect metrics={metrics} />
+      </PageTitle>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by the keyboard */}
+      <section class="card parallel" tabIndex={0} aria-label="Parallel coordinates, which scroll">
+        <svg
+          width={width}
+          height={HEIGHT + TOP + 30}
+          viewBox={`0 0 ${width} ${HEIGHT + TOP + 30}`}
+          aria-label={`${axes.length} axes`}
+        >
+          {runs.map(({ id }, index) => (
+            <path
+              key={id}
+              class={isKept.has(id) ? "run-line" : "run-line out"}
+              d={linePath(axes.map(({ name }, axis) => [x(axis), places[index]!.get(name) ?? null]))}
+              stroke={colourOf(id)}
+            >
+              <title>{`${nameOf(id)}\n${axes.map(({ name }) => `${name} ${valueText(valueOn(index, name))}`).join("\n")}`}</title>
+            </path>
+          ))}
+          {axes.map((axis, index) => (
+            <AxisView
+              key={axis.name}
+              axis={axis}
+              x={x(index)}
+              brush={brushes.get(axis.name)}
+              onBrush={(brush, replace) => setBrush(axis.name, brush, replace)}
+              onMove={(by) => {
+                axesParam.value = moved(names, axis.name, by);
+              }}
+            />
+          ))}
+        </svg>
+      </section>
+      <AxisChoice available={available} names={names} result={metric?.key} />
+    </section>
+  );
+
+  function orderOf(settings: readonly string[], result: string | undefined): string[] {
+    const allowed = new Set([...settings, ...(result === undefined ? [] : [result])]);
+    const asked = axesParam.value.filter((name) => allowed.has(name));
+    if (asked.length > 0) return result === undefined || asked.includes(result) ? asked : [...asked, result];
+    return [...settings.slice(0, MOST_AXES - 1), ...(result === undefined ? [] : [result])];
+  }
+}
+
+function valueText(value: unknown): string {
+  return typeof value === "number" && !Number.isInteger(value) ? number(value) : settingText(value);
+}
+
+/** A line through the axes; it breaks where a run has no value. */
+function linePath(points: readonly [number, number | null][]): string {
+  let path = "";
+  let pen = "M";
+  for (const [x, place] of points) {
+    if (place === null) pen = "M";
+    else {
+      path += `${pen}${x} ${TOP + (1 - place) * HEIGHT}`;
+      pen = "L";
+    }
+  }
+  return path;
+}
+
+interface AxisViewProps {
+  axis: ParallelAxis;
+  x: number;
+  brush: Brush | undefined;
+  onBrush(brush: Brush | null, replace?: boolean): void;
+  onMove(by: number): void;
+}
+
+function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
+  const [drag, setDrag] = useState(0);
+  const label = axis.name.length > 18 ? `…${axis.name.slice(-17)}` : axis.name;
+  return (
+    <g transform={`translate(${x + drag} 0)`}>
+      {/* biome-ignore lint/a11y/useSemanticElements: there is no button element in SVG */}
+      <g
+        class={axis.isResult ? "axis-handle result" : "axis-handle"}
+        role="button"
+        tabIndex={0}
+        aria-label={`${axis.name}: arrow keys move the axis; Shift with up or down, or Alt, moves an end of its filter; Escape clears it`}
+        onKeyDown={(event) => {
+          if (event.key === "ArrowLeft") onMove(-1);
+          else if (event.key === "ArrowRight") onMove(1);
+          else if (event.key === "ArrowUp") onBrush(adjusted(brush, event.shiftKey ? "to" : "from", KEY_STEP));
+          else if (event.key === "ArrowDown") onBrush(adjusted(brush, event.shiftKey ? "to" : "from", -KEY_STEP));
+          else if (event.key === "Escape" && brush) onBrush(null);
+          else return;
+          event.preventDefault();
+          event.stopPropagation();
+        }}
+        onPointerDown={(event) => {
+          const handle = event.currentTarget;
+          const start = event.clientX;
+          handle.setPointerCapture(event.pointerId);
+          const move = (next: PointerEvent) => setDrag(next.clientX - start);
+          const end = (last: PointerEvent) => {
+            handle.removeEventListener("pointermove", move);
+            setDrag(0);
+            const by = Math.round((last.clientX - start) / GAP);
+            if (by !== 0) onMove(by);
+          };
+          handle.addEventListener("pointermove", move);
+          handle.addEventListener("pointerup", end, { once: true });
+          handle.addEventListener("pointercancel", end, { once: true });
+        }}
+      >
+        <rect class="hit" x={-GAP / 2 + 4} y={4} width={GAP - 8} height={22} rx={5} />
+        <text x={0} y={19} text-anchor="middle">
+          {label}
+          <title>{axis.name}</title>
+        </text>
+      </g>
+      <line y1={TOP} y2={TOP + HEIGHT} stroke="var(--ghost)" />
+      {axis.scale.ticks(axis.scale.kind === "category" ? 12 : 5).map(({ at, text }) => (
+        <text key={text} class="tick" x={7} y={TOP + (1 - at) * HEIGHT} dominant-baseline="central">
+          {text.length > 14 ? `${text.slice(0, 13)}…` : text}
+        </text>
+      ))}
+      <BrushArea brush={brush} onBrush={onBrush} />
+    </g>
+  );
+}
+
+function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">) {
+  const area = useRef<SVGRectElement>(null);
+  const placeOf = (event: PointerEvent) => {
+    const box = area.current!.getBoundingClientRect();
+    return Math.max(0, Math.min(1, 1 - (event.clientY - box.top) / box.height));
+  };
+  return (
+    <>
+      {brush && (
+        <rect
+          class="brush"
+          x={-9}
+          width={18}
+          y={TOP + (1 - brush.to) * HEIGHT}
+          height={(brush.to - brush.from) * HEIGHT}
+          rx={4}
+        />
+      )}
+      <rect
+        ref={area}
+        class="brush-area"
+        x={-14}
+        width={28}
+        y={TOP}
+        height={HEIGHT}
+        onPointerDown={(event) => {
+          const rect = event.currentTarget;
+          const [start, startY] = [placeOf(event), event.clientY];
+          rect.setPointerCapture(event.pointerId);
+          const brushTo = (next: PointerEvent): Brush | null => {
+            const place = placeOf(next);
+            return Math.abs(next.clientY - startY) < DRAG_FROM
+              ? null
+              : { from: Math.min(start, place), to: Math.max(start, place) };
+          };
+          const move = (next: PointerEvent) => onBrush(brushTo(next), true);
+          const end = (last: PointerEvent) => {
+            rect.removeEventListener("pointermove", move);
+            onBrush(brushTo(last));
+          };
+          rect.addEventListener("pointermove", move);
+          rect.addEventListener("pointerup", end, { once: true });
+          rect.addEventListener("pointercancel", end, { once: true });
+        }}
+      />
+    </>
+  );
+}
+
+interface AxisChoiceProps {
+  available: readonly string[];
+  names: readonly string[];
+  result: string | undefined;
+}
+
+function AxisChoice({ available, names, result }: AxisChoiceProps) {
+  if (available.length < 3) return null;
+  return (
+    <div class="axis-choice">
+      {available.slice(0, 60).map((name) => {
+        const isOn = names.includes(name);
+        return (
+          <button
+            key={name}
+            type="button"
+            aria-pressed={isOn}
+            onClick={() => {
+              const others = names.filter((other) => other !== name && other !== result);
+              axesParam.value = [...(isOn ? others : [...others, name]), ...(result === undefined ? [] : [result])];
+            }}
+          >
+            {name}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
