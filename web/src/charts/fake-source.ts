@@ -109,7 +109,7 @@ export class FakeSource implements Partial<Source> {
 }
 
 function rowOf({ id, row, series }: MadeRun, at: number): RunRow {
-  const main = series["loss"];
+  const main = series.loss;
   return {
     id,
     name: id,

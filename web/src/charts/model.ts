@@ -29,6 +29,7 @@ const REDRAW_EVERY = 90; // milliseconds, while rows arrive
 const REFETCH_EVERY = 1000; // milliseconds, while rows arrive that do not fit
 const OVERGROWN = 0.12; // share of the grid that may be added before the series is fetched anew
 const FINER_AFTER = 50; // milliseconds after the last move of a pan
+const NEAR_ZERO = 0.05; // of the axis
 const EXACT_POINTS = 200; // more rows than stand beside a place
 const NO_TRACES: readonly StyledTrace[] = [];
 
@@ -272,7 +273,7 @@ export class ChartModel implements Follower {
     this.#bestPoints = this.#rings();
     batch(() => {
       const extent = this.#overview && xRange(this.#overview.traces, this.view.logX.value);
-      this.view.extents.set(this, extent);
+      this.view.extents.set(this, extent && fromZero(extent, this.axis, this.view.logX.value));
       this.#draw();
     });
   }
@@ -335,16 +336,16 @@ export class ChartModel implements Follower {
     ];
   }
 
-  /** The best point of each metric, among all runs. */
   #rings(): PlotContent["rings"] {
-    if (this.view.groupBy.value) return [];
-    const rings: { x: number; y: number; colour: string }[] = [];
-    for (const key of this.subject.keys) {
-      const best = bestOf(this.styled, key);
-      if (best?.trace.best) rings.push({ x: best.trace.best[0], y: best.trace.best[1], colour: best.colour });
-    }
-    return rings;
+    const best = this.view.groupBy.value ? null : bestPoint(this.styled, this.subject.keys);
+    return best?.trace.best ? [{ x: best.trace.best[0], y: best.trace.best[1], colour: best.colour }] : [];
   }
+}
+
+/** Counts begin at 0, where the first row is not far from it; times of day do not. */
+function fromZero(extent: Range, axis: Axis, log: boolean): Range {
+  if (log || axis === "wall time" || extent.min <= 0) return extent;
+  return extent.min < NEAR_ZERO * extent.max ? { ...extent, min: 0 } : extent;
 }
 
 /** The trace that has the best value of a metric. */
@@ -358,6 +359,15 @@ export function bestOf(styled: readonly StyledTrace[], key: string): StyledTrace
     if (other === undefined || (trace.goal === "min" ? value < other : value > other)) best = candidate;
   }
   return best;
+}
+
+/** The trace that has the best point of a chart: of held-out figures, which are what counts, where there are some. */
+export function bestPoint(styled: readonly StyledTrace[], keys: readonly string[]): StyledTrace | null {
+  for (const key of [...keys.slice(1), ...keys.slice(0, 1)]) {
+    const best = bestOf(styled, key);
+    if (best) return best;
+  }
+  return null;
 }
 
 function paint(at: number): string {

@@ -31,7 +31,7 @@ export const LINE_WIDTH = 1.7; // CSS pixels, as all that follow
 export const DASH: readonly number[] = [5, 3];
 const SUPERSEDED_DASH: readonly number[] = [1.5, 3];
 const MANY = 12; // beyond so many traces lines are thinner and bands fainter
-const FEW_POINTS = 14; // pixels between rows from which each has a dot
+const FEW_POINTS = 26; // pixels between rows from which each has a dot
 const SOLID: readonly number[] = [];
 
 export function lineWidth(traces: number): number {
@@ -99,7 +99,7 @@ function paintLine(
   context.setLineDash(SOLID as number[]);
   const across = Math.abs(mapping.toX(trace.x[end - 1] ?? 0) - mapping.toX(trace.x[first] ?? 0)) / ratio;
   if (end - first > 1 && across / (end - first - 1) < FEW_POINTS) return;
-  const radius = (width + 0.5) * ratio;
+  const radius = (width + 0.2) * ratio;
   context.beginPath();
   for (let row = first; row < end; row++) {
     const x = mapping.toX(trace.x[row] ?? Number.NaN);

@@ -276,13 +276,9 @@ export class ChartSurface implements GestureTarget {
   #tipRow({ styled, value, raw, low, high, ranges, x: at }: Reading, x: number, strong: boolean): TipRow {
     const { axis } = this.model;
     const beside = Math.abs(this.plot.mapping.toX(at) - this.plot.mapping.toX(x)) > 3;
-    const note = ranges
-      ? `${number(low)} – ${number(high)}`
-      : beside
-        ? `at ${xText(at, axis)}`
-        : value !== raw
-          ? number(raw)
-          : "";
+    const logged = !ranges && value !== raw ? `raw ${number(raw)}` : "";
+    const range = ranges ? `${number(low)} – ${number(high)}` : "";
+    const note = [logged, range, beside ? `at ${xText(at, axis)}` : ""].filter(Boolean).join(" · ");
     return { colour: styled.colour, dashed: styled.dashed, label: styled.label, value: number(value), note, strong };
   }
 
@@ -325,7 +321,8 @@ export class ChartSurface implements GestureTarget {
           ({ styled: of }) => of.trace.run === reading.styled.trace.run && of.trace.key === reading.styled.trace.key,
         );
         const row = this.#tipRow(reading, step, column !== undefined && column === close);
-        return column?.ranges ? { ...row, note: `${number(column.low)} – ${number(column.high)}` } : row;
+        const range = column?.ranges ? `${number(column.low)} – ${number(column.high)}` : "";
+        return { ...row, note: [row.note, range].filter(Boolean).join(" · ") };
       });
       const notes = this.#marksAt(x).map((text) => ({ text, warning: true }));
       if (exact.length > rows.length) notes.push({ text: `and ${exact.length - rows.length} more`, warning: false });

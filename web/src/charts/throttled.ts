@@ -1,0 +1,26 @@
+import type { ReadonlySignal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+
+/** The value of a signal, looked at again at most every so many milliseconds: for what need not follow each row. */
+export function useThrottled<T>(source: ReadonlySignal<T>, every: number): T {
+  const [value, setValue] = useState<T>(() => source.peek());
+  useEffect(() => {
+    let last = Number.NEGATIVE_INFINITY;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const take = () => {
+      timer = undefined;
+      last = performance.now();
+      setValue(() => source.peek());
+    };
+    const end = source.subscribe(() => {
+      const wait = last + every - performance.now();
+      if (wait <= 0 && timer === undefined) take();
+      else timer ??= setTimeout(take, Math.max(0, wait));
+    });
+    return () => {
+      clearTimeout(timer);
+      end();
+    };
+  }, [source, every]);
+  return value;
+}

@@ -1,0 +1,123 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { flag, pageParam, text } from "../../address";
+import { differingSettings } from "../../charts/spread";
+import type { Axis } from "../../data/types";
+import { Empty } from "../../ui/empty";
+import { chartSections, mainMetric } from "./chart-list";
+import { useChartCommands } from "./commands";
+import { FullChart } from "./full";
+import { useMetrics } from "./metrics";
+import { keepPreferences, preferences } from "./preferences";
+import { Section } from "./section";
+import { ChartControls, ChartFilters } from "./toolbar";
+import "./grid.css";
+
+const LEAST_WIDTH = 310; // pixels of a column
+const MOST_COLUMNS = 6;
+const filterWords = pageParam("charts", text, "");
+const wholeScreen = pageParam("chart", text, "");
+const withLegend = pageParam("legend", flag, false);
+
+export interface ChartGridProps {
+  /** Ids of the runs, overlaid in each chart. */
+  runs: readonly string[];
+  /** Where the controls of the x axis, smoothing and log scale go; by default above the charts. */
+  onControls?: (controls: ComponentChildren) => void;
+}
+
+/** A chart for each metric of some runs, in sections: to pin, move, resize, hide, filter and open. */
+export function ChartGrid({ runs, onControls }: ChartGridProps) {
+  const metrics = useMetrics(runs);
+  const [showHidden, setShowHidden] = useState(false);
+  const [columns, setColumns] = useState(3);
+  const root = useRef<HTMLDivElement>(null);
+  useEffect(() => keepPreferences(), []);
+  useEffect(() => {
+    const element = root.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => {
+      const amount = Math.floor((element.clientWidth + 12) / (LEAST_WIDTH + 12));
+      setColumns(Math.min(MOST_COLUMNS, Math.max(1, amount)));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  const known = metrics === null || typeof metrics === "string" ? [] : metrics;
+  const settings = useMemo(() => new Map(known.map((run) => [run.id, run.settings])), [metrics]);
+  const words = filterWords.value;
+  const sections = chartSections(known, preferences.value, { words, showHidden });
+  const main = mainMetric([...new Set(known.flatMap((run) => run.metrics.map(({ key }) => key)))]);
+  const entries = sections.flatMap(({ charts, constants, hidden }) => [...charts, ...constants, ...hidden]);
+  const opened = entries.find(({ key }) => key === wholeScreen.value);
+  const axes: Axis[] = known.length ? [...new Set(known.flatMap((run) => run.axes))] : ["step"];
+  const axisNames = axes.join();
+  const controls = useMemo(() => <ChartControls axes={axes} />, [axisNames]);
+  useEffect(() => onControls?.(controls), [controls, onControls]);
+
+  const turn = (by: number) => {
+    const shown = sections.flatMap(({ charts }) => charts);
+    const at = shown.findIndex(({ key }) => key === wholeScreen.value);
+    const next = shown[(at + by + shown.length) % shown.length];
+    if (next) wholeScreen.replace(next.key);
+  };
+  useChartCommands({
+    sections,
+    axes,
+    main,
+    columns,
+    openChart: (key) => {
+      wholeScreen.value = key;
+    },
+    toggleShowHidden: () => setShowHidden(!showHidden),
+    clearFilter: () => filterWords.replace(""),
+  });
+
+  if (opened) {
+    return (
+      <FullChart
+        entry={opened}
+        runs={runs}
+        settings={settings}
+        onClose={() => {
+          wholeScreen.value = "";
+        }}
+        onTurn={turn}
+      />
+    );
+  }
+  return (
+    <div class="charts" ref={root}>
+      {!onControls && controls}
+      <ChartFilters
+        words={words}
+        onWords={(typed) => filterWords.replace(typed)}
+        settings={differingSettings(runs, settings)}
+        legend={withLegend.value}
+        onLegend={(on) => {
+          withLegend.value = on;
+        }}
+      />
+      {typeof metrics === "string" && <Empty title={metrics} />}
+      {metrics !== null && typeof metrics !== "string" && !entries.length && (
+        <Empty title={words ? `no chart has “${words}” in its name` : "no metrics yet"} />
+      )}
+      {sections.map((section) => (
+        <Section
+          key={section.name}
+          section={section}
+          runs={runs}
+          settings={settings}
+          columns={columns}
+          main={main}
+          legend={withLegend.value}
+          onFullScreen={(key) => {
+            wholeScreen.value = key;
+          }}
+          onShowHidden={() => setShowHidden(true)}
+        />
+      ))}
+    </div>
+  );
+}

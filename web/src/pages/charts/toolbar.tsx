@@ -1,0 +1,143 @@
+import type { Spread } from "../../charts/spread";
+import { ALL_BUT_SEED } from "../../charts/spread";
+import { AXES, boardView as view } from "../../charts/view";
+import type { Axis } from "../../data/types";
+import { Segmented, Toggle } from "../../ui/segmented";
+import { Slider } from "../../ui/slider";
+import "./toolbar.css";
+
+const SHORT: Partial<Record<Axis, string>> = { "wall time": "wall", "relative time": "time" };
+const NO_MEAN = "";
+
+/** For the header: axis, smoothing, log scale. */
+export function ChartControls({ axes }: { axes: readonly Axis[] }) {
+  const smooth = view.smooth.value;
+  return (
+    <div class="chart-controls">
+      <span class="chart-control">
+        <span aria-hidden="true">x</span>
+        <Segmented
+          label="x axis"
+          options={AXES.filter((axis) => axes.includes(axis) || axis === view.axis.value)}
+          names={SHORT}
+          value={view.axis.value}
+          onChange={(axis) => setAxis(axis)}
+        />
+      </span>
+      <Slider
+        label="smooth"
+        min={0}
+        max={1}
+        step={0.01}
+        value={sliderOf(smooth)}
+        shown={smooth === 0 ? "off" : smooth.toFixed(smooth > 0.98 ? 3 : 2)}
+        onInput={(at) => setSmoothing(smoothingOf(at))}
+      />
+      <Toggle
+        label="log"
+        on={view.logY.value}
+        onChange={(on) => {
+          view.logY.value = on;
+        }}
+      />
+    </div>
+  );
+}
+
+/** The slider is finer where smoothing is heavy: halfway is 0.75, nine tenths 0.99. */
+export function smoothingOf(at: number): number {
+  const smooth = 1 - (1 - at) ** 2;
+  return Math.min(0.999, Math.round(smooth * 1000) / 1000);
+}
+
+export function sliderOf(smooth: number): number {
+  return 1 - Math.sqrt(1 - smooth);
+}
+
+export function setSmoothing(smooth: number): void {
+  view.smooth.value = smooth;
+}
+
+/** Another axis counts otherwise: the stretch that is looked at means nothing on it. */
+export function setAxis(axis: Axis): void {
+  view.setRange(null);
+  view.settle();
+  view.axis.value = axis;
+}
+
+export interface ChartFiltersProps {
+  words: string;
+  onWords(words: string): void;
+  /** Settings in which the runs differ. */
+  settings: readonly string[];
+  legend: boolean;
+  onLegend(on: boolean): void;
+}
+
+/** Below the header: names to look for, groups, and what else charts show. */
+export function ChartFilters({ words, onWords, settings, legend, onLegend }: ChartFiltersProps) {
+  const groupBy = view.groupBy.value;
+  return (
+    <search class="chart-filters">
+      <input
+        id="chart-filter"
+        type="search"
+        placeholder="filter charts  /"
+        aria-label="filter charts by name"
+        value={words}
+        onInput={(event) => onWords(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          onWords("");
+          event.currentTarget.blur();
+          event.stopPropagation();
+        }}
+      />
+      <label class="chart-control">
+        mean over
+        <select
+          value={groupBy}
+          onChange={(event) => {
+            view.groupBy.value = event.currentTarget.value;
+          }}
+        >
+          <option value={NO_MEAN}>no runs: each its line</option>
+          <option value={ALL_BUT_SEED}>seeds: equal in all else</option>
+          {settings.map((setting) => (
+            <option key={setting} value={setting}>
+              runs with the same {setting}
+            </option>
+          ))}
+          {groupBy && groupBy !== ALL_BUT_SEED && !settings.includes(groupBy) && (
+            <option value={groupBy}>runs with the same {groupBy}</option>
+          )}
+        </select>
+      </label>
+      {groupBy && (
+        <Segmented<Spread>
+          label="band"
+          options={["std", "range"]}
+          names={{ std: "± std", range: "min – max" }}
+          value={view.spread.value}
+          onChange={(spread) => {
+            view.spread.value = spread;
+          }}
+        />
+      )}
+      <span class="grow" />
+      {view.range.value && (
+        <button type="button" class="chart-range" onClick={() => view.setRange(null, true)} title="all of it (0)">
+          zoomed ×
+        </button>
+      )}
+      <Toggle label="log x" on={view.logX.value} onChange={(on) => setFlag("logX", on)} />
+      <Toggle label="clip" on={view.clip.value} onChange={(on) => setFlag("clip", on)} />
+      <Toggle label="resumes" on={view.superseded.value} onChange={(on) => setFlag("superseded", on)} />
+      <Toggle label="legend" on={legend} onChange={onLegend} />
+    </search>
+  );
+}
+
+function setFlag(name: "logX" | "clip" | "superseded", on: boolean): void {
+  view[name].value = on;
+}
