@@ -2,67 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import linnet
 from linnet.runs import Metrics, RunStore
 from linnet.runs.columns import Term
 from linnet.runs.figure_index import FigureIndex, stamp_of
-from linnet.runs.figures import MetricFigures, read_figures
+from linnet.runs.figure_reader import read_figures
+from linnet.runs.figures import MetricFigures
 from linnet.runs.processes import in_processes
 from linnet.runs.selection import Filters, select
 from tests.conftest import FIXTURES
-
-WANTED = {name: frozenset((0, 3)) for name in ("loss", "acc", "validation/loss", "eval/acc", "decode/loss", "a/b/loss")}
-value = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**70), 2**70) | st.booleans() | st.none()
-odd = st.text(max_size=3) | st.dictionaries(st.sampled_from(["loss", "a"]), value)
-fields = st.dictionaries(st.sampled_from(["loss", "acc", "a/b/loss", "validation/loss", "lr", "t"]), value | odd)
-step = st.none() | st.integers(-3, 9) | st.floats(0, 9) | st.just(2**70)
-event = st.fixed_dictionaries(
-    {"kind": st.sampled_from(["step", "step", "step", "scalars", "eval", "note", "resume", "unknown"])},
-    optional={
-        "step": step,
-        "phase": st.sampled_from(["train", "decode", "a", None]),
-        "name": st.sampled_from(["validation", "a", "a/b", "", None, 5]),
-        "values": fields | st.none(),
-        "extra": fields | st.none(),
-        "nonfinite": st.just({"loss": "nan"}),
-    },
-).flatmap(lambda envelope: fields.map(lambda numbers: {**numbers, **envelope}))
-plain = st.builds(
-    lambda step, loss: {"kind": "step", "t": 0.0, "step": step, "loss": loss}, st.integers(0, 9), st.floats()
-)
-line = (event | plain).map(lambda record: json.dumps(record).encode()) | st.sampled_from([b"", b"{", b"[1]", b"{}{}"])
+from tests.runs import random_streams
+from tests.runs.random_streams import WANTED, content, figures_of
 
 
-def figures_of(metrics: Metrics) -> dict[str, MetricFigures]:
-    """The same from whole curves."""
-    figures = {}
-    for name, steps in WANTED.items():
-        if (series := metrics.get(name)) is not None and len(series):
-            points = list(zip(series.step.tolist(), series.value.tolist(), strict=True))
-            by_step = sorted(points, key=lambda point: point[0])  # of equal steps the last logged comes last
-            at = {wanted: next((point for point in reversed(by_step) if point[0] <= wanted), None) for wanted in steps}
-            low, high = series.best_by("min"), series.best_by("max")
-            figures[name] = MetricFigures(len(points), points[0], points[-1], low, high, at)
-    return figures
-
-
-@given(st.lists(line, max_size=12), st.booleans())
+# On a machine with other work the first draw alone may take longer than hypothesis thinks well.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(random_streams.lines, st.booleans())
 def test_figures_are_those_of_the_metrics(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], torn: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
-    content = b"".join(line + b"\n" for line in lines) + (b'{"kind":"step"' if torn else b"")
-    (folder / "events.jsonl").write_bytes(content)
+    (folder / "events.jsonl").write_bytes(content(lines) + (b'{"kind":"step"' if torn else b""))
     expected = figures_of(Metrics(folder / "events.jsonl", cached=False))
     assert repr(read_figures(str(folder), WANTED)) == repr(expected)
 

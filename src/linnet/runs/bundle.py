@@ -297,8 +297,7 @@ class RunBundle(Shown):
         self._ended, self._open = True, False
         self._append = self._too_late
         self._upkeep.stop()
-        if self._folder.manifest_due:
-            self._folder.write_manifest()
+        self._folder.end()
 
     # -- training ----------------------------------------------------------------------------------------------
 

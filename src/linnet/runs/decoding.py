@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 from linnet.files import read_at
 from linnet.runs.events import Event, parse
 from linnet.runs.lines import LineReader
-from linnet.runs.metric_names import rows
+from linnet.runs.metric_names import is_field_name, rows
 
 _ENVELOPE = ("kind", "phase", "t", "step", "epoch")
 _MOST_SCHEMAS = 256  # held ready; a stream of ever new fields must not take memory for each
 _LEAST_LINES = 32  # fewer lines are not worth decoding together
 _HEAD = re.compile(rb"[^0-9\-\n]{1,24}")  # how the lines of one schema begin: all that stands before the first number
-_UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')  # no field of a decoder may be called so
 _NEWLINE, _BRACE = ord("\n"), ord("{")
 _schemas: dict[tuple[str, ...], LineSchema] = {}
 
@@ -152,7 +151,7 @@ def _is_plain_step(fields: dict[str, Any]) -> bool:
     if fields.get("kind") != "step" or fields.get("phase", "train") != "train" or "type" in fields:
         return False
     names = tuple(name for name in fields if name not in _ENVELOPE)
-    if any(_UNFIT.search(name) for name in names):
+    if not all(map(is_field_name, names)):
         return False
     numeric = all(type(fields[name]) in (int, float) for name in (*names, "t", "step") if name in fields)
     if not names or not numeric or not {"t", "step"} <= fields.keys():

@@ -104,14 +104,14 @@ def unix_seconds(text: object) -> float | None:
 
 
 _MOST_WORDS = 64  # of a dotted path; trying every cut of a longer one takes too long
-_NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def restore_nonfinite(fields: dict[str, Any]) -> None:
     """Put NaN and the infinities back where the writer listed them, by dotted path, under `nonfinite`."""
     nonfinite = fields.get("nonfinite")
     for path, word in nonfinite.items() if isinstance(nonfinite, dict) else ():
-        value = _NONFINITE.get(word) if isinstance(word, str) else None
+        value = NONFINITE.get(word) if isinstance(word, str) else None
         if value is None:
             continue
         target: Any = fields

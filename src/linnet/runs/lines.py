@@ -137,9 +137,18 @@ class LineReader:
         return read_at(self.fd, len(self._guard), self.position - len(self._guard)) == self._guard
 
 
+class UnfitLinesError(Exception):
+    """Lines that are not to be read the short way."""
+
+
 def split_lines(block: bytes) -> list[bytes]:
     """The lines of a block, without their ends and those that are empty."""
     return [line for line in block.split(b"\n") if line and not line.isspace()]
+
+
+def is_one_a_line(objects: int, block: bytes) -> bool:
+    """Is there one object in each line? A decoder takes two in a line, or one in two, just as well."""
+    return block.count(b"\n") == objects == block.count(b"\n{") + block.startswith(b"{")
 
 
 def checksum(fd: int, length: int) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from linnet.runs.events import Event, as_number
 
-_ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
+ENVELOPE = frozenset(("kind", "t", "step", "phase", "epoch"))
 MUNIN_SYSTEM = {  # the machine's metrics that munin names otherwise, and how many of ours one of its is
     "sys/cpu/user": ("sys/cpu_user", 1.0),
     "sys/cpu/system": ("sys/cpu_system", 1.0),
@@ -46,6 +46,7 @@ _NO_GOAL = _set_of(
 )
 _HELD_OUT = _set_of("val valid validation test eval evaluation dev held heldout")
 _SPLITS = _HELD_OUT | _set_of("train training out all total")
+_UNFIT = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 _LONGEST_NAME = 200  # characters of a name that are judged
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SPLIT_PREFIX = re.compile(r"^(train|valid|val|test|eval|dev)(?=[a-z])")
@@ -69,14 +70,19 @@ def rows(event: Event) -> Iterator[tuple[str, float]]:
     elif event.kind == "eval":
         name = data.get("name")
         prefix = f"{name}/" if isinstance(name, str) and name else "eval/"
-        yield from _numbers(data, prefix, _ENVELOPE | {"extra"})
+        yield from _numbers(data, prefix, ENVELOPE | {"extra"})
         yield from _numbers(_mapping(data.get("extra")), prefix, frozenset())
     elif event.kind in ("align", "mask"):
         weight = data.get("wname")
         name = weight if isinstance(weight, str) and weight else f"{data.get('li')}.{data.get('wi')}"
-        yield from _numbers(data, f"{event.kind}/{name}/", _ENVELOPE | {"li", "wi"})
+        yield from _numbers(data, f"{event.kind}/{name}/", ENVELOPE | {"li", "wi"})
     elif event.kind == "system":
         yield from _system(data)
+
+
+def is_field_name(name: str) -> bool:
+    """May a field of a decoder, made for lines that have this metric, be called so?"""
+    return _UNFIT.search(name) is None
 
 
 def counts_as_training(event: Event) -> bool:
@@ -175,7 +181,7 @@ def main_metrics(names: Iterable[str]) -> list[str]:
 
 
 def _numbers(
-    fields: Mapping[str, Any], prefix: str, left_out: frozenset[str] = _ENVELOPE
+    fields: Mapping[str, Any], prefix: str, left_out: frozenset[str] = ENVELOPE
 ) -> Iterator[tuple[str, float]]:
     for name, value in fields.items():
         if name not in left_out and isinstance(value, int | float):  # NaN is back in its place; null says nothing

@@ -17,6 +17,7 @@ from linnet.runs import provenance
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
 from linnet.runs.manifest import Manifest
 from linnet.runs.manifest import read as read_manifest
+from linnet.runs.points_cache import keep_points
 from linnet.runs.sink import Sink
 from linnet.runs.summary import last_event, last_seconds, load_manifest
 
@@ -119,6 +120,12 @@ class OwnedFolder:
         except Exception as error:  # the sink meets the same disk and warns; this is tried again with it
             self.manifest_due = True
             log.debug("run.json was not written: %s", error)
+
+    def end(self) -> None:
+        """What is left to do when the last event is written. Never raises."""
+        if self.manifest_due:
+            self.write_manifest()
+        keep_points(self.path / EVENTS)
 
     def _adopt_labels(self) -> None:
         """Take up what somebody else has changed in `run.json` since this process wrote it last."""

@@ -17,7 +17,8 @@ from pathlib import Path
 from linnet.errors import UsageError, near_words
 from linnet.runs.columns import FIELDS, Column, Term, resolve
 from linnet.runs.figure_index import FigureIndex, stamp_of
-from linnet.runs.figures import MetricFigures, Wanted, read_figures
+from linnet.runs.figure_reader import read_figures
+from linnet.runs.figures import MetricFigures, Wanted
 from linnet.runs.metric_names import goal_of
 from linnet.runs.processes import in_processes
 from linnet.runs.query import UNREAD, Comparison, Query

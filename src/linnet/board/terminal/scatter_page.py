@@ -11,7 +11,8 @@ from linnet.board.run_columns import differing_terms
 from linnet.board.run_table import RunRow
 from linnet.errors import LinnetError
 from linnet.runs.columns import Column, Term
-from linnet.runs.figures import MetricFigures, read_figures
+from linnet.runs.figure_reader import read_figures
+from linnet.runs.figures import MetricFigures
 from linnet.runs.metric_names import goal_of, main_metrics
 from linnet.runs.selection import RunRecord, Selection
 

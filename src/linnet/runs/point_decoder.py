@@ -1,0 +1,134 @@
+"""Lines of one kind to the points of their metrics, a column each: most of a stream is lines with the same fields."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from linnet.runs.events import NONFINITE, parse
+from linnet.runs.lines import UnfitLinesError
+from linnet.runs.metric_names import ENVELOPE, is_field_name
+
+_MOST_NAMES = 256  # of a decoder; lines of more are taken one by one
+_FIELDS = ENVELOPE | {"nonfinite", "values", "type"}  # of a line, that are no metrics
+_APART = ("sys/", "decode/", "serve/")  # metrics that have rules of their own
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+@dataclass(slots=True)
+class MetricPoints:
+    """Steps and values of a metric, in the order of the stream."""
+
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+    def keep_to(self, step: int) -> None:
+        """Drop the points beyond a step."""
+        kept = [at for at, other in enumerate(self.steps) if other <= step]
+        self.steps = array("q", [self.steps[at] for at in kept])
+        self.values = array("d", [self.values[at] for at in kept])
+
+
+class LineGroup:
+    """Some of many lines, and where they stand. `steps`: theirs, once they are decoded."""
+
+    def __init__(self, lines: list[bytes], at: list[int]) -> None:
+        self.at = at
+        self.lines = [lines[index] for index in at]
+        self.steps: list[int] = []
+
+
+class LineDecoder:
+    """A decoder of lines of one kind, made for the names of metrics that they had so far, each of which may be absent.
+
+    `within`: the field that holds the metrics; None: they are fields of the line itself.
+    """
+
+    def __init__(self, kind: str, within: str | None = None) -> None:
+        self._kind = kind
+        self._within = within
+        self._names: dict[str, None] = {}
+        self._attributes: dict[str, str] = {}
+        self._decode: Callable[[bytes], list[Any]] | None = None
+
+    def learn(self, fields: Mapping[str, Any]) -> None:
+        """Know the names that a line has in the next lines."""
+        metrics = fields if self._within is None else fields.get(self._within)
+        reserved = _FIELDS if self._within is None else ()
+        names = [name for name in metrics if name not in reserved] if isinstance(metrics, dict) else []
+        if not self._names.keys() >= set(names):
+            self._names |= dict.fromkeys(names)
+            self._decode = None
+
+    def columns(self, group: LineGroup) -> dict[str, MetricPoints]:
+        """The points of each metric; UnfitLinesError where not every line is of numbers by known names."""
+        if not group.lines:
+            return {}
+        if not self._names:
+            for line in (group.lines[0], group.lines[-1]):
+                self.learn(parse(line) or {})
+        try:
+            decoded = (self._decode or self._prepared())(b"\n".join(group.lines))
+        except (ValueError, RecursionError):
+            raise UnfitLinesError from None
+        if len(decoded) != len(group.lines):
+            raise UnfitLinesError
+        for line in filter(attrgetter("nonfinite"), decoded):
+            self._restore(line)
+        group.steps = list(map(attrgetter("step"), decoded))
+        metrics = decoded if self._within is None else list(map(attrgetter("values"), decoded))
+        return self._points(array("q", group.steps), metrics)
+
+    def _prepared(self) -> Callable[[bytes], list[Any]]:
+        if len(self._names) > _MOST_NAMES or not all(map(_is_plain, self._names)):
+            raise UnfitLinesError
+        self._attributes = {name: f"m{index}" for index, name in enumerate(self._names)}
+        options: dict[str, Any] = {"forbid_unknown_fields": True, "gc": False}
+        numbers = [(attribute, float | None, None) for attribute in self._attributes.values()]
+        names = {attribute: name for name, attribute in self._attributes.items()}
+        fields: list[Any] = [("step", _Int64), ("t", Any, None), ("epoch", Any, None)]
+        fields.append(("nonfinite", dict[str, str] | None, None))
+        if self._within is None:
+            fields += [("phase", Literal["train"], "train"), *numbers]
+        else:
+            fields.append(("values", msgspec.defstruct("Values", numbers, rename=names, **options)))
+            names = {"values": self._within}
+        row = msgspec.defstruct("Line", fields, tag_field="kind", tag=self._kind, rename=names, kw_only=True, **options)
+        self._decode = msgspec.json.Decoder(row).decode_lines
+        return self._decode
+
+    def _restore(self, line: Any) -> None:
+        """Put NaN and the infinities back where the writer listed them, as `restore_nonfinite` does."""
+        prefix, target = ("", line) if self._within is None else (f"{self._within}.", line.values)
+        for path, word in line.nonfinite.items():
+            name = path.removeprefix(prefix)
+            if word in NONFINITE:
+                if not path.startswith(prefix) or name not in self._attributes or (prefix and "." in name):
+                    raise UnfitLinesError
+                setattr(target, self._attributes[name], NONFINITE[word])
+
+    def _points(self, steps: array[int], rows: list[Any]) -> dict[str, MetricPoints]:
+        points: dict[str, MetricPoints] = {}
+        empty = set(range(len(rows)))  # lines without a number: steps that no metric has
+        for name, attribute in self._attributes.items():
+            values = list(map(attrgetter(attribute), rows))
+            if None not in values:
+                points[name] = MetricPoints(steps, array("d", values))
+                empty.clear()
+                continue
+            at = [index for index, value in enumerate(values) if value is not None]
+            empty.difference_update(at)
+            if at:
+                points[name] = MetricPoints(array("q", [steps[i] for i in at]), array("d", [values[i] for i in at]))
+        if empty:
+            raise UnfitLinesError
+        return points
+
+
+def _is_plain(name: str) -> bool:
+    return is_field_name(name) and not name.startswith(_APART)
