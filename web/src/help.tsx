@@ -15,7 +15,7 @@ export function Help() {
   if (!open.value) return null;
   const sections = new Map<string, Command[]>();
   for (const command of commands.value) {
-    if (!command.keys?.length) continue;
+    if (!command.keys?.length || !command.text) continue;
     sections.set(command.section, [...(sections.get(command.section) ?? []), command]);
   }
   const everywhere = sections.get("everywhere");

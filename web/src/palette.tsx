@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { navigate } from "./address";
-import { known, table } from "./data/state";
+import { known } from "./data/state";
 import { matchScore } from "./fuzzy";
 import { commands, shownKeys } from "./keys";
 import { Dialog } from "./ui/dialog";
@@ -38,7 +38,7 @@ function entriesFor(typed: string): Entry[] {
     }));
   const unique = [...new Map(entries.reverse().map((entry) => [entry.id, entry])).values()].reverse();
   if (!typed.trim()) return unique.slice(0, MOST);
-  const runs = (table.value?.rows ?? []).map(
+  const runs = [...known.value.values()].map(
     (row): Entry => ({
       id: `run:${row.id}`,
       text: row.name === row.id ? row.id : `${row.name} ${row.id}`,
@@ -63,6 +63,8 @@ function OpenPalette({ onClose }: { onClose(): void }) {
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
   const list = useRef<HTMLDivElement>(null);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   const entries = entriesFor(typed);
   const chosen = Math.min(at, entries.length - 1);
   useEffect(() => {
@@ -87,6 +89,7 @@ function OpenPalette({ onClose }: { onClose(): void }) {
   return (
     <Dialog title="Commands and runs" kind="palette" onClose={onClose}>
       <input
+        ref={field}
         class="palette-input"
         type="text"
         role="combobox"

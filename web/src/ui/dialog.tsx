@@ -21,6 +21,7 @@ export function Dialog({ title, children, actions, kind = "box", onClose }: Dial
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>(".dialog-body")?.focus(); // and not the button that closes it
     modal.value++;
     return () => {
       modal.value--;
@@ -39,7 +40,7 @@ export function Dialog({ title, children, actions, kind = "box", onClose }: Dial
       }}
       onMouseDown={(event) => event.target === event.currentTarget && onClose()}
     >
-      <div class="dialog-body">
+      <div class="dialog-body" tabIndex={-1}>
         <header>
           <h2 id={heading}>{title}</h2>
           <button type="button" class="dialog-close" aria-label="Close" onClick={onClose}>

@@ -1,7 +1,8 @@
 /** The filter of runs: what `linnet runs --where` takes, coloured while it is typed; what is wrong with it in words. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { filter, table } from "../data/state";
-import { queryParts } from "./query";
+import type { RunTable } from "../data/types";
+import { queryParts, unknownColumns } from "./query";
 import "./filter-box.css";
 
 const TYPING = 160; // milliseconds between keystrokes of one thought
@@ -14,6 +15,14 @@ export function focusFilter(): void {
     field.focus();
     field.select();
   }
+}
+
+/** What is wrong with a filter: as the server says it, or names that no run has. */
+function problemOf(typed: string, answer: RunTable | null): string | null {
+  if (!typed.trim() || !answer) return null;
+  if (answer.problem) return answer.problem;
+  const [unknown] = answer.rows.length ? [] : unknownColumns(typed, answer.settings, answer.metrics);
+  return unknown === undefined ? null : `no run has a setting or metric called ${unknown}`;
 }
 
 export function FilterBox() {
@@ -32,7 +41,7 @@ export function FilterBox() {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => filter.replace(value.trim()), TYPING);
   }
-  const problem = typed.trim() ? table.value?.problem : null;
+  const problem = problemOf(typed, table.value);
   return (
     <div class="filter" role="search">
       <div class={`filter-field${problem ? " wrong" : ""}`}>

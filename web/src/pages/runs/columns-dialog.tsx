@@ -19,7 +19,8 @@ export function moved<T>(list: readonly T[], from: number, to: number): T[] {
 
 /** Terms that fit what was typed; `best(…)` of metrics too. What is no name at all is taken as it is: loss@200. */
 export function candidates(typed: string, settings: readonly string[], metrics: readonly string[]): string[] {
-  const all = [...settings, ...metrics.flatMap((key) => [`last(${key})`, `best(${key})`]), ...FIELDS];
+  const results = metrics.flatMap((key) => [`last(${key})`, `best(${key})`]);
+  const all = [...new Set([...settings, ...results, ...FIELDS])];
   if (!typed.trim()) return all;
   const fitting = all
     .map((term) => ({ term, score: matchScore(typed, term) }))

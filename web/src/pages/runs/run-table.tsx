@@ -13,13 +13,15 @@ import { Progress } from "../../ui/run-label";
 import { Sparkline } from "../../ui/sparkline";
 import { VirtualList } from "../../ui/virtual-list";
 import { age, count, duration, number } from "../../words";
-import { gridTemplate, leastWidth, type TableColumn, tableColumns } from "./columns-of-table";
+import { gridTemplate, leastWidth, NARROW, type TableColumn, tableColumns } from "./columns-of-table";
 import "./run-table.css";
 
 const ROW = 36;
+const TWO_LINES = 50; // on a phone the step stands below the name
 const GROUP = 34;
 const HEAD = 32;
 const heightOf = (item: Item) => (item.kind === "group" ? GROUP : ROW);
+const narrowHeightOf = (item: Item) => (item.kind === "group" ? GROUP : TWO_LINES);
 
 export function mark(id: string, extend: boolean): void {
   marked.value = extend ? add(marked.peek(), between(order.peek(), cursor.peek(), id)) : toggle(marked.peek(), id);
@@ -38,12 +40,12 @@ export function RunTable() {
   }, []);
   const columns = tableColumns(width, shownColumns.value, mainMetric.value);
   return (
-    <div class="run-table" ref={box}>
+    <div class={`run-table${width < NARROW ? " narrow" : ""}`} ref={box}>
       <VirtualList
         class="run-rows"
         label="Runs"
         items={items.value}
-        heightOf={heightOf}
+        heightOf={width < NARROW ? narrowHeightOf : heightOf}
         headHeight={HEAD}
         columnCount={columns.length}
         cursor={cursor.value}
@@ -70,7 +72,7 @@ function Head({ columns }: { columns: readonly TableColumn[] }) {
             key={column.id === "chosen" ? column.sort : column.id}
             role="columnheader"
             aria-sort={column.sort ? direction : undefined}
-            class={`cell ${column.id}${column.right ? " num" : ""}`}
+            class={`cell cell-${column.id}${column.right ? " num" : ""}`}
           >
             {column.id === "mark" ? (
               <button
@@ -81,7 +83,7 @@ function Head({ columns }: { columns: readonly TableColumn[] }) {
                 aria-checked={chosen === 0 ? false : chosen === all.length ? true : "mixed"}
                 onClick={() => (marked.value = toggleAll(marked.value, all))}
               >
-                <span class={`box${chosen ? (chosen === all.length ? " all" : " some") : ""}`} />
+                <span class={`mark-box${chosen ? (chosen === all.length ? " all" : " some") : ""}`} />
               </button>
             ) : column.sort ? (
               <button
@@ -125,7 +127,7 @@ function Row({ item, index, columns }: { item: RunItem; index: number; columns: 
         <span
           key={column.id === "chosen" ? column.sort : column.id}
           role="gridcell"
-          class={`cell ${column.id}${column.right ? " num" : ""}`}
+          class={`cell cell-${column.id}${column.right ? " num" : ""}`}
         >
           <CellContent item={item} column={column} on={on} narrow={columns.every(({ id }) => id !== "status")} />
         </span>
@@ -160,14 +162,16 @@ function CellContent({ item, column, on, narrow }: CellProps) {
     case "run":
       return (
         <>
-          {item.lines && (
-            <span class="tree-lines" aria-hidden="true">
-              {item.lines}
-            </span>
-          )}
-          <a class="clip run-name" href={link(`/run/${encodeURIComponent(row.id)}`)} title={nameTitle(item)}>
-            {row.name}
-          </a>
+          <span class="run-name clip">
+            {item.lines && (
+              <span class="tree-lines" aria-hidden="true">
+                {item.lines}
+              </span>
+            )}
+            <a href={link(`/run/${encodeURIComponent(row.id)}`)} title={nameTitle(item)}>
+              {row.name}
+            </a>
+          </span>
           {narrow && <Progress id={row.id} />}
           {!narrow && row.warning && <small class="warn clip">{row.warning}</small>}
           {!narrow && item.gone && <small class="faint clip">forked from {item.gone}</small>}
@@ -176,7 +180,7 @@ function CellContent({ item, column, on, narrow }: CellProps) {
         </>
       );
     case "status":
-      return <span class={`status ${row.status}`}>{row.status}</span>;
+      return <span class={`run-status ${row.status}`}>{row.status}</span>;
     case "step":
       return (
         <>
@@ -224,9 +228,9 @@ function nameTitle({ row }: RunItem): string {
 function Tags({ tags }: { tags: readonly string[] }) {
   if (!tags.length) return null;
   return (
-    <span class="tags clip">
+    <span class="run-tags clip">
       {tags.map((tag) => (
-        <span key={tag} class="tag">
+        <span key={tag} class="run-tag">
           {tag}
         </span>
       ))}
