@@ -61,6 +61,7 @@ it("marks the best by goal, never NaN", () => {
   expect([...bestRuns([3, 1, Number.NaN, 1], "min")]).toEqual([1, 3]);
   expect([...bestRuns([3, 1, null], "max")]).toEqual([0]);
   expect([...bestRuns([3, 1], null)]).toEqual([]);
+  expect([...bestRuns([1, 1, 1], "max")]).toEqual([]);
 });
 
 it("leaves texts that are all different off the axes", () => {

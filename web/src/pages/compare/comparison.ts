@@ -76,11 +76,13 @@ export function resultOf(run: RunMetrics, key: string, taken: Taken): number | n
   return figure === null || figure === undefined ? null : asNumber(figure);
 }
 
-/** Which runs have the best finite value, by the metric's goal. */
+/** Which runs have the best finite value, by the metric's goal; none where all are equal. */
 export function bestRuns(values: readonly (number | null)[], goal: Goal): Set<number> {
   const finite = values.filter((value): value is number => value !== null && Number.isFinite(value));
   if (goal === null || finite.length < 2) return new Set();
-  const best = goal === "min" ? Math.min(...finite) : Math.max(...finite);
+  const [least, greatest] = [Math.min(...finite), Math.max(...finite)];
+  if (least === greatest) return new Set();
+  const best = goal === "min" ? least : greatest;
   return new Set(values.flatMap((value, index) => (value === best ? [index] : [])));
 }
 

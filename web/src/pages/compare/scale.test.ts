@@ -30,8 +30,21 @@ it("gives back the value it was given", () => {
 
 it("has few round ticks", () => {
   expect(linearTicks(0.3, 9.7, 5)).toEqual([2, 4, 6, 8]);
-  const texts = scaleFor([1e-4, 1e-1]).ticks(5);
+  const texts = scaleFor([1e-4, 1.1e-4, 1e-1]).ticks(5);
   expect(texts.map((tick) => tick.text)).toEqual(["0.0001", "0.001", "0.01", "0.1"]);
   expect(scaleFor([3, 3]).ticks(4).length).toBeGreaterThan(0);
   expect(scaleFor([1e-30, 1e30]).ticks(5).length).toBeLessThanOrEqual(6);
+});
+
+it("labels the settings themselves where they are few", () => {
+  expect(
+    scaleFor([16, 32, 128])
+      .ticks(6)
+      .map((tick) => tick.text),
+  ).toEqual(["16", "32", "128"]);
+  expect(
+    scaleFor([0, 0.1])
+      .ticks(5)
+      .map((tick) => tick.text),
+  ).toEqual(["0", "0.1"]);
 });

@@ -18,6 +18,7 @@ export interface Scale {
 
 const LOG_FROM = 10; // times from the least to the greatest from which on an axis is logarithmic, as in `linnet plot --against`
 const MOST_CATEGORIES = 24;
+const MOST_SETTINGS = 8; // values that are each labelled, instead of round numbers
 
 /** The axis that suits values; `log`: "auto" decides as `linnet plot --against` does. `room`: of the range, left free at both ends. */
 export function scaleFor(values: readonly unknown[], log: "auto" | boolean = "auto", room = 0.06): Scale {
@@ -28,14 +29,15 @@ export function scaleFor(values: readonly unknown[], log: "auto" | boolean = "au
   const low = Math.min(...numbers);
   const high = Math.max(...numbers);
   const isLog = log === "auto" ? low > 0 && high / low >= LOG_FROM : log && low > 0;
-  return numberScale(low, high, isLog, room);
+  const distinct = [...new Set(numbers)].sort((a, b) => a - b);
+  return numberScale(low, high, isLog, room, distinct.length <= MOST_SETTINGS ? distinct : []);
 }
 
 export function isFiniteNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-function numberScale(low: number, high: number, log: boolean, room: number): Scale {
+function numberScale(low: number, high: number, log: boolean, room: number, settings: readonly number[]): Scale {
   const warp = (value: number) => (log ? Math.log10(value) : value);
   const [from, to] = withRoom(warp(low), warp(high), room);
   const place = (value: number) => (warp(value) - from) / (to - from);
@@ -44,7 +46,10 @@ function numberScale(low: number, high: number, log: boolean, room: number): Sca
     position: (value) => (isFiniteNumber(value) && (!log || value > 0) ? place(value) : null),
     invert: (at) => (log ? 10 ** (from + at * (to - from)) : from + at * (to - from)),
     ticks: (most) => {
-      const marks = log ? logTicks(from, to, most) : linearTicks(from, to, most);
+      const own =
+        settings.length <= most &&
+        settings.every((value, index) => index === 0 || place(value) - place(settings[index - 1]!) > 0.7 / most);
+      const marks = own && settings.length ? settings : log ? logTicks(from, to, most) : linearTicks(from, to, most);
       return marks.map((value) => ({ at: place(value), text: number(value, 3) }));
     },
   };

@@ -2,6 +2,7 @@ import { useMemo } from "preact/hooks";
 import { choice, pageParam, text } from "../../address";
 import { colourOf, nameOf } from "../../data/state";
 import { Segmented } from "../../ui/segmented";
+import { useWidth } from "../../ui/width";
 import { number, plural } from "../../words";
 import { PageTitle } from "../page-title";
 import { settingText } from "../run/settings";
@@ -14,7 +15,7 @@ import "./scatter.css";
 const againstParam = pageParam("against", text, "");
 const xScaleParam = pageParam("xscale", choice("auto", "linear", "log"), "auto");
 const yScaleParam = pageParam("yscale", choice("linear", "log"), "linear");
-const [WIDTH, HEIGHT] = [720, 300];
+const HEIGHT = 300;
 const LEFT = 56;
 
 /** Any setting against any metric; runs that differ only in their seed are one point with its deviation. */
@@ -73,6 +74,7 @@ interface ScatterPlotProps {
 }
 
 function ScatterPlot({ comparison: { runs }, setting, metric, taken }: ScatterPlotProps) {
+  const [element, width] = useWidth<HTMLDivElement>(720);
   const scatter = useMemo(() => buildScatter(runs, setting, metric, taken), [runs, setting, metric, taken]);
   const xs = [...scatter.groups.map(({ x }) => x), ...scatter.diverged.map(({ x }) => x)];
   const xScale = scaleFor(xs, xScaleParam.value === "auto" ? "auto" : xScaleParam.value === "log");
@@ -82,42 +84,44 @@ function ScatterPlot({ comparison: { runs }, setting, metric, taken }: ScatterPl
     mean + (spread ?? 0),
   ]);
   const yScale = scaleFor(ends, yScaleParam.value === "log", 0.08);
-  const x = (value: unknown) => LEFT + (xScale.position(value) ?? 0) * (WIDTH - LEFT - 12);
+  const x = (value: unknown) => LEFT + (xScale.position(value) ?? 0) * (width - LEFT - 12);
   const y = (value: number) => HEIGHT - (yScale.position(value) ?? 0) * HEIGHT;
-  const ticks = xScale.ticks(8);
+  const ticks = xScale.ticks(Math.max(2, Math.floor(width / 90)));
   return (
     <div class="card scatter">
-      <svg
-        viewBox={`0 -8 ${WIDTH} ${HEIGHT + 44}`}
-        role="img"
-        aria-label={`${metric} against ${setting}, ${plural(runs.length, "run")}; the tables tell the same`}
-      >
-        {yScale.ticks(5).map(({ at, text: label }) => (
-          <g key={label}>
-            <line x1={LEFT} x2={WIDTH} y1={HEIGHT - at * HEIGHT} y2={HEIGHT - at * HEIGHT} stroke="var(--line)" />
-            <text x={LEFT - 8} y={HEIGHT - at * HEIGHT} text-anchor="end" dominant-baseline="central">
-              {label}
+      <div ref={element}>
+        <svg
+          viewBox={`0 -8 ${width} ${HEIGHT + 44}`}
+          role="img"
+          aria-label={`${metric} against ${setting}, ${plural(runs.length, "run")}; the tables tell the same`}
+        >
+          {yScale.ticks(5).map(({ at, text: label }) => (
+            <g key={label}>
+              <line x1={LEFT} x2={width} y1={HEIGHT - at * HEIGHT} y2={HEIGHT - at * HEIGHT} stroke="var(--line)" />
+              <text x={LEFT - 8} y={HEIGHT - at * HEIGHT} text-anchor="end" dominant-baseline="central">
+                {label}
+              </text>
+            </g>
+          ))}
+          {ticks.map(({ at, text: label }) => (
+            <text key={label} x={LEFT + at * (width - LEFT - 12)} y={HEIGHT + 16} text-anchor="middle">
+              {label.length > 16 ? `${label.slice(0, 15)}…` : label}
             </text>
-          </g>
-        ))}
-        {ticks.map(({ at, text: label }) => (
-          <text key={label} x={LEFT + at * (WIDTH - LEFT - 12)} y={HEIGHT + 16} text-anchor="middle">
-            {label.length > 16 ? `${label.slice(0, 15)}…` : label}
+          ))}
+          <text class="axis-name" x={width - 12} y={HEIGHT + 33} text-anchor="end">
+            {setting}
+            {xScale.kind === "log" ? ", log" : ""}
           </text>
-        ))}
-        <text class="axis-name" x={WIDTH - 12} y={HEIGHT + 33} text-anchor="end">
-          {setting}
-          {xScale.kind === "log" ? ", log" : ""}
-        </text>
-        {scatter.groups.map((group) => (
-          <Point key={group.runs.join()} group={group} cx={x(group.x)} y={y} metric={metric} />
-        ))}
-        {scatter.diverged.map(({ x: value, run }) => (
-          <text key={run} class="diverged" x={x(value)} y={6} text-anchor="middle">
-            ×<title>{`${nameOf(run)}: ${metric} is not finite`}</title>
-          </text>
-        ))}
-      </svg>
+          {scatter.groups.map((group) => (
+            <Point key={group.runs.join()} group={group} cx={x(group.x)} y={y} metric={metric} />
+          ))}
+          {scatter.diverged.map(({ x: value, run }) => (
+            <text key={run} class="diverged" x={x(value)} y={6} text-anchor="middle">
+              ×<title>{`${nameOf(run)}: ${metric} is not finite`}</title>
+            </text>
+          ))}
+        </svg>
+      </div>
       <p class="faint">
         {[
           scatter.groups.some(({ runs: members }) => members.length > 1) &&

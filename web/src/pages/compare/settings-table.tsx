@@ -6,7 +6,7 @@ import { RunLabel } from "../../ui/run-label";
 import { Toggle } from "../../ui/segmented";
 import { plural } from "../../words";
 import { PageTitle } from "../page-title";
-import { equalSettings, settingText } from "../run/settings";
+import { equalSettings, settingText, shortSetting } from "../run/settings";
 import type { Comparison } from "./comparison";
 import "./beside.css";
 
@@ -25,7 +25,11 @@ export function SettingsTable({ comparison }: { comparison: Comparison }) {
   const columns = useMemo(
     () => [
       { name: "run" },
-      ...names.map((name) => ({ name, numeric: runs.every((run) => typeof run.settings[name] !== "string") })),
+      ...names.map((name) => ({
+        name,
+        numeric: runs.every((run) => typeof run.settings[name] !== "string"),
+        format: shortSetting,
+      })),
     ],
     [key, runs],
   );
@@ -107,7 +111,7 @@ function BesideTable({ comparison: { runs, differing }, names }: { comparison: C
                   class={index > 0 && !equalSettings(settings[name], first[name]) ? "other" : ""}
                   title={settingText(settings[name])}
                 >
-                  {settingText(settings[name])}
+                  {shortSetting(settings[name])}
                 </td>
               ))}
             </tr>

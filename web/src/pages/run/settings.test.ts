@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { differingNames, settingRows, settingText } from "./settings";
+import { differingNames, settingRows, settingText, shortSetting } from "./settings";
 
 it("lists what differs from the other run first", () => {
   const rows = settingRows(
@@ -36,6 +36,15 @@ it("keeps every digit of a setting", () => {
     "yes",
     "–",
     '["a"]',
+    "text",
+  ]);
+});
+
+it("shortens a random number, and no other", () => {
+  expect([0.003912048391427008, 0.0003, 123456, "text"].map(shortSetting)).toEqual([
+    "0.003912",
+    "0.0003",
+    "123,456",
     "text",
   ]);
 });

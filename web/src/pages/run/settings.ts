@@ -49,3 +49,10 @@ export function settingText(value: unknown): string {
   if (typeof value !== "number") return JSON.stringify(value);
   return Number.isInteger(value) && Math.abs(value) < 1e15 ? count(value) : exact(value);
 }
+
+/** The same in few characters, for tables of many runs. */
+export function shortSetting(value: unknown): string {
+  const text = settingText(value);
+  if (typeof value !== "number" || Number.isInteger(value) || text.length <= 9) return text;
+  return settingText(Number(value.toPrecision(4)));
+}
