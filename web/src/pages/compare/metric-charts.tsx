@@ -1,12 +1,12 @@
 import { useMemo } from "preact/hooks";
 import { flag, pageParam } from "../../address";
-import { Chart } from "../../charts/chart";
+import { ChartCard } from "../../charts";
 import { Button } from "../../ui/button";
 import { plural } from "../../words";
 import { PageTitle } from "../page-title";
 import type { ComparedMetric, Comparison } from "./comparison";
 
-const allParam = pageParam("charts", flag, false);
+const allParam = pageParam("all", flag, false);
 const FIRST = 6;
 
 /** Metrics as small multiples, runs overlaid. */
@@ -43,19 +43,5 @@ export function MetricCharts({ comparison: { runs, metrics } }: { comparison: Co
 function SmallChart({ metric, runs }: { metric: ComparedMetric; runs: readonly string[] }) {
   const keys = useMemo(() => [metric.key, ...metric.heldOut], [metric.key, metric.heldOut.join("\n")]);
   const heldOut = useMemo(() => new Set(metric.heldOut), [metric.heldOut.join("\n")]);
-  return (
-    <article class="card small-chart">
-      <h3>
-        <span class="clip">{metric.key}</span>
-        {metric.heldOut.length > 0 && <em>training — · held out ┄</em>}
-      </h3>
-      <Chart
-        runs={runs}
-        keys={keys}
-        heldOut={heldOut}
-        height="150px"
-        label={`${keys.join(", ")} of ${plural(runs.length, "run")}`}
-      />
-    </article>
-  );
+  return <ChartCard runs={runs} keys={keys} heldOut={heldOut} />;
 }

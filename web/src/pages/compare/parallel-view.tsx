@@ -169,7 +169,6 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
   const label = axis.name.length > 18 ? `…${axis.name.slice(-17)}` : axis.name;
   return (
     <g transform={`translate(${x + drag} 0)`}>
-      {/* biome-ignore lint/a11y/useSemanticElements: there is no button element in SVG */}
       <g
         class={axis.isResult ? "axis-handle result" : "axis-handle"}
         role="button"

@@ -5,7 +5,7 @@ import { RunLabel } from "../../ui/run-label";
 import { count, duration, number } from "../../words";
 import { PageTitle } from "../page-title";
 import { bestRuns, type Comparison, resultOf, stepOf, type Taken } from "./comparison";
-import "./beside.css";
+import "../../ui/beside.css";
 import "./results.css";
 
 const MOST_METRICS = 12;

@@ -8,7 +8,7 @@ import { plural } from "../../words";
 import { PageTitle } from "../page-title";
 import { equalSettings, settingText, shortSetting } from "../run/settings";
 import type { Comparison } from "./comparison";
-import "./beside.css";
+import "../../ui/beside.css";
 
 const equalParam = pageParam("equal", flag, false);
 const wordsParam = pageParam("words", text, "");
