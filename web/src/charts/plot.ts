@@ -146,8 +146,21 @@ export class Plot implements Drawn {
       plot.setScale("x", { min, max });
       plot.setScale("y", { min: bottom, max: top });
     });
+    if (!this.#unfinished) this.#tellDrawn(content.parts.at(-1));
     this.onFrame?.();
     return this.#unfinished;
+  }
+
+  /**
+   * Says on the element what stands on the screen, for tests, benchmarks and whoever takes pictures: `data-drawn`, the
+   * rows of its runs up to the last that is drawn; `data-drawn-x`, the stretch of x for which these lines were fetched.
+   */
+  #tellDrawn(finest: LayerPart | undefined): void {
+    const rows = finest?.traces.reduce((sum, { trace }) => sum + trace.position, 0) ?? 0;
+    const stretch = finest?.from == null ? "all" : `${finest.from}:${finest.to}`;
+    const { dataset } = this.#host;
+    if (dataset.drawn !== `${rows}`) dataset.drawn = `${rows}`;
+    if (dataset.drawnX !== stretch) dataset.drawnX = stretch;
   }
 
   destroy(): void {
