@@ -23,6 +23,11 @@ describe("ticks stand at round numbers", () => {
     expect(texts(scale(0, 2_000_000, { kind: "count" }))).toEqual(["0", "500k", "1M", "1.5M", "2M"]);
     expect(texts(scale(0, 300, { kind: "count" }), 3)).toEqual(["0", "100", "200", "300"]);
   });
+  test("numbers too long for the axis are shortened", () => {
+    expect(texts(scale(0, 600_000_000))).toEqual(["0", "200M", "400M", "600M"]);
+    expect(texts(scale(55.7e9, 56e9), 3)).toEqual(["55.7G", "55.8G", "55.9G", "56G"]);
+    expect(texts(scale(0, 30_000), 3)).toEqual(["0", "10,000", "20,000", "30,000"]);
+  });
   test("numbers that differ late keep the digits that tell them apart", () => {
     const words = tickTexts([1.0000001, 1.0000002, 1.0000003]);
     expect(new Set(words).size).toBe(3);

@@ -24,6 +24,7 @@ const TIME_UNITS: readonly [string, number][] = [
   ["min", 60],
   ["s", 1],
 ];
+const LONG_NUMBER = 100_000; // from here on a number is wider than the axis, and is shortened as a count
 const COUNT_UNITS: readonly [number, string][] = [
   [1e12, "T"],
   [1e9, "G"],
@@ -95,7 +96,7 @@ export function tickTexts(values: readonly number[], kind: ScaleKind = "number")
   if (first === undefined || second === undefined) return values.map((value) => number(value));
   const step = Math.abs(second - first);
   const most = Math.max(...values.map(Math.abs));
-  if (kind === "count" && most >= 1000 && step >= 1) {
+  if (most >= (kind === "count" ? 1000 : LONG_NUMBER) && step >= 1) {
     return values.map((value) => {
       const [unit, letter] = COUNT_UNITS.find(([size]) => Math.abs(value) >= size) ?? [1, ""];
       const decimals = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));

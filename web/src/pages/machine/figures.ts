@@ -113,9 +113,9 @@ export function latestColumns(figures: readonly MachineFigure[]): LatestColumn[]
       plain("temperature", `${gpu}/temperature`),
     ]),
     plain("CPU", "sys/cpu/percent"),
-    plain("the run", "sys/process/cpu"),
+    plain("CPU of the run", "sys/process/cpu"),
     of("memory", "sys/memory/used", "sys/memory/total"),
-    plain("the run", "sys/process/rss"),
+    plain("memory of the run", "sys/process/rss"),
     of("disk free", "sys/disk/free", "sys/disk/total"),
   ];
 }

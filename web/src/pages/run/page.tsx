@@ -73,7 +73,7 @@ export function RunPage({ id, tab }: { id: string; tab: string }) {
           ))}
         </nav>
       </div>
-      <div class="content" key={chosen}>
+      <div class={chosen === "charts" ? "" : "content"} key={chosen}>
         <TabBody tab={chosen} detail={detail} />
       </div>
     </div>
