@@ -4,6 +4,7 @@ import { useThrottled } from "./throttled";
 import "./chart-table.css";
 
 const PLACES = 9;
+const PLACES_HEARD = 3;
 const MOST_LINES = 60;
 const EVERY = 2000; // milliseconds, while rows arrive
 
@@ -13,7 +14,7 @@ export function ChartTable({ model, title, seen }: { model: ChartModel; title: s
   if (!content) return null;
   const styled = model.styled.slice(0, MOST_LINES);
   const summaries = lineSummaries(styled, model.axis);
-  const table = valueTable(styled, model.axis, content.x, PLACES);
+  const table = valueTable(styled, model.axis, content.x, seen ? PLACES : PLACES_HEARD);
   return (
     <div class={seen ? "chart-table" : "unseen"}>
       <table>

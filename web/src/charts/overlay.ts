@@ -48,7 +48,7 @@ export class Overlay {
 
   /** The dashed line at a place; null: none. */
   showCursor(x: number | null, box: Box): void {
-    this.#line.hidden = x === null;
+    hide(this.#line, x === null);
     if (x === null) return;
     this.#line.style.transform = `translate(${Math.round(x)}px, ${box.top}px)`;
     this.#line.style.height = `${box.height}px`;
@@ -63,7 +63,7 @@ export class Overlay {
         dot.setAttribute("aria-hidden", "true");
         this.#dots.push(dot);
       }
-      dot.hidden = !point;
+      hide(dot, !point);
       if (!point) continue;
       dot.style.transform = `translate(${point.x.toFixed(1)}px, ${point.y.toFixed(1)}px)`;
       dot.style.setProperty("--run", point.colour);
@@ -71,7 +71,7 @@ export class Overlay {
   }
 
   showSelection(stretch: { from: number; to: number } | null, box: Box): void {
-    this.#selection.hidden = stretch === null;
+    hide(this.#selection, stretch === null);
     if (!stretch) return;
     const left = box.left + Math.min(stretch.from, stretch.to) * box.width;
     this.#selection.style.transform = `translate(${left}px, ${box.top}px)`;
@@ -81,7 +81,7 @@ export class Overlay {
 
   /** `x`: of the cursor; `y`: of the pointer. The tip stands on the side that has room. */
   showTip(tip: Tip | null, x: number, y: number, box: Box): void {
-    this.#tip.hidden = tip === null;
+    hide(this.#tip, tip === null);
     if (!tip) return;
     this.#title.textContent = tip.title;
     fill(this.#rows, tip.rows.length, newRow, (element, at) => fillRow(element, tip.rows[at]));
@@ -104,6 +104,11 @@ function part(parent: HTMLElement, name: string, tag = "div"): HTMLElement {
   element.className = name;
   parent.append(element);
   return element;
+}
+
+/** An attribute that is set to what it is costs a look at all styles. */
+function hide(element: HTMLElement, hidden: boolean): void {
+  if (element.hidden !== hidden) element.hidden = hidden;
 }
 
 /** Elements are kept and filled anew. */

@@ -31,11 +31,12 @@ export const LINE_WIDTH = 1.7; // CSS pixels, as all that follow
 export const DASH: readonly number[] = [5, 3];
 const SUPERSEDED_DASH: readonly number[] = [1.5, 3];
 const MANY = 12; // beyond so many traces lines are thinner and bands fainter
+export const MOST_BANDS = 24; // beyond so many traces their bands are one fog; what sticks out has its strokes
 const FEW_POINTS = 26; // pixels between rows from which each has a dot
 const SOLID: readonly number[] = [];
 
 export function lineWidth(traces: number): number {
-  return traces > 4 * MANY ? 1 : traces > MANY ? 1.3 : LINE_WIDTH;
+  return traces > MANY ? 1 : LINE_WIDTH; // a hairline is painted several times faster than any wider one
 }
 
 export function bandOpacity(traces: number, spread: boolean): number {
@@ -58,12 +59,12 @@ export function paintTrace(
   context.fillStyle = colour;
   context.lineJoin = "round";
   context.setLineDash(SOLID as number[]);
-  if (trace.low !== trace.mean && !trace.superseded) {
+  if (trace.low !== trace.mean && !trace.superseded && traces <= MOST_BANDS) {
     context.globalAlpha = bandOpacity(traces, styled.spread);
     context.beginPath();
     bandPath(context, trace, mapping, first, end);
     context.fill();
-  } else if (trace.smooth && !trace.superseded) {
+  } else if (trace.smooth && !trace.superseded && traces <= MOST_BANDS) {
     context.globalAlpha = traces > MANY ? 0.12 : 0.28;
     context.lineWidth = ratio;
     context.beginPath();

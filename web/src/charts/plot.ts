@@ -181,7 +181,7 @@ export class Plot implements Drawn {
     const covered = finest?.from != null && finest.to != null && finest.from <= x.min && finest.to >= x.max;
     const shown = covered ? (finest?.traces.map((styled) => styled.trace) ?? []) : traces;
     const fitted = yRange(shown, x, { clip, log: logY });
-    return { ...(fitted ?? (logY ? { min: 0.1, max: 10 } : { min: 0, max: 1 })), log: logY, kind: "number" };
+    return { ...(fitted ?? (logY ? { min: 0.1, max: 10 } : { min: 0, max: 1 })), log: logY, kind: "count" };
   }
 
   #begin(): uPlot {

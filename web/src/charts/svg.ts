@@ -1,7 +1,7 @@
 /** A chart as SVG, written from the same numbers as the one on the screen. */
 import { type Figure, layOut, type Picture, SWATCH } from "./figure";
 import { bandPath, linePath, type PathSink, rowsInside, spikePath } from "./geometry";
-import { bandOpacity, DASH, lineWidth, type StyledTrace } from "./paint";
+import { bandOpacity, DASH, lineWidth, MOST_BANDS, type StyledTrace } from "./paint";
 
 class PathText implements PathSink {
   #text = "";
@@ -64,13 +64,13 @@ function traceSvg(styled: StyledTrace, { mapping }: Figure, traces: number): str
   const colour = escaped(styled.colour);
   const [first, end] = rowsInside(trace, mapping);
   const parts: string[] = [];
-  if (trace.low !== trace.mean && !trace.superseded) {
+  if (trace.low !== trace.mean && !trace.superseded && traces <= MOST_BANDS) {
     const band = new PathText();
     bandPath(band, trace, mapping, first, end);
     parts.push(
       `<path d="${band.text}" fill="${colour}" fill-opacity="${bandOpacity(traces, styled.spread).toFixed(3)}"/>`,
     );
-  } else if (trace.smooth && !trace.superseded) {
+  } else if (trace.smooth && !trace.superseded && traces <= MOST_BANDS) {
     const raw = new PathText();
     linePath(raw, trace, trace.mean, mapping, first, end);
     parts.push(`<path d="${raw.text}" stroke="${colour}" stroke-opacity="0.28"/>`);

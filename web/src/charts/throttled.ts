@@ -1,7 +1,10 @@
 import type { ReadonlySignal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { isHandsOn } from "./frames";
 
-/** The value of a signal, looked at again at most every so many milliseconds: for what need not follow each row. */
+const WHILE_HANDS_ON = 200; // milliseconds
+
+/** The value of a signal, looked at again at most every so many milliseconds: for what need not follow each row, nor a drag. */
 export function useThrottled<T>(source: ReadonlySignal<T>, every: number): T {
   const [value, setValue] = useState<T>(() => source.peek());
   useEffect(() => {
@@ -9,6 +12,10 @@ export function useThrottled<T>(source: ReadonlySignal<T>, every: number): T {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const take = () => {
       timer = undefined;
+      if (isHandsOn()) {
+        timer = setTimeout(take, WHILE_HANDS_ON);
+        return;
+      }
       last = performance.now();
       setValue(() => source.peek());
     };

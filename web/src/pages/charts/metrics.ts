@@ -19,7 +19,7 @@ export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | str
       asking = new AbortController();
       const { signal } = asking;
       if (!ids.length) {
-        setMetrics([]);
+        setMetrics(null);
         return;
       }
       source()

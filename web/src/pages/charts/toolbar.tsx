@@ -1,3 +1,4 @@
+import { computed } from "@preact/signals";
 import type { Spread } from "../../charts/spread";
 import { ALL_BUT_SEED } from "../../charts/spread";
 import { AXES, boardView as view } from "../../charts/view";
@@ -65,6 +66,9 @@ export function setAxis(axis: Axis): void {
   view.axis.value = axis;
 }
 
+/** Not the range itself, which changes with every frame of a drag. */
+const isZoomed = computed(() => view.range.value !== null);
+
 export interface ChartFiltersProps {
   words: string;
   onWords(words: string): void;
@@ -125,7 +129,7 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
         />
       )}
       <span class="grow" />
-      {view.range.value && (
+      {isZoomed.value && (
         <button type="button" class="chart-range" onClick={() => view.setRange(null, true)} title="all of it (0)">
           zoomed ×
         </button>
