@@ -2,6 +2,7 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { flag, list, setParams, sharedParam, text } from "../address";
 import { Changes } from "./changes";
+import { assignColours, COLOURS } from "./colours";
 import type { Source, TableQuery } from "./source";
 import type { BoardInfo, RunRow, RunTable } from "./types";
 
@@ -59,14 +60,29 @@ export function nameOf(id: string): string {
   return known.value.get(id)?.name ?? id;
 }
 
+let assigned: ReadonlyMap<string, number> = new Map();
+/** Of the runs that are shown: no two alike as long as there are colours enough. */
+const shownColours = computed(() => {
+  const rows = known.value;
+  const ready = shown.value.filter((id) => rows.has(id));
+  const next = assignColours(ready, (id) => rows.get(id)?.colour ?? 0, assigned);
+  const same = next.size === assigned.size && [...next].every(([id, colour]) => assigned.get(id) === colour);
+  if (!same) assigned = next;
+  return assigned;
+});
+
+function colourNumber(id: string): number {
+  return shownColours.value.get(id) ?? known.value.get(id)?.colour ?? COLOURS - 1;
+}
+
 /** The colour of a run, for styles. */
 export function colourOf(id: string): string {
-  return `var(--c${(known.value.get(id)?.colour ?? 11) + 1})`;
+  return `var(--c${colourNumber(id) + 1})`;
 }
 
 /** The same for a canvas, which knows no variables: it changes with the theme. */
 export function paintOf(id: string): string {
-  return paints.value[known.value.get(id)?.colour ?? 11] ?? "#888";
+  return paints.value[colourNumber(id)] ?? "#888";
 }
 
 export type Theme = "light" | "dark";
