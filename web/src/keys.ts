@@ -2,7 +2,7 @@
  * Commands: what a key does, what the help says of it, and what the command palette finds.
  *
  * Keys are those of the board in the terminal (board/terminal/keys.py). A page registers its commands while it is on
- * the screen; of two commands with one key the later registered wins, so a dialog stands above its page.
+ * the screen; of two commands with one key that of what was drawn later wins: a tab before its page, a dialog before both.
  */
 import { computed, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -21,7 +21,13 @@ export interface Command {
   keyOnly?: boolean;
 }
 
-const layers = signal<readonly (readonly Command[])[]>([]);
+interface Layer {
+  order: number;
+  commands: readonly Command[];
+}
+
+const layers = signal<readonly Layer[]>([]);
+let rendered = 0;
 /** What stands before a letter that is pressed with Ctrl, or with ⌘ on a Mac. */
 export const commandKey = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl+";
 
@@ -31,12 +37,13 @@ export function shownKeys(command: Command): string[] {
   return (command.keys ?? []).map((key) => key.replace("Ctrl+", commandKey).replace("Escape", "Esc"));
 }
 
-/** Every command of what is on the screen, the latest registered first. */
-export const commands = computed(() => layers.value.toReversed().flat());
+/** Every command of what is on the screen, those of what was drawn last first. */
+export const commands = computed(() => layers.value.flatMap((layer) => layer.commands));
 
-/** Registers commands until the function that it gives is called. */
-export function register(layer: readonly Command[]): () => void {
-  layers.value = [...layers.peek(), layer];
+/** Registers commands until the function that it gives is called. Of greater `order`: before the others. */
+export function register(added: readonly Command[], order = ++rendered): () => void {
+  const layer = { order, commands: added };
+  layers.value = [layer, ...layers.peek()].sort((a, b) => b.order - a.order);
   return () => {
     layers.value = layers.peek().filter((other) => other !== layer);
   };
@@ -46,6 +53,9 @@ export function register(layer: readonly Command[]): () => void {
 export function useCommands(latest: readonly Command[]): void {
   const current = useRef(latest);
   current.current = latest;
+  // A page is drawn after the frame around it, though its effects run first: what stands inside goes before.
+  const order = useRef(0);
+  order.current ||= ++rendered;
   useEffect(
     () =>
       register(
@@ -54,6 +64,7 @@ export function useCommands(latest: readonly Command[]): void {
           run: (event) => current.current[index]?.run(event),
           when: () => current.current[index]?.when?.() ?? true,
         })),
+        order.current,
       ),
     [],
   );

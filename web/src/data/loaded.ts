@@ -9,7 +9,11 @@ export interface Loaded<T> {
   problem: string | null;
 }
 
+/** What is followed: a part that the stream of changes names, or the run's row in the table, which changes with each step. */
+export type FollowedPart = RunPart | "row";
+
 const AGAIN_AFTER = 300; // milliseconds: a run that writes much is asked anew a few times a second
+const ROW_AGAIN_AFTER = 1000;
 const ROWS_AGAIN_AFTER = 3000; // of many runs
 const WAITING: Loaded<never> = { value: null, problem: null };
 
@@ -21,13 +25,21 @@ export function useLoadedRuns<T>(
   ids: readonly string[],
   question: string,
   load: (id: string, signal: AbortSignal) => Promise<T>,
-  parts: readonly RunPart[] = [],
+  parts: readonly FollowedPart[] = [],
 ): ReadonlyMap<string, Loaded<T>> {
-  return useAnswers(ids, question, load, (again) =>
-    changes.onRun((event) => {
+  return useAnswers(ids, question, load, (again) => {
+    const endParts = changes.onRun((event) => {
       if (ids.includes(event.id) && event.what.some((part) => parts.includes(part))) again(event.id, AGAIN_AFTER);
-    }),
-  );
+    });
+    const endRows = changes.onRuns((event) => {
+      if (!parts.includes("row")) return;
+      for (const { id } of event.rows) if (ids.includes(id)) again(id, ROW_AGAIN_AFTER);
+    });
+    return () => {
+      endParts();
+      endRows();
+    };
+  });
 }
 
 /** The same of one run. */
@@ -35,7 +47,7 @@ export function useLoaded<T>(
   id: string,
   question: string,
   load: (id: string, signal: AbortSignal) => Promise<T>,
-  parts: readonly RunPart[] = [],
+  parts: readonly FollowedPart[] = [],
 ): Loaded<T> {
   return useLoadedRuns([id], question, load, parts).get(id) ?? WAITING;
 }

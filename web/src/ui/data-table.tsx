@@ -1,12 +1,12 @@
 import { useMemo, useRef, useState } from "preact/hooks";
-import { count, exact } from "../words";
+import { count, exact, number } from "../words";
 import "./data-table.css";
 
 export type Cell = string | number | boolean | null | undefined;
 export interface DataColumn {
   name: string;
   numeric?: boolean;
-  /** How a value is written; by default with every digit it has. */
+  /** How a value is written; by default a number has six digits, and all of them when pointed at. */
   format?: (value: Cell) => string;
 }
 interface DataTableProps {
@@ -27,6 +27,7 @@ interface DataTableProps {
 
 const ROW = 28; // pixels
 const OVERSCAN = 8;
+const DIGITS = 6;
 const WIDEST = 44; // characters of a column
 const MEASURED = 200; // rows that widths are measured by
 
@@ -120,7 +121,7 @@ export function DataTable({
               {columns.map((column, index) => {
                 const text = cellText(rows[row]?.[index], column);
                 return (
-                  <td key={column.name} class={column.numeric ? "num" : ""} title={text.length > 24 ? text : undefined}>
+                  <td key={column.name} class={column.numeric ? "num" : ""} title={titleOf(rows[row]?.[index], text)}>
                     {text}
                   </td>
                 );
@@ -144,8 +145,14 @@ export function rowCount(rows: number, cut: boolean): string {
 function cellText(value: Cell, column: DataColumn): string {
   if (column.format) return column.format(value);
   if (value === null || value === undefined) return "–";
-  if (typeof value === "number") return exact(value);
+  if (typeof value === "number") return Number.isFinite(value) ? number(value, DIGITS) : exact(value);
   return typeof value === "boolean" ? (value ? "yes" : "no") : value;
+}
+
+/** All of what a cell shows in short. */
+function titleOf(value: Cell, text: string): string | undefined {
+  if (typeof value === "number") return exact(value) === text ? undefined : exact(value);
+  return text.length > 24 ? text : undefined;
 }
 
 /** Indices of rows in the order asked for; what is missing stands last either way. */

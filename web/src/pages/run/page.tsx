@@ -22,6 +22,7 @@ import "./run.css";
 /** One run; `tab` is the last part of the address, empty for the first tab. */
 export function RunPage({ id, tab }: { id: string; tab: string }) {
   const { value: detail, problem } = useLoaded(id, "run", (run, signal) => source().run(run, signal), [
+    "row",
     "status",
     "manifest",
     "metrics",

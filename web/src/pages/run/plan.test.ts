@@ -16,6 +16,7 @@ const metric = {
 const detail = (status: string): RunDetail =>
   ({
     row: { status, step: 1000 },
+    manifest: {},
     plan: {
       steps: 1000,
       seconds: 100,
@@ -41,4 +42,9 @@ it("compares no time before the run is done", () => {
   const rows = planRows(detail("live"));
   expect(rows.find(({ name }) => name === "time")?.difference).toBe("");
   expect(rows.find(({ name }) => name === "a step")?.difference).toBe("20 % more");
+});
+
+it("counts the steps of a fork from where it began", () => {
+  const fork = { ...detail("completed"), manifest: { parent_step: 900 } };
+  expect(planRows(fork)[0]).toMatchObject({ name: "steps", plan: "1,000", happened: "100" });
 });

@@ -15,7 +15,8 @@ export function planRows(detail: RunDetail): PlanRow[] {
   const { plan, row, elapsed } = detail;
   const done = row.status === "completed";
   const unit = typeof plan.unit === "string" ? plan.unit : "tokens";
-  const step = row.step ?? 0;
+  const before = typeof detail.manifest.parent_step === "number" ? detail.manifest.parent_step : 0; // a fork counts on
+  const step = row.step === null ? null : row.step - before;
   const high = (key: string) => finite(asNumber(detail.metrics.find((metric) => metric.key === key)?.high ?? null));
   const onGpu = typeof plan.device === "string" && plan.device.startsWith("cuda");
   const rows: PlanRow[] = [];
@@ -35,9 +36,9 @@ export function planRows(detail: RunDetail): PlanRow[] {
       difference: happened === null || !whole ? "" : differenceText(expected, happened),
     });
   };
-  add("steps", plan.steps, row.step, count);
+  add("steps", plan.steps, step, count);
   add("time", plan.seconds, elapsed, duration);
-  add("a step", plan.step_seconds, step > 0 ? elapsed / step : null, duration, true);
+  add("a step", plan.step_seconds, step ? elapsed / step : null, duration, true);
   add(unit, plan.planned, null, compact);
   add("passes through the data", plan.epochs, null, (value) => number(value, 3));
   add("data", plan.corpus, null, (value) => `${compact(value)} ${unit}`);
