@@ -1,7 +1,7 @@
 /** The rows of the table as a list shows them: with the heads of groups, or each below its parent. */
 import { computed } from "@preact/signals";
 import { familyTree } from "./family";
-import { columns, family, NO_COLUMNS, table } from "./state";
+import { columns, family, filter, group, NO_COLUMNS, reverse, sort, table } from "./state";
 import type { ColumnInfo, RunRow, RunTable } from "./types";
 
 export interface GroupItem {
@@ -35,6 +35,10 @@ function runItem(row: RunRow): RunItem {
   return { kind: "run", key: row.id, row, lines: "", gone: null };
 }
 
+/** What makes the list another one, and not the same with other values. */
+export const listKey = computed(() =>
+  JSON.stringify([filter.value, sort.value, reverse.value, group.value, family.value]),
+);
 export const items = computed(() => (table.value ? listItems(table.value, family.value) : []));
 /** Runs in the order of the list. */
 export const order = computed(() => items.value.flatMap((item) => (item.kind === "run" ? [item.row.id] : [])));

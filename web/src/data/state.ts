@@ -3,6 +3,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { flag, list, setParams, sharedParam, text } from "../address";
 import { Changes } from "./changes";
 import { assignColours, COLOURS } from "./colours";
+import { Marks } from "./marks";
 import type { Source, TableQuery } from "./source";
 import type { BoardInfo, RunRow, RunTable } from "./types";
 
@@ -31,7 +32,7 @@ export const reverse = sharedParam("reverse", flag, false);
 export const group = sharedParam("group", text, "");
 export const withHidden = sharedParam("hidden", flag, false);
 /** Runs somebody chose, by id; empty: nobody did. */
-export const marked = sharedParam("runs", list, []);
+export const marked = new Marks(sharedParam("runs", list, []));
 
 /** Runs below those they were forked from. */
 export const family = sharedParam("tree", flag, false);
@@ -141,15 +142,18 @@ const tableQuery = computed<TableQuery>(() => ({
 }));
 
 let asking: AbortController | null = null;
+let lastTook = 0; // milliseconds of the last answer
 
 /** Asks for the table anew; an answer that a later question overtook is dropped. */
 export async function refreshTable(): Promise<void> {
   asking?.abort();
   const asked = new AbortController();
   asking = asked;
+  const began = performance.now();
   try {
     const answer = await source().table(tableQuery.peek(), asked.signal);
     if (asked.signal.aborted) return;
+    lastTook = performance.now() - began;
     batch(() => {
       table.value = answer;
       tableProblem.value = null;
@@ -158,23 +162,27 @@ export async function refreshTable(): Promise<void> {
   } catch (error) {
     if (!asked.signal.aborted) tableProblem.value = error instanceof Error ? error.message : String(error);
   }
+  if (asking === asked) asking = null;
 }
 
 const SOON = 300; // milliseconds: a run came or went
 const LATER = 5000; // what runs are ordered, grouped or filtered by may have changed
+const REST = 10; // a table that takes a second is asked for every ten seconds at most
 let due = Number.POSITIVE_INFINITY;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Asks for the table anew after a while; an earlier time counts. */
+/** Asks for the table anew after a while; an earlier time counts, and a question that is under way is waited for. */
 function refreshIn(milliseconds: number): void {
-  const at = performance.now() + milliseconds;
+  const wait = Math.max(milliseconds, REST * lastTook);
+  const at = performance.now() + wait;
   if (at >= due) return;
   due = at;
   clearTimeout(timer);
   timer = setTimeout(() => {
     due = Number.POSITIVE_INFINITY;
-    void refreshTable();
-  }, milliseconds);
+    if (asking) refreshIn(wait);
+    else void refreshTable();
+  }, wait);
 }
 
 /** Rows that changed, put in place at once; order, groups and chosen columns follow with the next table. */

@@ -2,7 +2,7 @@
 import { computed } from "@preact/signals";
 import { link } from "../address";
 import { curveOf, wantCurves } from "../data/curves";
-import { type Item, items, type RunItem, shownColumns } from "../data/listing";
+import { type Item, items, listKey, type RunItem, shownColumns } from "../data/listing";
 import { add, between, toggle } from "../data/selection";
 import { arrowOf, directionOf, sortBy } from "../data/sorting";
 import { colourOf, cursor, isShown, marked, shown, table } from "../data/state";
@@ -47,6 +47,7 @@ export function SideList() {
         class="side-list"
         label="Runs"
         items={items.value}
+        listKey={listKey.value}
         heightOf={heightOf}
         headHeight={HEAD}
         cursor={cursor.value}

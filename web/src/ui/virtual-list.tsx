@@ -16,6 +16,8 @@ export interface VirtualListProps<T extends { key: string }> {
   /** The row that is kept in view when it changes. */
   cursor?: string | null;
   columnCount?: number;
+  /** Another one is another list: it begins at its top. */
+  listKey?: string;
   onRange?(items: readonly T[]): void;
   class?: string;
   style?: Record<string, string>;
@@ -52,6 +54,10 @@ export function VirtualList<T extends { key: string }>(props: VirtualListProps<T
     if (row < 0 || !element) return;
     element.scrollTop = scrollToShow(offsets, row, element.scrollTop, element.clientHeight - headHeight);
   }, [cursor]);
+
+  useLayoutEffect(() => {
+    if (scroller.current) scroller.current.scrollTop = 0;
+  }, [props.listKey]);
 
   const [first, end] = visibleRows(offsets, view.top, view.height - headHeight, SPARE);
   const visible = items.slice(first, end);

@@ -2,7 +2,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { link } from "../../address";
 import { curveOf, wantCurves } from "../../data/curves";
-import { bestValues, type Item, items, order, type RunItem, shownColumns } from "../../data/listing";
+import { bestValues, type Item, items, listKey, order, type RunItem, shownColumns } from "../../data/listing";
 import { add, between, toggle, toggleAll } from "../../data/selection";
 import { arrowOf, directionOf, sortBy } from "../../data/sorting";
 import { colourOf, cursor, isMarked, marked } from "../../data/state";
@@ -45,6 +45,7 @@ export function RunTable() {
         class="run-rows"
         label="Runs"
         items={items.value}
+        listKey={listKey.value}
         heightOf={width < NARROW ? narrowHeightOf : heightOf}
         headHeight={HEAD}
         columnCount={columns.length}
