@@ -46,7 +46,8 @@ export function CorrelationTable({ comparison, taken }: { comparison: Comparison
                   correlation
                 </th>
                 <th scope="col" class="centre">
-                  −1 &nbsp; 0 &nbsp; 1
+                  <span class="unseen">as a bar from</span> −1 <span class="correlation-gap" /> 0{" "}
+                  <span class="correlation-gap" /> 1
                 </th>
                 <th scope="col">95 % interval</th>
                 <th scope="col" class="num">

@@ -102,7 +102,10 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
           viewBox={`0 0 ${width} ${HEIGHT + TOP + 30}`}
           aria-label={`${axes.length} axes`}
         >
-          {runs.map(({ id }, index) => (
+          {drawnLast(
+            runs.map(({ id }, index) => ({ id, index })),
+            isKept,
+          ).map(({ id, index }) => (
             <path
               key={id}
               class={isKept.has(id) ? "run-line" : "run-line out"}
@@ -136,6 +139,11 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
     if (asked.length > 0) return result === undefined || asked.includes(result) ? asked : [...asked, result];
     return [...settings.slice(0, MOST_AXES - 1), ...(result === undefined ? [] : [result])];
   }
+}
+
+/** Lines that pass stand above those that do not. */
+function drawnLast<T extends { id: string }>(lines: readonly T[], isKept: ReadonlySet<string>): T[] {
+  return [...lines.filter(({ id }) => !isKept.has(id)), ...lines.filter(({ id }) => isKept.has(id))];
 }
 
 function valueText(value: unknown): string {
@@ -173,7 +181,7 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
         class={axis.isResult ? "axis-handle result" : "axis-handle"}
         role="button"
         tabIndex={0}
-        aria-label={`${axis.name}: arrow keys move the axis; Shift with up or down, or Alt, moves an end of its filter; Escape clears it`}
+        aria-label={`${axis.name}: left and right move the axis, up and down the lower end of its filter, with Shift the upper; Escape clears it`}
         onKeyDown={(event) => {
           if (event.key === "ArrowLeft") onMove(-1);
           else if (event.key === "ArrowRight") onMove(1);

@@ -1,4 +1,4 @@
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { choice, list, number as numberCodec, pageParam } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { source } from "../../data/state";
@@ -44,6 +44,11 @@ function FlowGraphView({ flow }: { flow: Flow }) {
     { keys: ["-"], section: "the model", text: "farther", run: () => resize(-1) },
     { keys: ["0"], section: "the model", text: "as large as it is", run: () => zoomParam.replace(1) },
   ]);
+  const canvas = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const element = canvas.current;
+    if (element) element.scrollLeft = (element.scrollWidth - element.clientWidth) / 2;
+  }, [layout.width, zoom]);
   const toggle = (item: FlowItem) => {
     toggledParam.value = toggled.includes(item.id) ? toggled.filter((name) => name !== item.id) : [...toggled, item.id];
   };
@@ -79,7 +84,7 @@ function FlowGraphView({ flow }: { flow: Flow }) {
       </div>
       <div class="flow">
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by the keyboard */}
-        <section class="flow-canvas" tabIndex={0} aria-label="The model as a graph">
+        <section class="flow-canvas" ref={canvas} tabIndex={0} aria-label="The model as a graph">
           <svg
             width={(layout.width + 2 * MARGIN) * zoom}
             height={(layout.height + 2 * MARGIN) * zoom}
