@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,8 @@ Floats = NDArray[np.float64]
 AXES = ("step", "tokens", "epoch", "wall time", "relative time")
 SMOOTHING = (("off", 1.0), ("light", 0.5), ("medium", 0.3), ("heavy", 0.15))
 _WINDOWS = 5  # stretches of rows over which the mean goes that a curve has at least to be smoothed
-_CHUNK = 64  # rows that are smoothed by one row of a matmul
+_CHUNK = 32  # rows that are smoothed by one row of a matmul
+_WHOLE = 40.0  # windows of the mean after which what is missing of its weights is less than 1e-17
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Curve:
             return replace(self, x=np.asarray(np.interp(self.step, epochs.step[known], epochs.epoch[known])))
         if tokens is None or not len(tokens):
             return None
+        if np.array_equal(self.step, tokens.step):  # logged together
+            return replace(self, x=_counted(tokens))
         return replace(self, x=np.asarray(np.interp(self.step, tokens.step, _counted(tokens))))
 
     def nearest(self, x: float) -> int | None:
@@ -179,9 +183,11 @@ def is_smoothed(rows: int, alpha: float) -> bool:
 def smooth(values: Floats, alpha: float) -> Floats:
     """The exponential moving average over every row, without bias to the first; rows that are NaN are passed over."""
     finite = np.isfinite(values)
-    known = values[finite]
+    known = values if finite.all() else values[finite]
     if alpha >= 1.0 or len(known) < 2:
         return values
+    if known is values:
+        return _exponential(known, alpha)
     smoothed = np.full(len(values), np.nan)
     smoothed[finite] = _exponential(known, alpha)
     return smoothed
@@ -193,18 +199,23 @@ def smoothing_weights(rows: int, alpha: float) -> Floats:
 
 
 def _exponential(x: Floats, alpha: float) -> Floats:
-    """yᵢ = Σⱼ (1 - α)ʲ xᵢ₋ⱼ / Σⱼ (1 - α)ʲ, by a matmul over chunks instead of a loop over rows."""
-    keep = 1.0 - alpha
+    """yᵢ = Σⱼ (1 - α)ʲ xᵢ₋ⱼ / Σⱼ (1 - α)ʲ."""
+    scale = float(np.max(np.abs(x))) or 1.0
+    y = _decayed_sums(x * (alpha / scale), 1.0 - alpha)  # divided, so that no sum can overflow
+    biased = min(len(x), math.ceil(_WHOLE / alpha))  # beyond, the weights sum to 1 as far as a float can tell
+    y[:biased] /= smoothing_weights(biased, alpha)
+    return np.asarray(np.clip(y, -1.0, 1.0, out=y) * scale)
+
+
+def _decayed_sums(x: Floats, keep: float) -> Floats:
+    """yᵢ = xᵢ + keep · yᵢ₋₁, by a matmul over chunks; the ends of chunks are such sums themselves."""
     rows = -(-len(x) // _CHUNK)
     padded = np.zeros(rows * _CHUNK)
-    scale = float(np.max(np.abs(x))) or 1.0
-    padded[: len(x)] = x / scale  # so that no sum can overflow
+    padded[: len(x)] = x
     lag = np.subtract.outer(np.arange(_CHUNK), np.arange(_CHUNK))
-    inside = np.where(lag >= 0, alpha * keep ** np.maximum(lag, 0), 0.0)
+    inside = np.where(lag >= 0, keep ** np.maximum(lag, 0), 0.0)
     y = padded.reshape(rows, _CHUNK) @ inside.T
-    decay = keep ** np.arange(1, _CHUNK + 1)
-    before = 0.0
-    for row in range(rows):
-        y[row] += decay * before
-        before = y[row, -1]
-    return np.asarray(np.clip(y.ravel()[: len(x)] / smoothing_weights(len(x), alpha), -1.0, 1.0) * scale)
+    if rows > 1:
+        ends = _decayed_sums(y[:, -1].copy(), keep**_CHUNK)
+        y[1:] += ends[:-1, None] * keep ** np.arange(1, _CHUNK + 1)
+    return y.ravel()[: len(x)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from linnet.board.curve import Curve, Stats
+import numpy as np
+
+from linnet.board.curve import Curve, Floats, Stats
 from linnet.board.journal import Journal
 from linnet.runs import Metrics, Run, Series
 
@@ -22,6 +24,7 @@ class WholeHistory:
         self._journal = journal
         self._generation = 0
         self._curves: dict[str, Curve] = {}
+        self._shared: dict[tuple[tuple[str, ...], ...], tuple[Floats, Floats, Floats]] = {}  # step, t, epoch by table
         goals = run.manifest.goals
         self.metrics = Metrics(run.events_path, goals=goals, origin=run.origin, superseded=superseded, read=False)
         self.changes = 0  # goes up with every read that brought something
@@ -35,6 +38,7 @@ class WholeHistory:
         if changed:
             self.changes += 1
             self._curves.clear()
+            self._shared.clear()
             if self._journal is not None:
                 position = self.metrics.position
                 self._journal.take(b"", position, position, ())
@@ -54,8 +58,19 @@ class WholeHistory:
             series = self.metrics.get(name)
             if series is None:
                 return None
-            self._curves[name] = Curve.of(series, stats=_stats(series))
+            self._curves[name] = self._make(series)
         return self._curves[name]
+
+    def _make(self, series: Series) -> Curve:
+        """Like `Curve.of`; metrics of one table share its columns, and no row is looked at for the stats."""
+        if series.tables not in self._shared:
+            self._shared[series.tables] = series.step.astype(np.float64), series.t, series.epoch
+        step, t, epoch = self._shared[series.tables]
+        value = series.value
+        finite = np.isfinite(value)
+        shown = value if finite.all() else np.where(finite, value, np.nan)
+        stats, last = _stats(series), float(value[-1]) if len(value) else np.nan
+        return Curve(series.name, step, step, t, epoch, shown, shown, shown, stats, last_value=last, goal=series.goal)
 
     def last(self, name: str) -> float | None:
         series = self.metrics.get(name)

@@ -232,6 +232,11 @@ class Series(Shown):
     def __len__(self) -> int:
         return sum(part.rows for part in self._parts)
 
+    @property
+    def tables(self) -> tuple[tuple[str, ...], ...]:
+        """The metrics of the tables it is in. Two metrics of a run with the same have the same steps and times."""
+        return tuple(part.names for part in self._parts)
+
     @cached_property
     def step(self) -> Integers:
         """The step of each row."""

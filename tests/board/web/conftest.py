@@ -1,21 +1,34 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import struct
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import uvicorn
+from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
 from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
+from linnet.board.web.gate import Access
 from linnet.board.web.safe_store import SafeStore
+from linnet.board.web.serve import configured, listen
 
 HERE = "http://127.0.0.1:6464"
+WRITE = {"X-Linnet": "1"}
 
 
-def client_of(root: Path) -> TestClient:
-    """A browser on this machine, without a socket between."""
-    return TestClient(make_app(WebBoard(SafeStore(root))), base_url=HERE, raise_server_exceptions=False)
+def client_of(
+    root: Path, access: Access | None = None, address: str = HERE, named: tuple[Path, ...] = ()
+) -> TestClient:
+    """A browser, without a socket between it and the server."""
+    app = make_app(WebBoard(SafeStore(root, named), named), access)
+    return TestClient(app, base_url=address, raise_server_exceptions=False)
 
 
 @pytest.fixture
@@ -23,3 +36,54 @@ def client(root: Path) -> Iterator[TestClient]:
     root.mkdir(parents=True, exist_ok=True)
     with client_of(root) as client:
         yield client
+
+
+@pytest.fixture
+def served(root: Path) -> Iterator[str]:
+    """The address of a server on a real socket."""
+    root.mkdir(parents=True, exist_ok=True)
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(configured(make_app(WebBoard(SafeStore(root)))))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+class SeriesAnswer:
+    """What a page makes of a binary answer."""
+
+    def __init__(self, content: bytes) -> None:
+        assert content[:4] == b"LNS1"
+        (length,) = struct.unpack("<I", content[4:8])
+        self.header: dict[str, Any] = json.loads(content[8 : 8 + length])
+        self._body = content[8 + length :]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The series, each with its columns."""
+        return [{**entry, **self._columns(entry)} for entry in self.header["series"]]
+
+    def _columns(self, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        kind, at, columns = np.dtype("<f8" if entry["exact"] else "<f4"), entry["offset"], {}
+        assert at % 8 == 0
+        for name in entry["columns"]:
+            columns[name] = np.frombuffer(self._body, kind, entry["rows"], at)
+            at += entry["rows"] * kind.itemsize
+        return columns
+
+
+Series = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def series(client: TestClient) -> Series:
+    """Ask for series: `series(runs=["a"], keys=["loss"], points=100)`."""
+
+    def ask(**question: Any) -> list[dict[str, Any]]:
+        question = {{"begin": "from", "end": "to"}.get(name, name): value for name, value in question.items()}
+        answer = client.get("/api/series", params=question)
+        assert answer.status_code == 200, answer.text
+        return SeriesAnswer(answer.content).entries()
+
+    return ask

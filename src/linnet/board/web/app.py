@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ from linnet.board.words import flags, plain
 from linnet.errors import LinnetError, mismatch
 
 _LARGEST_BODY = 64 << 10
+_BODY_SECONDS = 10.0
 _PACKED_FROM = 2_000  # bytes of an answer that is worth compressing, for a reader who is not on this machine
 _LARGEST_STEP = (1 << 63) - 1
 
@@ -201,10 +203,14 @@ async def _body(request: Request, kind: type[Any]) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestError(415, "the body is JSON: Content-Type: application/json")
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _LARGEST_BODY:
-            raise RequestError(413, f"the body is larger than {_LARGEST_BODY >> 10} kB")
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _LARGEST_BODY:
+                    raise RequestError(413, f"the body is larger than {_LARGEST_BODY >> 10} kB")
+    except TimeoutError:
+        raise RequestError(408, "the body did not come") from None
     try:
         return msgspec.json.decode(bytes(body), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

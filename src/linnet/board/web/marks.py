@@ -13,6 +13,7 @@ from linnet.runs.metric_names import Goal
 _MOST = 50  # of each kind
 _BLOCK = 64  # rows by which it is judged what is usual
 _FAR = 12.0  # standard deviations, by the median of the deviations
+_LIKELY = 4.0  # standard deviations that a row so far out has at least among 64, itself counted
 _RISE = 0.2  # of the median: what is less is no spike to the eye
 _SILENCE, _PAUSES = 120.0, 60.0  # seconds, and usual times between two rows, of which both must have passed
 
@@ -71,14 +72,15 @@ class MarkFinder:
         """Rows far above what is usual among the 64 around them."""
         blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
         with np.errstate(invalid="ignore", over="ignore"):
-            blocks = np.where(np.isfinite(blocks), blocks, np.nan)
-            highest = np.fmax.reduce(blocks, axis=1)
-            likely = np.flatnonzero(highest - np.nanmin(blocks, axis=1, initial=np.inf) > _RISE * np.abs(highest))
+            if not np.isfinite(blocks).all():
+                blocks = np.where(np.isfinite(blocks), blocks, np.nanmedian(np.where(np.isfinite(part), part, np.nan)))
+            highest = blocks.max(axis=1)
+            likely = np.flatnonzero(highest - blocks.mean(axis=1) > _LIKELY * blocks.std(axis=1))
             if not len(likely):
                 return
             chosen = blocks[likely]
-            middle = np.nanmedian(chosen, axis=1, keepdims=True)
-            deviation = 1.4826 * np.nanmedian(np.abs(chosen - middle), axis=1, keepdims=True)
+            middle = np.median(chosen, axis=1, keepdims=True)
+            deviation = 1.4826 * np.median(np.abs(chosen - middle), axis=1, keepdims=True)
             rise = chosen - middle
             far = (rise > _FAR * deviation) & (rise > _RISE * np.abs(middle))
             strength = rise / np.maximum(deviation, 1e-12 + 1e-6 * np.abs(middle))

@@ -19,6 +19,7 @@ from linnet.runs.scan import events_of_kinds
 
 _MOST_RUNS = 256
 _MOST_CELLS = 48 << 20  # numbers of all open runs; those of long runs are on disk, mapped
+_LEISURE = 0.5  # seconds after an answer
 _LONG_STREAM = 16 << 20  # bytes; what else is in a longer one is looked for when nobody waits
 
 
@@ -84,7 +85,9 @@ class OpenRun:
             self._find_turns(position)
             return self._turns[1]
         self._turning = True
-        threading.Thread(target=self._find_turns, args=(position,), name="linnet-board-turns", daemon=True).start()
+        later = threading.Timer(_LEISURE, self._find_turns, (position,))
+        later.daemon = True
+        later.start()
         return events
 
     def _find_turns(self, position: int) -> None:

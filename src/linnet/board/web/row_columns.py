@@ -31,24 +31,28 @@ class SmoothedColumns:
         return known[1]
 
 
+Tables = tuple[tuple[str, ...], ...]
+
+
 class PlacedColumns:
-    """Where the rows of metrics stand on an axis, by metric and axis; each as of a state of the run."""
+    """Where rows stand on an axis, by the tables that they are in and the axis; each as of a state of the run."""
 
     def __init__(self) -> None:
-        self._columns: OrderedDict[tuple[str, str, int], tuple[int, Placed]] = OrderedDict()
+        self._columns: OrderedDict[tuple[Tables, str, int], tuple[int, Placed]] = OrderedDict()
 
-    def get(self, key: tuple[str, str], history: WholeHistory) -> Placed | None:
-        """Those of a metric on an axis; None where they are to be worked out."""
-        known = self._columns.get((*key, id(history)))
+    def get(self, tables: Tables, axis: str, history: WholeHistory) -> Placed | None:
+        """Those of some tables on an axis; None where they are to be worked out."""
+        key = (tables, axis, id(history))
+        known = self._columns.get(key)
         if known is None or known[0] != history.changes:
             return None
-        self._columns.move_to_end((*key, id(history)))
+        self._columns.move_to_end(key)
         return known[1]
 
-    def put(self, key: tuple[str, str], history: WholeHistory, x: Floats) -> Placed:
+    def put(self, tables: Tables, axis: str, history: WholeHistory, x: Floats) -> Placed:
         """Keep where rows stand."""
         placed = Placed(x)
-        self._columns[(*key, id(history))] = history.changes, placed
+        self._columns[tables, axis, id(history)] = history.changes, placed
         rows = sum(len(column.x) for _, column in self._columns.values())
         while len(self._columns) > 1 and rows > _MOST_ROWS:
             rows -= len(self._columns.popitem(last=False)[1][1].x)

@@ -116,12 +116,12 @@ def line_of(run: OpenRun, run_id: str, history: WholeHistory, key: str, axis: st
     series, curve = history.series(key), history.curve(key)
     if series is None or curve is None or not len(curve):
         return None
-    placed = run.placed.get((key, axis), history)
+    placed = run.placed.get(series.tables, axis, history)
     if placed is None:
         x = axis_values(run, history, curve, axis)
         if x is None:
             return None
-        placed = run.placed.put((key, axis), history, x)
+        placed = run.placed.put(series.tables, axis, history, x)
     return _Line(run, run_id, curve, series.value, placed)
 
 

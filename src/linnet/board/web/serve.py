@@ -18,7 +18,8 @@ import uvicorn
 from linnet.board.first_look import FirstLook
 from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
-from linnet.board.web.gate import Access
+from linnet.board.web.connection import Connection, quiet
+from linnet.board.web.gate import Access, Gate
 from linnet.board.web.safe_store import SafeStore
 from linnet.errors import LinnetError
 
@@ -41,7 +42,7 @@ def serve(
 
     `port`: None for the usual one or the next that is free; `first_look`, `defaults`: as for `WebBoard`.
     """
-    listening = _listen(host, port)
+    listening = listen(host, port)
     access = Access.on(host)
     address = _address(host, listening.getsockname()[1])
     entrance = f"{address}?token={access.token}" if access.token else address
@@ -50,9 +51,20 @@ def serve(
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
     board = WebBoard(store, chosen, first_look, defaults)
-    config = uvicorn.Config(
-        make_app(board, access),
-        http="h11",
+    server = uvicorn.Server(configured(make_app(board, access)))
+    if open_browser and _has_browser():
+        threading.Timer(0.1, webbrowser.open, [entrance]).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    return 0
+
+
+def configured(app: Gate) -> uvicorn.Config:
+    """A server that logs nothing of what is asked, and holds no connection that does nothing."""
+    quiet()
+    return uvicorn.Config(
+        app,
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -66,15 +78,9 @@ def serve(
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=64 << 10,
     )
-    server = uvicorn.Server(config)
-    if open_browser and _has_browser():
-        threading.Timer(0.1, webbrowser.open, [entrance]).start()
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
-    return 0
 
 
-def _listen(host: str, port: int | None) -> socket.socket:
+def listen(host: str, port: int | None) -> socket.socket:
     """A socket that listens; an error in one line where there is none to be had."""
     wanted = [USUAL_PORT + offset for offset in range(_TRIES)] if port is None else [port]
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
