@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linnet.board.curve import AXES, Curve, Floats, is_smoothed, smoothing_weights
+from linnet.board.curve import AXES, Curve, Floats, is_smoothed
 from linnet.board.web.answers import Figure, Mark, RequestError, SeriesEntry, SeriesHeader, encoded, figure
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
@@ -221,7 +221,7 @@ def _ema(smooth: Floats | None, alpha: float) -> tuple[float, float] | None:
     known = tail[np.isfinite(tail)]
     if not len(known):
         return None
-    weight = float(smoothing_weights(int(np.count_nonzero(np.isfinite(smooth))), alpha)[-1])
+    weight = -math.expm1(np.count_nonzero(np.isfinite(smooth)) * math.log1p(-alpha))
     return float(known[-1]) * weight, weight
 
 
