@@ -3,6 +3,7 @@ import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untr
 import { changes, known, nameOf, paintOf, source, token } from "../data/state";
 import type { Axis } from "../data/types";
 import { type Demand, type Follower, SeriesFeed, type TraceSet } from "./feed";
+import { isHandsOn } from "./frames";
 import type { LayerPart } from "./layer";
 import type { StyledTrace } from "./paint";
 import type { PlotContent } from "./plot";
@@ -29,6 +30,8 @@ const REDRAW_EVERY = 90; // milliseconds, while rows arrive
 const REFETCH_EVERY = 1000; // milliseconds, while rows arrive that do not fit
 const OVERGROWN = 0.12; // share of the grid that may be added before the series is fetched anew
 const FINER_AFTER = 50; // milliseconds after the last move of a pan
+const LOG_PIECES = 3;
+const LOG_RATIO = 16;
 const NEAR_ZERO = 0.05; // of the axis
 const EXACT_POINTS = 200; // more rows than stand beside a place
 const NO_TRACES: readonly StyledTrace[] = [];
@@ -59,7 +62,8 @@ export class ChartModel implements Follower {
   #overviewStale = false;
   #shown = false;
   #overview: TraceSet | null = null;
-  #detail: TraceSet | null = null;
+  #details: readonly TraceSet[] = []; // from the longest stretch to the shortest
+  #wanted: readonly Demand[] = []; // the finer series that were asked for last
   #asking: AbortController | null = null;
   #asked = "";
   #redraw: ReturnType<typeof setTimeout> | undefined;
@@ -101,16 +105,16 @@ export class ChartModel implements Follower {
   get axis(): Axis {
     return this.view.axis.value;
   }
-  /** The lines in sight, the finest there are. */
+  /** The lines in sight: the finest that cover it. */
   get styled(): readonly StyledTrace[] {
-    return this.#parts.at(-1)?.traces ?? NO_TRACES;
+    return this.#parts[this.view.range.value && this.#parts.length > 1 ? 1 : 0]?.traces ?? NO_TRACES;
   }
   get subject(): ChartSubject {
     return this.#subject.peek();
   }
   /** The grid and demand of what is in sight. */
   get set(): TraceSet | null {
-    return this.#detail ?? this.#overview;
+    return this.#details[0] ?? this.#overview;
   }
 
   setSubject(subject: ChartSubject): void {
@@ -149,7 +153,7 @@ export class ChartModel implements Follower {
     return this.#overview?.demand.keys ?? [];
   }
   traces(): readonly Trace[] {
-    return [...(this.#overview?.traces ?? []), ...(this.#detail?.traces ?? [])];
+    return [...(this.#overview?.traces ?? []), ...this.#details.flatMap((set) => set.traces)];
   }
   grown(): void {
     if (this.#overview?.traces.some((trace) => trace.overgrown > OVERGROWN)) this.stale();
@@ -206,25 +210,26 @@ export class ChartModel implements Follower {
     const { runs, keys } = this.subject;
     if (!runs.length || !keys.length) {
       this.#overview = null;
-      this.#detail = null;
+      this.#details = [];
       this.#status.value = "empty";
       this.#restyle();
       return;
     }
     const whole = this.#demand(null);
-    const part = this.view.range.value ? this.#demand(this.view.range.value) : null;
-    const name = JSON.stringify([whole, part]);
+    const finer = this.#finerRanges().map((range) => this.#demand(range));
+    const name = JSON.stringify([whole, finer]);
     if (name === this.#asked) return;
     this.#asked = name;
     this.#asking?.abort();
     const asking = new AbortController();
     this.#asking = asking;
     const wanted: Promise<TraceSet>[] = [];
-    const same =
-      !this.#overviewStale && this.#overview && JSON.stringify(this.#overview.demand) === JSON.stringify(whole);
+    const same = !this.#overviewStale && this.#overview && isSame(this.#overview.demand, whole);
     const overview = same && this.#overview ? Promise.resolve(this.#overview) : feed().fetch(whole, asking.signal);
     wanted.push(overview);
-    if (part) wanted.push(feed().fetch(part, asking.signal));
+    for (const demand of finer) wanted.push(feed().fetch(demand, asking.signal));
+    this.#wanted = finer;
+    if (!finer.length) this.#details = [];
     for (const request of wanted) {
       request.then(
         (set) => {
@@ -235,14 +240,34 @@ export class ChartModel implements Follower {
         },
       );
     }
-    if (!part && this.#detail) this.#detail = null;
+  }
+
+  /**
+   * The stretches for which finer series are fetched: the one in sight; on a log axis also its beginning, again and
+   * again, since half of the axis may be the first hundredth of the rows.
+   */
+  #finerRanges(): Range[] {
+    const range = this.view.range.value;
+    const ranges = range ? [range] : [];
+    const all = range ?? this.view.extents.value;
+    if (!this.view.logX.value || !all || !this.#overview?.traces.some((trace) => !trace.exact)) return ranges;
+    for (let piece = 1; piece <= LOG_PIECES; piece++) {
+      const max = all.max / LOG_RATIO ** piece;
+      if (max > all.min * 2 && max > 2) ranges.push({ min: all.min, max });
+    }
+    return ranges;
   }
 
   #take(set: TraceSet): void {
-    if (set.demand.range) this.#detail = set;
-    else if (this.#overview !== set) {
+    if (set.demand.range) {
+      const others = this.#details.filter(
+        ({ demand }) => !isSame(demand, set.demand) && this.#wanted.some((wanted) => isSame(demand, wanted)),
+      );
+      this.#details = [...others, set].sort((a, b) => spanOf(b) - spanOf(a));
+    } else if (this.#overview !== set) {
       this.#overview = set;
       this.#overviewStale = false;
+      if (this.view.logX.value) queueMicrotask(() => this.#load());
       feed().refollow();
     }
     this.#status.value = this.#overview && !this.#overview.traces.length ? "empty" : "ready";
@@ -258,15 +283,14 @@ export class ChartModel implements Follower {
   #moved(): void {
     this.#draw();
     clearTimeout(this.#finer);
-    if (this.view.range.value) this.#finer = setTimeout(() => this.#load(), FINER_AFTER);
+    if (isHandsOn()) this.#finer = setTimeout(() => this.#load(), FINER_AFTER);
     else this.#load();
   }
 
   #restyle(): void {
     const parts: LayerPart[] = [];
     if (this.#overview) parts.push({ traces: this.#styledOf(this.#overview), from: null, to: null });
-    const detail = this.#detail;
-    if (detail && this.view.range.value) {
+    for (const detail of this.#details) {
       parts.push({ traces: this.#styledOf(detail), from: detail.grid.from, to: detail.grid.to });
     }
     this.#parts = parts;
@@ -286,6 +310,7 @@ export class ChartModel implements Follower {
     }
     this.#content.value = {
       parts: this.#parts,
+      lines: this.styled,
       x: this.view.logX.value && x.min <= 0 ? { min: Math.min(1, x.max / 1000), max: x.max } : x,
       kind: kindOf(this.axis),
       logX: this.view.logX.value,
@@ -340,6 +365,14 @@ export class ChartModel implements Follower {
     const best = this.view.groupBy.value ? null : bestPoint(this.styled, this.subject.keys);
     return best?.trace.best ? [{ x: best.trace.best[0], y: best.trace.best[1], colour: best.colour }] : [];
   }
+}
+
+function isSame(a: Demand, b: Demand): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+function spanOf({ grid }: TraceSet): number {
+  return grid.to - grid.from;
 }
 
 /** Counts begin at 0, where the first row is not far from it; times of day do not. */

@@ -11,6 +11,8 @@ import { forward, type Scale, type ScaleKind, type Tick, ticks } from "./scale";
 export interface PlotContent {
   /** Parts from the coarsest to the finest: each covers those before it where it has data. */
   readonly parts: readonly LayerPart[];
+  /** The lines in sight, for warnings and resumes. */
+  readonly lines: readonly StyledTrace[];
   readonly x: Range;
   readonly kind: ScaleKind;
   readonly logX: boolean;
@@ -47,8 +49,8 @@ export class Plot implements Drawn {
   #shown = true;
   #highlight: StyledTrace | null = null;
   #dimmed = false;
-  /** Called after each frame, so that what lies above the canvas can follow. */
-  onFrame: (() => void) | null = null;
+  /** Called after each frame, so that what lies above the canvas can follow. `whole`: nothing is left to be painted. */
+  onFrame: ((whole: boolean) => void) | null = null;
 
   constructor(host: HTMLElement, ink: () => Ink) {
     this.#host = host;
@@ -147,7 +149,7 @@ export class Plot implements Drawn {
       plot.setScale("y", { min: bottom, max: top });
     });
     if (!this.#unfinished) this.#tellDrawn(content.parts.at(-1));
-    this.onFrame?.();
+    this.onFrame?.(!this.#unfinished);
     return this.#unfinished;
   }
 
@@ -250,9 +252,9 @@ export class Plot implements Drawn {
     ctx.restore();
   }
 
-  #paintMarks(ctx: CanvasRenderingContext2D, { parts }: PlotContent, mapping: Mapping, ratio: number): void {
+  #paintMarks(ctx: CanvasRenderingContext2D, { lines }: PlotContent, mapping: Mapping, ratio: number): void {
     const { top, height } = mapping.box;
-    for (const { trace } of parts.at(-1)?.traces ?? []) {
+    for (const { trace } of lines) {
       if (this.#dimmed && this.#highlight?.trace !== trace) continue;
       for (const mark of trace.marks) {
         if (mark.x < this.#x.min || mark.x > this.#x.max) continue;
@@ -263,10 +265,10 @@ export class Plot implements Drawn {
     }
   }
 
-  #paintResumes(ctx: CanvasRenderingContext2D, { parts }: PlotContent, mapping: Mapping, ratio: number): void {
+  #paintResumes(ctx: CanvasRenderingContext2D, { lines }: PlotContent, mapping: Mapping, ratio: number): void {
     const { top, height } = mapping.box;
     ctx.lineWidth = ratio;
-    for (const { trace, colour } of parts.at(-1)?.traces ?? []) {
+    for (const { trace, colour } of lines) {
       if (trace.superseded) continue;
       ctx.strokeStyle = colour;
       ctx.globalAlpha = 0.6;

@@ -53,7 +53,7 @@ export function headline(styled: readonly StyledTrace[], keys: readonly string[]
   if (best?.trace.best) {
     const [at, value] = best.trace.best;
     const several = new Set(styled.map(({ trace }) => trace.run)).size > 1;
-    const whole = `best ${number(value)} · ${several ? `${nameOf(best.trace.run)} ` : ""}at ${xText(at, axis)}`;
+    const whole = `best ${number(value)}${several ? ` · ${nameOf(best.trace.run)}` : ""} at ${xText(at, axis)}`;
     return { text: long ? whole : number(value), warning: false, title: whole };
   }
   const only = styled.filter(({ trace }) => !trace.superseded);

@@ -45,7 +45,10 @@ export class ChartSurface implements GestureTarget {
     this.#options = options;
     this.plot = new Plot(host, ink);
     this.#overlay = new Overlay(host);
-    this.plot.onFrame = () => this.#showCursor();
+    this.plot.onFrame = (whole) => {
+      this.#showCursor();
+      if (whole) this.#tellDrawn();
+    };
     const sizes = new ResizeObserver(() => this.#resize());
     sizes.observe(host);
     const sight = new IntersectionObserver(([entry]) => this.#setShown(entry?.isIntersecting ?? false), {
@@ -197,6 +200,13 @@ export class ChartSurface implements GestureTarget {
   #setShown(shown: boolean): void {
     this.plot.setShown(shown);
     this.model.setShown(shown);
+  }
+
+  /** In the document, for tests and measurements: the stretch whose own series are on the screen; `all` for all of it. */
+  #tellDrawn(): void {
+    const finest = this.model.content.value?.parts.at(-1);
+    const drawn = !finest ? "" : finest.from === null ? "all" : `${finest.from}:${finest.to}`;
+    if (this.#host.dataset.drawn !== drawn) this.#host.dataset.drawn = drawn;
   }
 
   /** To the row that is closest, so that the line stands where the values are. */
@@ -354,7 +364,7 @@ export function ink(): Ink {
     ink: token("ink"),
     warn: token("warn"),
     bad: token("bad"),
-    font: `10.5px ${token("sans") || "sans-serif"}`,
+    font: `11px ${token("sans") || "sans-serif"}`, // whole pixels: uPlot scales no others
   };
   inkCache = { theme: theme.peek(), ink: fresh };
   return fresh;
