@@ -73,17 +73,17 @@ describe("requests", () => {
     const gone = new AbortController();
     void feedOf(fake).fetch(demand(), gone.signal);
     gone.abort();
-    await Promise.resolve();
+    await new Promise((resolve) => setTimeout(resolve, 5));
     expect(fake.asked).toHaveLength(0);
   });
 });
 
 describe("live rows", () => {
   test("are added without a request, those that are known already left out", async () => {
-    vi.useFakeTimers();
     const fake = made(50);
     const feed = feedOf(fake);
     const set = await feed.fetch(demand(), never);
+    vi.useFakeTimers();
     const follower = following(set);
     feed.follow(follower);
     vi.advanceTimersByTime(1000);
@@ -100,10 +100,10 @@ describe("live rows", () => {
   });
 
   test("after a gap, or a resume, the series is asked for anew", async () => {
-    vi.useFakeTimers();
     const fake = made(50);
     const feed = feedOf(fake);
     const follower = following(await feed.fetch(demand(), never));
+    vi.useFakeTimers();
     feed.follow(follower);
     vi.advanceTimersByTime(1000);
     fake.listener?.series({ run: "a", key: "loss", position: 60, x: [59], value: [1], again: false });

@@ -74,7 +74,7 @@ export class SeriesFeed {
 
   fetch(demand: Demand, signal: AbortSignal): Promise<TraceSet> {
     return new Promise((resolve, reject) => {
-      if (!this.#waiting.length) queueMicrotask(() => this.#send());
+      if (!this.#waiting.length) setTimeout(() => this.#send()); // after all observers of this frame were called
       this.#waiting.push({ demand, signal, resolve, reject });
     });
   }

@@ -49,8 +49,8 @@ export class Plot implements Drawn {
   #shown = true;
   #highlight: StyledTrace | null = null;
   #dimmed = false;
-  /** Called after each frame, so that what lies above the canvas can follow. `whole`: nothing is left to be painted. */
-  onFrame: ((whole: boolean) => void) | null = null;
+  /** Called after each frame, so that what lies above the canvas can follow. */
+  onFrame: (() => void) | null = null;
 
   constructor(host: HTMLElement, ink: () => Ink) {
     this.#host = host;
@@ -149,7 +149,7 @@ export class Plot implements Drawn {
       plot.setScale("y", { min: bottom, max: top });
     });
     if (!this.#unfinished) this.#tellDrawn(content.parts.at(-1));
-    this.onFrame?.(!this.#unfinished);
+    this.onFrame?.();
     return this.#unfinished;
   }
 

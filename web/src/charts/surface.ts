@@ -45,10 +45,7 @@ export class ChartSurface implements GestureTarget {
     this.#options = options;
     this.plot = new Plot(host, ink);
     this.#overlay = new Overlay(host);
-    this.plot.onFrame = (whole) => {
-      this.#showCursor();
-      if (whole) this.#tellDrawn();
-    };
+    this.plot.onFrame = () => this.#showCursor();
     const sizes = new ResizeObserver(() => this.#resize());
     sizes.observe(host);
     const sight = new IntersectionObserver(([entry]) => this.#setShown(entry?.isIntersecting ?? false), {
@@ -200,13 +197,6 @@ export class ChartSurface implements GestureTarget {
   #setShown(shown: boolean): void {
     this.plot.setShown(shown);
     this.model.setShown(shown);
-  }
-
-  /** In the document, for tests and measurements: the stretch whose own series are on the screen; `all` for all of it. */
-  #tellDrawn(): void {
-    const finest = this.model.content.value?.parts.at(-1);
-    const drawn = !finest ? "" : finest.from === null ? "all" : `${finest.from}:${finest.to}`;
-    if (this.#host.dataset.drawn !== drawn) this.#host.dataset.drawn = drawn;
   }
 
   /** To the row that is closest, so that the line stands where the values are. */

@@ -47,6 +47,7 @@ export class Trace {
   position: number;
   /** Changes with every row that is added: what is drawn from it is old then. */
   version = 0;
+  readonly #fetched: number; // rows, before it grew
   #ema: [number, number] | null;
   #alpha: number;
   #lastCount: number; // rows in the last column, so that its mean goes on
@@ -89,6 +90,7 @@ export class Trace {
       this.rowsPerColumn = this.length ? series.total / this.length : 0;
       this.#lastCount = Math.max(1, this.rowsPerColumn * this.#shareOfLastColumn());
     }
+    this.#fetched = this.length;
   }
 
   /** The smoothed line where there is one, else the rows. */
@@ -113,11 +115,11 @@ export class Trace {
     return true;
   }
 
-  /** How many columns beyond the grid it has grown, as a share of the grid. */
+  /** How far it has grown beyond the grid, as a share of it: too much of that, and it is to be fetched anew. */
   get overgrown(): number {
     const last = this.x[this.length - 1];
     if (last === undefined) return 0;
-    if (this.exact) return Math.max(0, this.length / Math.max(this.grid.points, 1) - 1);
+    if (this.exact) return (this.length - this.#fetched) / Math.max(this.#fetched, this.grid.points);
     return Math.max(0, (last - this.grid.to) / (this.grid.to - this.grid.from));
   }
 
