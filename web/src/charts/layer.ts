@@ -7,6 +7,7 @@
 import { Mapping } from "./geometry";
 import { paintTrace, type StyledTrace } from "./paint";
 import { backward, forward, type Scale } from "./scale";
+import type { Trace } from "./trace";
 
 /** Traces that count from one x to another; null: everywhere that no later part covers. */
 export interface LayerPart {
@@ -39,17 +40,29 @@ export class LineLayer {
   #spare: HTMLCanvasElement | null = null;
   #parts: readonly LayerPart[] = [];
   #version = 0;
+  #grown = false;
+  #painted = new Map<Trace, { rows: number; version: number }>(); // each trace when it was painted
 
-  /** What is to be drawn; also to be called when traces have grown or colours changed. */
+  /** What is to be drawn; also to be called when traces have grown: then only their new end is painted. */
   setParts(parts: readonly LayerPart[]): void {
+    if (sameLines(this.#parts, parts)) this.#grown = true;
+    else this.#version++;
     this.#parts = parts;
+  }
+
+  /** Everything is to be painted anew. */
+  invalidate(): void {
     this.#version++;
   }
 
   /** Is what `draw` shows at this place sharp, whole and of now? */
   isFresh(mapping: Mapping): boolean {
     const front = this.#front;
-    return front !== null && front.version === this.#version && covers(front, mapping) && isSharp(front, mapping);
+    return !this.#grown && front !== null && this.#isRight(front, mapping);
+  }
+
+  #isRight(bitmap: Bitmap, mapping: Mapping): boolean {
+    return bitmap.version === this.#version && covers(bitmap, mapping) && isSharp(bitmap, mapping);
   }
 
   /**
@@ -57,11 +70,14 @@ export class LineLayer {
    * `ahead`: also what lies beside the chart, for a pan.
    */
   paint(mapping: Mapping, ratio: number, deadline: number, ahead: boolean): boolean {
+    if (this.#grown && this.#front && this.#isRight(this.#front, mapping)) this.#paintEnd(this.#front, ratio);
     if (this.isFresh(mapping) && (!ahead || (this.#front && hasSlack(this.#front, mapping)))) return true;
     let back = this.#back;
-    if (!back || back.version !== this.#version || !isSharp(back, mapping) || !covers(back, mapping)) {
+    if (!back || this.#grown || !this.#isRight(back, mapping)) {
       back = this.#begin(mapping, ahead);
       if (!back) return true;
+      this.#grown = false;
+      this.#painted = new Map(this.#traces().map((trace) => [trace, { rows: trace.length, version: trace.version }]));
     }
     this.#back = back;
     this.#go(back, ratio, deadline);
@@ -123,6 +139,36 @@ export class LineLayer {
     return { canvas, context, x: wider, y, mapping: own, version: this.#version, part: 0, trace: 0, done: false };
   }
 
+  #traces(): Trace[] {
+    return this.#parts.flatMap((part) => part.traces.map(({ trace }) => trace));
+  }
+
+  /** Rows were added: the strip of the bitmap from the first of them on is painted anew. */
+  #paintEnd({ context, mapping }: Bitmap, ratio: number): void {
+    this.#grown = false;
+    let from = Number.POSITIVE_INFINITY;
+    for (const trace of this.#traces()) {
+      const known = this.#painted.get(trace) ?? { rows: 0, version: -1 };
+      if (known.version !== trace.version) from = Math.min(from, trace.x[Math.max(0, known.rows - 2)] ?? from);
+      this.#painted.set(trace, { rows: trace.length, version: trace.version });
+    }
+    const { width, height } = mapping.box;
+    const left = Math.max(0, Math.floor(mapping.toX(from)) - 2);
+    if (!(left < width)) return;
+    context.save();
+    context.beginPath();
+    context.rect(left, 0, width - left, height);
+    context.clip();
+    context.clearRect(left, 0, width - left, height);
+    this.#parts.forEach((part, index) => {
+      context.save();
+      this.#clip(context, mapping, index);
+      for (const styled of part.traces) paintTrace(context, styled, mapping, ratio, part.traces.length, from);
+      context.restore();
+    });
+    context.restore();
+  }
+
   #go(bitmap: Bitmap, ratio: number, deadline: number): void {
     const { context, mapping } = bitmap;
     for (; bitmap.part < this.#parts.length; bitmap.part++, bitmap.trace = 0) {
@@ -163,6 +209,25 @@ export class LineLayer {
       context.clip();
     }
   }
+}
+
+/** Are these the same traces in the same colours, perhaps with more rows? */
+function sameLines(before: readonly LayerPart[], after: readonly LayerPart[]): boolean {
+  return (
+    before.length === after.length &&
+    before.every((part, at) => {
+      const other = after[at];
+      return (
+        other?.from === part.from &&
+        other.to === part.to &&
+        other.traces.length === part.traces.length &&
+        part.traces.every(({ trace, colour, dashed }, line) => {
+          const styled = other.traces[line];
+          return styled?.trace === trace && styled.colour === colour && styled.dashed === dashed;
+        })
+      );
+    })
+  );
 }
 
 function covers(bitmap: Bitmap, { x, y, box }: Mapping): boolean {

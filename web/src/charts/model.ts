@@ -187,7 +187,7 @@ export class ChartModel implements Follower {
     clearTimeout(this.#redraw);
     this.#redraw = undefined;
     this.#lastDrawn = performance.now();
-    this.#restyle();
+    this.#restyle(true);
   }
 
   #demand(range: Range | null): Demand {
@@ -259,6 +259,7 @@ export class ChartModel implements Follower {
   }
 
   #take(set: TraceSet): void {
+    const again = this.#overviewStale;
     if (set.demand.range) {
       const others = this.#details.filter(
         ({ demand }) => !isSame(demand, set.demand) && this.#wanted.some((wanted) => isSame(demand, wanted)),
@@ -271,7 +272,7 @@ export class ChartModel implements Follower {
       feed().refollow();
     }
     this.#status.value = this.#overview && !this.#overview.traces.length ? "empty" : "ready";
-    this.#restyle();
+    this.#restyle(again);
   }
 
   #fail(error: unknown): void {
@@ -287,7 +288,8 @@ export class ChartModel implements Follower {
     else this.#load();
   }
 
-  #restyle(): void {
+  /** `grown`: nothing but rows was added. */
+  #restyle(grown = false): void {
     const parts: LayerPart[] = [];
     if (this.#overview) parts.push({ traces: this.#styledOf(this.#overview), from: null, to: null });
     for (const detail of this.#details) {
@@ -297,7 +299,7 @@ export class ChartModel implements Follower {
     this.#bestPoints = this.#rings();
     batch(() => {
       const extent = this.#overview && xRange(this.#overview.traces, this.view.logX.value);
-      this.view.extents.set(this, extent && fromZero(extent, this.axis, this.view.logX.value));
+      this.view.extents.set(this, extent && fromZero(extent, this.axis, this.view.logX.value), grown);
       this.#draw();
     });
   }

@@ -121,7 +121,7 @@ export class Plot implements Drawn {
 
   /** Other colours. */
   repaint(): void {
-    if (this.#content) this.#layer.setParts(this.#content.parts);
+    this.#layer.invalidate();
     if (this.#shown) requestFrame(this);
   }
 

@@ -10,6 +10,7 @@ export const AXES: readonly Axis[] = ["step", "tokens", "epoch", "wall time", "r
 export const SMOOTHINGS: readonly number[] = [0, 0.5, 0.7, 0.85];
 
 const DEFAULT_SMOOTHING = 0.6;
+const ROOM_TO_GROW = 0.02; // of the x axis
 
 /** Something with a value that can be set: a signal, or a parameter of the address. */
 interface Setting<T> {
@@ -48,8 +49,11 @@ export class Extents {
     return this.#union.value;
   }
 
-  /** Of one chart; null when it is gone or has no rows. */
-  set(chart: object, extent: Range | null): void {
+  /**
+   * Of one chart; null when it is gone or has no rows. `grown`: by live rows; then the axis gets some room beyond them,
+   * so that it need not be drawn anew with each row.
+   */
+  set(chart: object, extent: Range | null, grown = false): void {
     if (extent) this.#known.set(chart, extent);
     else this.#known.delete(chart);
     const all = [...this.#known.values()];
@@ -57,6 +61,8 @@ export class Extents {
       ? { min: Math.min(...all.map(({ min }) => min)), max: Math.max(...all.map(({ max }) => max)) }
       : null;
     const before = this.#union.peek();
+    if (grown && union && before && union.min === before.min && union.max <= before.max) return;
+    if (grown && union) union.max += (union.max - union.min) * ROOM_TO_GROW;
     if (union?.min !== before?.min || union?.max !== before?.max) this.#union.value = union;
   }
 }
