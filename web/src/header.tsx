@@ -64,7 +64,7 @@ export function Header({ hasSide }: { hasSide: boolean }) {
         <button type="button" class="sign only-wide" aria-label="Keys and help" title="Keys (?)" onClick={openHelp}>
           <span aria-hidden="true">?</span>
         </button>
-        <button type="button" class="palette-sign" aria-label="Command palette" onClick={openPalette}>
+        <button type="button" class="palette-sign" aria-label={`${commandKey}K: command palette`} onClick={openPalette}>
           <kbd>{commandKey}K</kbd>
         </button>
       </div>

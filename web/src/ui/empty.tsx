@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import "./empty.css";
 
 /** In place of what is not there: why, and what to do. */
@@ -14,18 +14,32 @@ export function Empty({ title, children }: { title: string; children?: Component
 
 /** A command to type, with a button that copies it. */
 export function CommandLine({ text }: { text: string }) {
-  const [copied, setCopied] = useState(false);
+  const [said, setSaid] = useState("copy");
+  const line = useRef<HTMLElement>(null);
   async function copy(): Promise<void> {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
+    setSaid((await copyText(text, line.current)) ? "copied" : "selected");
+    setTimeout(() => setSaid("copy"), 1500);
   }
   return (
     <div class="command-line">
-      <code>{text}</code>
-      <button type="button" aria-label={`Copy: ${text}`} onClick={() => void copy()}>
-        {copied ? "copied" : "copy"}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a line that scrolls must be reached by the keyboard */}
+      <code ref={line} tabIndex={0}>
+        {text}
+      </code>
+      <button type="button" aria-label={`${said}: ${text}`} onClick={() => void copy()}>
+        <span aria-live="polite">{said}</span>
       </button>
     </div>
   );
+}
+
+/** Puts a text on the clipboard; where the page has no access to it (plain HTTP), selects it and tries the old way. */
+async function copyText(text: string, shown: HTMLElement | null): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    if (shown) getSelection()?.selectAllChildren(shown);
+    return document.execCommand("copy");
+  }
 }

@@ -10,7 +10,7 @@ export function CheckpointsPage() {
   if (runs.length === 0) return <Empty title="No runs are selected">Mark some in the list of runs.</Empty>;
   return (
     <div class="content">
-      <PageTitle title="Checkpoints" note={`of ${plural(runs.length, "run")}`} />
+      <PageTitle page title="Checkpoints" note={`of ${plural(runs.length, "run")}`} />
       <CheckpointsView runs={runs} />
     </div>
   );

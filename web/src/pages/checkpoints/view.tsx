@@ -83,7 +83,7 @@ function CheckpointTable({ entries, several, opened }: { entries: readonly Entry
     { name: "training loss", numeric: true, format: (value: Cell) => number(value as number | null) },
     { name: "tokens seen", numeric: true, format: (value: Cell) => (typeof value === "number" ? compact(value) : "–") },
     { name: "size", numeric: true, format: (value: Cell) => size(value as number) },
-    { name: "" },
+    { name: "which" },
   ];
   const rows = entries.map(({ run, checkpoint }) => [
     ...(several ? [nameOf(run)] : []),

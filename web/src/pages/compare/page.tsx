@@ -28,7 +28,7 @@ export function ComparePage() {
   if (!value) return <p class="content loading">{problem ?? `reading ${plural(runs.length, "run")} …`}</p>;
   return (
     <div class="content compare">
-      <PageTitle title="Compare" note={plural(comparison.runs.length, "run")}>
+      <PageTitle page title="Compare" note={plural(comparison.runs.length, "run")}>
         <Segmented
           label="Which value of a run"
           options={["best", "last"]}

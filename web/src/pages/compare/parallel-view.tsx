@@ -21,6 +21,7 @@ const TOP = 40;
 const SIDE = 64;
 const DRAG_FROM = 4; // pixels: less is a click
 const KEY_STEP = 0.05;
+const KEYS_ID = "axis-keys";
 
 interface ParallelAxis {
   name: string;
@@ -129,6 +130,9 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
           ))}
         </svg>
       </section>
+      <p id={KEYS_ID} class="unseen">
+        Left and right move the axis, up and down the lower end of its filter, with Shift the upper; Escape clears it.
+      </p>
       <AxisChoice available={available} names={names} result={metric?.key} />
     </section>
   );
@@ -181,7 +185,7 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
         class={axis.isResult ? "axis-handle result" : "axis-handle"}
         role="button"
         tabIndex={0}
-        aria-label={`${axis.name}: left and right move the axis, up and down the lower end of its filter, with Shift the upper; Escape clears it`}
+        aria-describedby={KEYS_ID}
         onKeyDown={(event) => {
           if (event.key === "ArrowLeft") onMove(-1);
           else if (event.key === "ArrowRight") onMove(1);

@@ -10,7 +10,7 @@ export function MachinePage() {
   if (runs.length === 0) return <Empty title="No runs are selected">Mark some in the list of runs.</Empty>;
   return (
     <div class="content">
-      <PageTitle title="Machine" note={`of ${plural(runs.length, "run")}`} />
+      <PageTitle page title="Machine" note={`of ${plural(runs.length, "run")}`} />
       <MachineView runs={runs} />
     </div>
   );

@@ -78,7 +78,7 @@ function NameList({ all, chosen }: { all: readonly ArtifactSeries[]; chosen: Art
     <nav class="artifact-names" aria-label="Artifacts">
       {kinds.map((media) => (
         <div key={media}>
-          <h3>{MEDIA_NAMES[media]}</h3>
+          <h2>{MEDIA_NAMES[media]}</h2>
           {all.slice(0, MOST_NAMES).map(
             (series) =>
               series.media === media && (

@@ -151,7 +151,6 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
         role="button"
         tabIndex={0}
         aria-expanded={isGroup ? inside !== null : undefined}
-        aria-label={`${item.label}, ${describe(item)}`}
         onClick={act}
         onKeyDown={(event) => {
           if (event.key !== "Enter" && event.key !== " ") return;

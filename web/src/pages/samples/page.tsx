@@ -10,7 +10,7 @@ export function SamplesPage() {
   if (runs.length === 0) return <Empty title="No runs are selected">Mark some in the list of runs.</Empty>;
   return (
     <div class="content">
-      <PageTitle title="Samples" note={`${plural(runs.length, "run")}, side by side`} />
+      <PageTitle page title="Samples" note={`${plural(runs.length, "run")}, side by side`} />
       <SamplesView runs={runs} />
     </div>
   );
