@@ -81,7 +81,7 @@ def test_beside_a_real_training_run(
     board.press("s")
     see(board, "smoothing light 0.5")
     board.press("\x1b")
-    see(board, "2 vali", "3 lr")
+    see(board, "2 validation/loss", "3 lr")
     board.press("y")
     see(board, "this machine, live", "CPU", "memory", "process RSS")
     board.press("a")

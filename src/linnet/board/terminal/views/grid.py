@@ -106,7 +106,7 @@ def _value(curves: list[chart.RunCurve], held_out: list[chart.RunCurve], room: i
     for _, curve in held_out[:1]:
         line = [*line, (f" {chart.HELD_OUT}{number(curve.last_value)}", chart.HELD_OUT_STYLE)]
     with_best = line if best is None else [*line, (" best ", "dim"), (number(best[1]), "")]
-    return with_best if length(with_best) <= room or not held_out else line
+    return with_best if length(with_best) <= room else line
 
 
 def _as_many_as_fit(parts: list[Line], between: str, room: int) -> Line:
