@@ -45,6 +45,14 @@ def test_a_live_run_tells_the_time_left(root: Path) -> None:
     assert "ETA 3 m 20 s" in header
 
 
+@pytest.mark.parametrize("none", [-1, 0])
+def test_a_run_without_an_end_shows_no_total(root: Path, none: int) -> None:
+    write(root / "a", steps(100), total_steps=none, total_epochs=none)
+    header = look(board_of(root, "a"))
+    assert "step 100 " in header
+    assert "/-1" not in header and "/0" not in header
+
+
 @pytest.mark.parametrize("status", ["live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled"])
 def test_every_status_has_a_word_and_a_colour(root: Path, status: str) -> None:
     write(root / "a", steps(3))

@@ -165,24 +165,24 @@ def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
         "upload_lens()": lambda: fresh.upload_lens(table(16)),
         "build()": fresh.build,
     }.items():
-        with pytest.raises(LinnetError, match="came before realize_scratch") as error:
+        with pytest.raises(LinnetError, match="was called before there is a model: call realize_scratch") as error:
             act()
         assert str(error.value).startswith(call)
     with pytest.raises(LinnetError, match="no step yet"):
         fresh.step(None, 0.1)  # type: ignore[arg-type]
     warm = recipe()
-    with pytest.raises(LinnetError, match="realize_scratch\\(\\) was called already and the window is open"):
+    with pytest.raises(LinnetError, match="realize_scratch\\(\\) was called a second time: call it once"):
         warm.realize_scratch(CONFIG, 24)
     warm.realize_warm(path)
     warm.build()
-    with pytest.raises(LinnetError, match="build\\(\\) came a second time; the window is closed"):
+    with pytest.raises(LinnetError, match="build\\(\\) was called a second time: a donor's values are taken between"):
         warm.build()
     for act in (
         lambda: warm.realize_warm(path),
         lambda: warm.upload_donor(table()),
         lambda: warm.upload_lens(table(16)),
     ):
-        with pytest.raises(LinnetError, match="came after build\\(\\); the window is closed"):
+        with pytest.raises(LinnetError, match="was called after build\\(\\): a donor's values are taken between"):
             act()
 
 

@@ -222,7 +222,7 @@ class WarmStart(FromScratch):
     def realize_scratch(self, config: Config, donor_d_in: int = 0) -> None:
         """Allocate and initialise the model as if there were no donor, and open the window."""
         if self._window != "not opened":
-            raise LinnetError(f"realize_scratch() was called already and the window is {self._window}; call it once")
+            raise LinnetError("realize_scratch() was called a second time: call it once, before all others")
         if self.init.has_lens and not donor_d_in:
             raise UsageError(
                 f"init {self.init} has a lens, which needs the donor's width: realize_scratch(config,"
@@ -293,7 +293,7 @@ class WarmStart(FromScratch):
         target = self._require_lens("upload_lens()").proj.weight
         _check_shape("the lens", proj_DW.shape, target.shape, "[d_model, donor_d_in]")
         if not np.isfinite(proj_DW).all():
-            raise UsageError("the lens has numbers that are not finite: expected none, found NaN or infinity")
+            raise UsageError("the lens has numbers that are not finite (NaN or infinite): give one without them")
         _copy(proj_DW, target)
 
     def build(self) -> None:
@@ -361,10 +361,11 @@ class WarmStart(FromScratch):
 
     def _require_window(self, call: str) -> None:
         if self._window == "not opened":
-            raise LinnetError(f"{call} came before realize_scratch(config), which opens the window for it")
+            raise LinnetError(f"{call} was called before there is a model: call realize_scratch(config) first")
         if self._window == "closed":
             again = "a second time" if call == "build()" else "after build()"
-            raise LinnetError(f"{call} came {again}; the window is closed, and the model is being trained as it is")
+            between = "a donor's values are taken between realize_scratch() and build()"
+            raise LinnetError(f"{call} was called {again}: {between}")
 
     def _require_lens(self, call: str) -> Lens:
         lens: Lens | None = self.model.lens

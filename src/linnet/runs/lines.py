@@ -25,7 +25,6 @@ class LineReader:
     - `generation` goes up when those bytes no longer stand in the file; reading then begins anew. A file that was
       replaced by a longer copy of itself (as `rsync` does) is simply read on.
     - `oversized`: lines longer than `longest_line`, passed over and never held whole.
-    - `last_mtime`: the file's time of change when it was last looked at.
     - `trouble`: why the file could not be read at the last look; empty when it could, or was never there.
     - `fd`: its descriptor while it is open, else -1; `in_long_line`: the position is inside a line that is passed over.
     """
@@ -39,7 +38,6 @@ class LineReader:
         self.position = 0
         self.crc = 0
         self.oversized = 0
-        self.last_mtime = 0.0
         self.trouble = ""
         self.fd = -1
         self._identity: tuple[int, int] | None = None
@@ -116,7 +114,6 @@ class LineReader:
     def _look(self) -> None:
         """Open the file where that is needed, and begin anew when what was read of it no longer stands."""
         status = self.path.stat()
-        self.last_mtime = status.st_mtime
         identity = (status.st_dev, status.st_ino)
         read_to = self.position + len(self._pending)
         same = self.fd >= 0 and identity == self._identity

@@ -267,7 +267,7 @@ def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:
         run_id=_text(start.get("run_id")) or folder.name,
         created_at=unix_seconds(start.get("started_at")) or _modified(folder),
         name=_text(start.get("name")),
-        total_steps=_integer(config.get("steps")),
+        total_steps=_count(config.get("steps")),
         model=_object(start.get("model")),
         config=config,
         provenance={"host": host.get("name", ""), "os": host.get("os", ""), "git": _object(start.get("git"))},
@@ -310,6 +310,12 @@ def _integer(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else None
 
 
+def _count(value: object) -> int | None:
+    """A whole number from 1: other tools spell a run without an end as -1."""
+    count = _integer(value)
+    return count if count is not None and count > 0 else None
+
+
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
@@ -324,7 +330,8 @@ def _goals(value: object) -> dict[str, str]:
 
 _FIELDS: dict[str, Callable[[object], Any]] = {
     **dict.fromkeys(("name", "experiment", "group", "parent", "recipe"), _text),
-    **dict.fromkeys(("total_steps", "total_epochs", "parent_step"), _integer),
+    **dict.fromkeys(("total_steps", "total_epochs"), _count),
+    "parent_step": _integer,
     **dict.fromkeys(("model", "config", "provenance", "summary", "plan"), _object),
     "tags": _texts,
     "archived": lambda value: value is True,

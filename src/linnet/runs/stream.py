@@ -19,7 +19,7 @@ class EventStream:
     """Reads `events.jsonl` while it is being written; each event is handed out once.
 
     - `damaged`: lines that could not be read, passed over; `oversized`: lines too long to be kept.
-    - `last_mtime`: when the file was last changed; `generation` goes up when the file became another one.
+    - `generation` goes up when the file became another one.
     - `origin`: the Unix time at which a kaun-board or munin run began, to tell seconds from.
 
     A file that was cut or replaced is compared, line by line, with what was handed out before: only what is new in
@@ -42,11 +42,6 @@ class EventStream:
     def oversized(self) -> int:
         """Lines longer than a reader will hold."""
         return self._lines.oversized
-
-    @property
-    def last_mtime(self) -> float:
-        """Unix time of the file's last change, as of the last read."""
-        return self._lines.last_mtime
 
     @property
     def generation(self) -> int:
