@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import linnet
+from linnet.runs import Artifact, examine
+from linnet.runs.session import Session
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -18,6 +22,15 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
     lines = (folder / "events.jsonl").read_bytes().splitlines()  # of a text more than \n ends a line
     return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def logged(call: Callable[[Session], object]) -> list[Artifact]:
+    """What a call leaves in a run that is sound."""
+    with linnet.start(run_id="a", system_every=0) as run:
+        call(run)
+    opened = linnet.open(run.run_dir)
+    assert examine(opened).sound
+    return opened.artifacts()
 
 
 def _mount(folder: Path, options: str) -> bool:
