@@ -65,6 +65,23 @@ def test_a_png_of_the_size_that_is_asked_for(root: Path, capsys: pytest.CaptureF
     assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 50
 
 
+def test_a_png_says_which_text_no_font_here_has(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fonts = pytest.importorskip("linnet.board.figure.fonts")
+    monkeypatch.setattr(fonts, "_files", tuple)  # only Pillow's own, which has Latin letters
+    fonts._choose.cache_clear()
+    title = "ความสูญเสีย \x1b[31m"
+    code, out, err = run(capsys, "loss", "wide", "--out", "loss.png", "--title", title)
+    fonts._choose.cache_clear()
+    assert code == 0 and out.startswith("loss.png  ")
+    assert err.count("\n") == 1 and "\x1b" not in err
+    assert "no font here has all characters of 'ความสูญเสีย" in err and "--out FILE.svg" in err
+    assert run(capsys, "loss", "wide", "--out", "loss.svg", "--title", "ความสูญเสีย")[2] == ""
+    assert "ความสูญเสีย" in svg_texts(Path("loss.svg"))
+    assert run(capsys, "loss", "wide", "--out", "loss.png", "--title", "greater")[2] == ""
+
+
 def test_svg_into_a_pipe(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "loss", "--out", "-")
     assert (code, err) == (0, "") and ElementTree.fromstring(out).tag == f"{SVG}svg"

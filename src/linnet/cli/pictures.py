@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from linnet.board.figure.colours import THEMES, ThemeName, mixed
-from linnet.board.words import plain, size
+from linnet.board.words import plain, shorten, size
 from linnet.cli.streams import complain
 from linnet.errors import UsageError
 from linnet.files import write_file
@@ -81,9 +81,15 @@ def write_picture(scene: Scene, out: str, scale: float) -> None:
 
         content = write_svg(scene)
     else:
-        from linnet.board.figure.png import write_png
+        from linnet.board.figure.png import texts_with_boxes, write_png
 
         content = write_png(scene, scale)
+        if texts := texts_with_boxes(scene):
+            others = f" and of {len(texts) - 1} more" if len(texts) > 1 else ""
+            remark(
+                f"no font here has all characters of {shorten(texts[0], 60)!r}{others}: the PNG shows boxes for them,"
+                " an SVG (--out FILE.svg) has them whole"
+            )
     if out == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(content)

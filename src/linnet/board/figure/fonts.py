@@ -20,22 +20,29 @@ _PREFERRED = (  # how the names of fonts begin that are good to read, and of tho
 )
 
 
-@cache
 def font_for(text: str, size: float) -> FreeTypeFont:
     """A font of `size` pixels that has every character of a text; where none has, the one that has most of them."""
+    path, _ = _choose(text)
+    return _own(size) if path is None else _load(path, size)
+
+
+def lacking(text: str) -> frozenset[str]:
+    """Characters of a text that its font has no sign for: they are boxes in a picture."""
+    return _choose(text)[1]
+
+
+@cache
+def _choose(text: str) -> tuple[str | None, frozenset[str]]:
+    """The file of the font for a text, None for Pillow's own, and what it lacks."""
     needed = frozenset(text)
-    own = _own(size)
-    lacking = _missing(None, needed)
-    if not lacking:
-        return own
-    best: tuple[int, str | None] = (len(lacking), None)
-    for path in _files():
-        count = len(_missing(path, needed))
-        if count < best[0]:
-            best = count, path
-        if not count:
+    best: tuple[str | None, frozenset[str]] = None, _missing(None, needed)
+    for path in _files() if best[1] else ():
+        missing = _missing(path, needed)
+        if len(missing) < len(best[1]):
+            best = path, missing
+        if not missing:
             break
-    return own if best[1] is None else _load(best[1], size)
+    return best
 
 
 @cache

@@ -41,6 +41,14 @@ def write_png(scene: Scene, scale: float = 2.0) -> bytes:
     return file.getvalue()
 
 
+def texts_with_boxes(scene: Scene) -> list[str]:
+    """The texts of a scene of which a PNG written here shows some characters as boxes, for want of a font."""
+    from linnet.board.figure.fonts import lacking
+
+    texts = dict.fromkeys(plain(shape.text) for shape in scene.shapes if isinstance(shape, Text))
+    return [text for text in texts if lacking(text)]
+
+
 class _Mask:
     """How much of each pixel a shape covers, for the part of the picture in which it lies."""
 
