@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import msgspec
 
 from linnet.errors import LinnetError, UsageError, mismatch, missing_extra, near_words, suggestion
+from linnet.infer.loading import load as infer_load
 from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, count_of, defaults_of
 from linnet.recipes.registry import recipe_type
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from linnet.infer.loaded_model import LoadedModel
     from linnet.recipes import Job
     from linnet.recipes.fork import ForkPoint
-    from linnet.recipes.job import Rows
     from linnet.recipes.training import Training
     from linnet.train import Callback
     from linnet.train.plan import Plan
@@ -175,34 +175,14 @@ def resume(
     """
     from linnet.recipes import resume as resume_run
     from linnet.recipes.job import Rows
-    from linnet.runs import RunStore
 
-    known = run if isinstance(run, Run) else RunStore(runs).find(os.fspath(run))
     callbacks, preparing = _with_screen(callbacks, progress)
-    rows: Rows | None = None if data is None else Rows(data, eval_data)
-    return _run_of(
-        resume_run(known, steps=steps, force=force, callbacks=callbacks, preparing=preparing, rows=rows, loss=loss)
-    )
+    own: dict[str, Any] = {"rows": None if data is None else Rows(data, eval_data), "loss": loss}
+    screen: dict[str, Any] = {"callbacks": callbacks, "preparing": preparing}
+    return _run_of(resume_run(run, steps=steps, force=force, runs_root=runs, **own, **screen))
 
 
-@_as_a_command
-def load(
-    model: str | os.PathLike[str] | Run,
-    /,
-    *,
-    device: str = "auto",
-    runs: str | os.PathLike[str] | None = None,
-) -> LoadedModel:
-    """Load a MODEL, with text in and out: a GGUF's path, a run (its latest checkpoint), `RUN@best` or `RUN@200`.
-
-    model = linnet.load("latest")
-    model.generate("The whale", max_tokens=40, stop="\\n")
-
-    `device`: auto, cpu, cuda or mps. `runs`: the folder of runs.
-    """
-    from linnet.infer.loaded_model import load
-
-    return load(model, device=device, runs=runs)
+load = _as_a_command(infer_load)
 
 
 @overload
@@ -247,9 +227,9 @@ def generate(
     - `options`: those of `linnet generate`, with underscores: `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`,
       `repetition_penalty`, `seed`; `stop` is a text or several.
     """
-    from linnet.infer.loaded_model import LoadedModel, load
+    from linnet.infer.loaded_model import LoadedModel
 
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, runs=runs)
+    loaded = model if isinstance(model, LoadedModel) else infer_load(model, device=device, runs=runs)
     texts: str | list[str] = loaded.generate(prompt, samples=samples, **options)
     return texts
 

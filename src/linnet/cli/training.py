@@ -12,7 +12,6 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import lasting_output
-from linnet.runs import RunStore
 
 if TYPE_CHECKING:
     from linnet.recipes import Job, Training
@@ -37,8 +36,7 @@ def resume(
     """
     from linnet.recipes import resume
 
-    resumed = RunStore(runs).find(run)
-    return run_training(partial(resume, resumed, steps=steps, force=force), json)
+    return run_training(partial(resume, run, steps=steps, force=force, runs_root=runs), json)
 
 
 def run_training(begin: Callable[..., Training], json: bool) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from linnet.infer.generation import generate as generate
     from linnet.infer.loaded_model import LoadedModel as LoadedModel
     from linnet.infer.loaded_model import TextScore as TextScore
-    from linnet.infer.loaded_model import load as load
+    from linnet.infer.loading import load as load
     from linnet.infer.scoring import Candidate as Candidate
     from linnet.infer.scoring import Prediction as Prediction
     from linnet.infer.scoring import Score as Score

@@ -24,10 +24,8 @@ from linnet.infer.classification import Guess, classify
 from linnet.infer.scoring import score
 from linnet.infer.text_options import TextOptions
 from linnet.infer.text_stream import TextStream
-from linnet.models import LanguageModel, ViT, pick_device
+from linnet.models import LanguageModel, ViT
 from linnet.models import load as load_weights
-from linnet.models.model_name import find_model
-from linnet.runs import Run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,24 +50,10 @@ class TextScore:
     tokens: int
 
 
-def load(
-    model: str | os.PathLike[str] | Run,
-    /,
-    *,
-    device: str = "auto",
-    runs: str | os.PathLike[str] | None = None,
-) -> LoadedModel:
-    """Load a MODEL: a GGUF's path, a run (its latest checkpoint), `RUN@best` or `RUN@200`.
-
-    model = linnet.load("latest")
-    model.generate("The whale", max_tokens=40, stop="\\n")
-
-    `device`: auto, cpu, cuda or mps. `runs`: the folder of runs.
-    """
-    chosen = pick_device(device)
-    path = find_model(model, runs)
+def read_model(path: Path, device: torch.device) -> LoadedModel:
+    """The model of a GGUF file, on a device."""
     with GGUFFile.open(path) as file:
-        module = load_weights(file, chosen)
+        module = load_weights(file, device)
         tokenizer = _tokenizer(file) if isinstance(module, LanguageModel) else None
         first = file.metadata.get("tokenizer.ggml.bos_token_id")
         template = file.metadata.get("tokenizer.chat_template")

@@ -17,7 +17,7 @@ from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
-from linnet.runs import Run, Session
+from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.train.callback import Callback, Callbacks
@@ -149,7 +149,7 @@ def prepare(
 
 
 def resume(
-    run: Run,
+    run: Run | str | os.PathLike[str],
     *,
     steps: int | None = None,
     force: bool = False,
@@ -157,13 +157,17 @@ def resume(
     preparing: PrepareProgress | None = None,
     rows: Rows | None = None,
     loss: LossFunction | None = None,
+    runs_root: str | os.PathLike[str] | None = None,
 ) -> Training:
     """Continue a run from its newest checkpoint, to the bit on the CPU.
 
-    One that was killed between its last checkpoint and its end is closed as completed. `rows`, `loss`: those of the
-    program, where the run was started with its own.
+    One that was killed between its last checkpoint and its end is closed as completed.
+
+    - `run`: one that is open, or its name in the folder `runs_root`.
+    - `rows`, `loss`: those of the program, where the run was started with its own.
     """
     called = Callbacks(callbacks)
+    run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
     at = _newest_step(run)
     state = load(state_path(run.path, at), verify=not force)
     weights = step_path(run.path / WEIGHTS, at)

@@ -340,7 +340,7 @@ class Loop:
             validation_loss=self._validation_loss,
             config_fingerprint=progress.fingerprints.get("config"),
             data_fingerprint=progress.fingerprints.get("data"),
-            git_sha=str((self._run.manifest.provenance.get("git") or {}).get("sha", "")) or None,
+            git_sha=self._run.git_sha or None,
             **own,
         )
         facts = {"run_id": self._run.run_id, **progress.facts(self._seconds_so_far)}

@@ -30,9 +30,9 @@ class OwnModel:
     def write(self, model: Any, step: int, *, train_loss: object, tokenizer: Any, type: str) -> Path:
         """Write the model and let `latest` mean it."""
         config, params = _config_and_params(model)
-        git = self._run.manifest.provenance.get("git") or {}
+        run = self._run
         origin = gguf.Provenance(
-            recipe=self._run.manifest.recipe, train_loss=_number(train_loss), git_sha=str(git.get("sha", "")) or None
+            recipe=run.manifest.recipe, train_loss=_number(train_loss), git_sha=run.git_sha or None
         )
         keys = self._keys(tokenizer, config.vocab)
         folder, run_id = self._run.weights_dir, self._run.run_id
