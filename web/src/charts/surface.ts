@@ -147,7 +147,8 @@ export class ChartSurface implements GestureTarget {
     const range = this.#range();
     if (!longest || !range) return;
     const first = longest.lowerBound(range.min);
-    const last = Math.max(first, longest.lowerBound(range.max) - 1);
+    const end = longest.lowerBound(range.max);
+    const last = Math.max(first, longest.x[end] === range.max && end < longest.length ? end : end - 1);
     const now =
       cursor.x === null
         ? by === "first" || (typeof by === "number" && by > 0)

@@ -8,7 +8,7 @@ import { chartSections, mainMetric } from "./chart-list";
 import { useChartCommands } from "./commands";
 import { FullChart } from "./full";
 import { useMetrics } from "./metrics";
-import { keepPreferences, preferences } from "./preferences";
+import { preferences, restorePreferences } from "./preferences";
 import { Section } from "./section";
 import { ChartControls, ChartFilters } from "./toolbar";
 import "./grid.css";
@@ -32,7 +32,7 @@ export function ChartGrid({ runs, onControls }: ChartGridProps) {
   const [showHidden, setShowHidden] = useState(false);
   const [columns, setColumns] = useState(3);
   const root = useRef<HTMLDivElement>(null);
-  useEffect(() => keepPreferences(), []);
+  useEffect(() => restorePreferences(), []);
   useEffect(() => {
     const element = root.current;
     if (!element) return;

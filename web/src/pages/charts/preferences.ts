@@ -4,7 +4,7 @@
  * It is in the address, so that a view can be sent, and this browser remembers it for each folder of runs. An address
  * that says nothing of it gets what was remembered.
  */
-import { batch, computed, effect } from "@preact/signals";
+import { batch, computed, effect, untracked } from "@preact/signals";
 import { type Codec, flag, list, type Param, pageParam, setParams } from "../../address";
 import { board, remember, remembered } from "../../data/state";
 
@@ -81,10 +81,12 @@ export function bounded({ columns, rows }: ChartSize): ChartSize {
 
 export function setSize(key: string, size: ChartSize): void {
   sizes.replace(new Map([...sizes.peek(), [key, bounded(size)]]));
+  keep();
 }
 
 export function togglePinned(key: string): void {
   pinned.replace(toggled(pinned.peek(), key));
+  keep();
 }
 
 export function toggleHidden(key: string): void {
@@ -92,14 +94,17 @@ export function toggleHidden(key: string): void {
     if (pinned.peek().includes(key)) pinned.replace(toggled(pinned.peek(), key));
     hidden.replace(toggled(hidden.peek(), key));
   });
+  keep();
 }
 
 export function toggleConstants(): void {
   constants.replace(!constants.peek());
+  keep();
 }
 
 export function toggleFolded(section: string): void {
   folded.replace(toggled(folded.peek(), section));
+  keep();
 }
 
 /** Puts a chart at another's place within its section, whose charts are `members`. */
@@ -109,34 +114,42 @@ export function moveTo(key: string, place: number, members: readonly string[]): 
   const moved = [...rest.slice(0, at), key, ...rest.slice(at)];
   if (pinned.peek().includes(key)) pinned.replace(moved);
   else order.replace([...moved, ...order.peek().filter((other) => !moved.includes(other))]);
+  keep();
 }
 
 /** All charts as without any choice. */
 export function resetPreferences(): void {
   setParams(Object.fromEntries(PARAMS.map((param) => [param.name, ""])), { replace: true });
+  keep();
 }
 
 function toggled(names: readonly string[], name: string): readonly string[] {
   return names.includes(name) ? names.filter((other) => other !== name) : [...names, name];
 }
 
-/** Remembers choices for the folder of runs that is shown, as long as the function it gives is not called. */
-export function keepPreferences(): () => void {
-  let restored = "";
+function storageKey(): string | null {
+  const root = board.peek()?.root;
+  return root === undefined ? null : `linnet.charts:${root}`;
+}
+
+/** Remembers the choices of now for this folder of runs. */
+function keep(): void {
+  const storage = storageKey();
+  if (storage === null) return;
+  const choices = Object.fromEntries(PARAMS.map(({ name, text }) => [name, text()]).filter(([, text]) => text));
+  remember(storage, Object.keys(choices).length ? JSON.stringify(choices) : null);
+}
+
+/** Brings back what was remembered, as soon as the folder is known, unless the address says something. */
+export function restorePreferences(): () => void {
+  let done = false;
   return effect(() => {
-    const root = board.value?.root;
-    if (root === undefined) return;
-    const storage = `linnet.charts:${root}`;
-    const choices = Object.fromEntries(PARAMS.map(({ name, text }) => [name, text()]).filter(([, text]) => text));
-    if (restored !== root) {
-      restored = root;
-      const kept = stored(storage);
-      if (PARAMS.every(({ given }) => !given()) && Object.keys(kept).length) {
-        setParams(kept, { replace: true });
-        return;
-      }
-    }
-    remember(storage, Object.keys(choices).length ? JSON.stringify(choices) : null);
+    if (done || board.value === null) return;
+    done = true;
+    untracked(() => {
+      const kept = stored(storageKey() ?? "");
+      if (PARAMS.every(({ given }) => !given())) setParams(kept, { replace: true });
+    });
   });
 }
 
