@@ -30,7 +30,12 @@ export function Header({ hasSide }: { hasSide: boolean }) {
   return (
     <header class="header">
       {hasSide && (
-        <button type="button" class="sign only-narrow" aria-label="Runs shown" onClick={openSheet}>
+        <button
+          type="button"
+          class="sign only-narrow"
+          aria-label={`${shown.value.length} runs shown`}
+          onClick={openSheet}
+        >
           <span aria-hidden="true">☰</span>
           <span class="badge">{shown.value.length}</span>
         </button>
@@ -64,8 +69,9 @@ export function Header({ hasSide }: { hasSide: boolean }) {
         <button type="button" class="sign only-wide" aria-label="Keys and help" title="Keys (?)" onClick={openHelp}>
           <span aria-hidden="true">?</span>
         </button>
-        <button type="button" class="palette-sign" aria-label={`${commandKey}K: command palette`} onClick={openPalette}>
+        <button type="button" class="palette-sign" title="Every command and every run" onClick={openPalette}>
           <kbd>{commandKey}K</kbd>
+          <span class="unseen">: command palette</span>
         </button>
       </div>
     </header>

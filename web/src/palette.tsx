@@ -1,6 +1,6 @@
 /** The command palette (Ctrl+K, ⌘K): every command and every run, by a few letters of its name. */
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { navigate } from "./address";
 import { known } from "./data/state";
 import { matchScore } from "./fuzzy";
@@ -64,7 +64,7 @@ function OpenPalette({ onClose }: { onClose(): void }) {
   const [at, setAt] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const entries = entriesFor(typed);
   const chosen = Math.min(at, entries.length - 1);
   useEffect(() => {

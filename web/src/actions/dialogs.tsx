@@ -1,5 +1,5 @@
 /** The questions before runs are changed. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { known, nameOf, source, table } from "../data/state";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
@@ -96,7 +96,7 @@ function TagsDialog({ ids }: { ids: readonly string[] }) {
   const [removed, setRemoved] = useState<string[]>([]);
   const [typed, setTyped] = useState("");
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
 
   const words = (text: string) => text.split(/[\s,]+/).filter(Boolean);
   const include = (tags: readonly string[]) => {
@@ -184,7 +184,7 @@ function TagsDialog({ ids }: { ids: readonly string[] }) {
 function NameDialog({ id }: { id: string }) {
   const [typed, setTyped] = useState(nameOf(id) === id ? "" : nameOf(id));
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.select(), []);
+  useLayoutEffect(() => field.current?.select(), []);
   const save = () => {
     close();
     void rename(id, typed.trim());
@@ -225,7 +225,7 @@ function NameDialog({ id }: { id: string }) {
 function NoteDialog({ ids }: { ids: readonly string[] }) {
   const [typed, setTyped] = useState("");
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const save = () => {
     close();
     if (typed.trim()) void addNote(ids, typed.trim());

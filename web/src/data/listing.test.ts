@@ -16,6 +16,11 @@ test("each group has its head before its rows", () => {
   expect(keys(items)).toEqual(["group grid", "a", "b", "group ", "c"]);
 });
 
+test("of a folded group only the head is listed", () => {
+  const items = listItems({ rows: [row("a"), row("b")], groups: [group("x", 0, 1), group("y", 1, 1)] }, false, ["x"]);
+  expect(keys(items)).toEqual(["group x", "group y", "b"]);
+});
+
 test("as a tree forks stand below their parents, with the lines of linnet runs --tree", () => {
   const items = listItems({ rows: [row("fork", "a"), row("a")], groups: [] }, true);
   expect(items.map((item) => (item.kind === "run" ? item.lines + item.row.id : ""))).toEqual(["a", "└─ fork"]);

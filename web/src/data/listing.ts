@@ -1,13 +1,15 @@
 /** The rows of the table as a list shows them: with the heads of groups, or each below its parent. */
 import { computed } from "@preact/signals";
 import { familyTree } from "./family";
-import { columns, family, filter, group, NO_COLUMNS, reverse, sort, table } from "./state";
-import type { ColumnInfo, RunRow, RunTable } from "./types";
+import { toggle } from "./selection";
+import { columns, family, filter, foldedGroups, group, NO_COLUMNS, reverse, sort, table } from "./state";
+import type { ColumnInfo, Figure, RunRow, RunTable } from "./types";
 
 export interface GroupItem {
   kind: "group";
   key: string;
   group: RunTable["groups"][number];
+  folded: boolean;
 }
 export interface RunItem {
   kind: "run";
@@ -17,29 +19,50 @@ export interface RunItem {
   lines: string;
   /** A parent that is not listed. */
   gone: string | null;
+  /** The best value of its group, where there are groups. */
+  groupBest: Figure;
 }
 export type Item = GroupItem | RunItem;
 
-export function listItems({ rows, groups }: Pick<RunTable, "rows" | "groups">, asTree: boolean): Item[] {
+/** `folded`: the keys of groups of which only the head is listed. */
+export function listItems(
+  { rows, groups }: Pick<RunTable, "rows" | "groups">,
+  asTree: boolean,
+  folded: readonly string[] = [],
+): Item[] {
   if (groups.length) {
-    return groups.flatMap((group): Item[] => [
-      { kind: "group", key: `group ${group.key}`, group },
-      ...rows.slice(group.first, group.first + group.count).map((row) => runItem(row)),
-    ]);
+    return groups.flatMap((group): Item[] => {
+      const isFolded = folded.includes(group.key);
+      const members = isFolded ? [] : rows.slice(group.first, group.first + group.count);
+      return [
+        { kind: "group", key: `group ${group.key}`, group, folded: isFolded },
+        ...members.map((row) => runItem(row, group.best)),
+      ];
+    });
   }
   if (asTree) return familyTree(rows).map(({ row, lines, gone }) => ({ ...runItem(row), lines, gone }));
   return rows.map((row) => runItem(row));
 }
 
-function runItem(row: RunRow): RunItem {
-  return { kind: "run", key: row.id, row, lines: "", gone: null };
+function runItem(row: RunRow, groupBest: Figure = null): RunItem {
+  return { kind: "run", key: row.id, row, lines: "", gone: null, groupBest };
+}
+
+/** The runs of a group, those of a folded one too. */
+export function membersOf(group: RunTable["groups"][number]): string[] {
+  const rows = table.peek()?.rows ?? [];
+  return rows.slice(group.first, group.first + group.count).map((row) => row.id);
+}
+
+export function toggleFold(key: string): void {
+  foldedGroups.value = toggle(foldedGroups.peek(), key);
 }
 
 /** What makes the list another one, and not the same with other values. */
 export const listKey = computed(() =>
   JSON.stringify([filter.value, sort.value, reverse.value, group.value, family.value]),
 );
-export const items = computed(() => (table.value ? listItems(table.value, family.value) : []));
+export const items = computed(() => (table.value ? listItems(table.value, family.value, foldedGroups.value) : []));
 /** Runs in the order of the list. */
 export const order = computed(() => items.value.flatMap((item) => (item.kind === "run" ? [item.row.id] : [])));
 

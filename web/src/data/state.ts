@@ -36,6 +36,8 @@ export const marked = new Marks(sharedParam("runs", list, []));
 
 /** Runs below those they were forked from. */
 export const family = sharedParam("tree", flag, false);
+/** Groups of which only the head is listed, by their keys. */
+export const foldedGroups = sharedParam("fold", list, []);
 /** The run at which the keyboard is, in the table and in the list beside a page. */
 export const cursor = signal<string | null>(null);
 
@@ -46,14 +48,22 @@ const SHOWN_BY_DEFAULT = 6;
 export const MOST_SHOWN = 100;
 
 /** The runs that charts, samples and comparisons show: those marked, else those of the command line, else the newest. */
-export const shown = computed<readonly string[]>(() => {
+export const shown = computed<readonly string[]>((): readonly string[] => {
+  const runs = shownNow();
+  const same = runs.length === lastShown.length && runs.every((id, index) => id === lastShown[index]);
+  if (!same) lastShown = runs;
+  return lastShown; // the same list while it is: a table that comes anew draws no chart anew
+});
+let lastShown: readonly string[] = [];
+
+function shownNow(): readonly string[] {
   if (marked.value.length) return marked.value.slice(0, MOST_SHOWN);
   const chosen = board.value?.chosen ?? [];
   if (chosen.length) return chosen.slice(0, MOST_SHOWN);
   const rows = [...(table.value?.rows ?? [])].filter((row) => !row.hidden && row.step !== null);
   rows.sort((a, b) => Number(b.status === "live") - Number(a.status === "live") || b.created - a.created);
   return rows.slice(0, SHOWN_BY_DEFAULT).map((row) => row.id);
-});
+}
 export const isShown = computed(() => new Set(shown.value));
 export const isMarked = computed(() => new Set(marked.value));
 

@@ -1,9 +1,9 @@
 /** The list of runs beside a page: which of them it shows, with their curves and figures. */
 import { computed } from "@preact/signals";
-import { link } from "../address";
+import { link, navigate } from "../address";
 import { curveOf, wantCurves } from "../data/curves";
-import { type Item, items, listKey, type RunItem, shownColumns } from "../data/listing";
-import { add, between, toggle } from "../data/selection";
+import { type Item, items, listKey, order, type RunItem, shownColumns } from "../data/listing";
+import { add, between, neighbour, toggle } from "../data/selection";
 import { arrowOf, directionOf, sortBy } from "../data/sorting";
 import { colourOf, cursor, isShown, marked, shown, table } from "../data/state";
 import { cellText } from "../ui/cell";
@@ -30,10 +30,21 @@ export const mainMetric = computed(() => {
 
 /** Shows a run or takes it away; with shift all from the one clicked before. */
 export function toggleShown(id: string, extend: boolean): void {
-  const order = items.peek().flatMap((item) => (item.kind === "run" ? [item.row.id] : []));
-  if (extend) marked.value = add(shown.peek(), between(order, cursor.peek(), id));
+  if (extend) marked.value = add(shown.peek(), between(order.peek(), cursor.peek(), id));
   else marked.value = toggle(shown.peek(), id);
   cursor.value = id;
+}
+
+/** Keys while the list has the keyboard: the page beside it has arrows of its own. */
+function onListKey(event: KeyboardEvent): void {
+  if (!(event.target instanceof HTMLElement) || event.target.getAttribute("role") !== "grid") return;
+  const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12, Home: -1e9, End: 1e9 }[event.key];
+  const at = cursor.peek();
+  if (step !== undefined) cursor.value = neighbour(order.peek(), at, step);
+  else if (event.key === " " && at !== null) toggleShown(at, event.shiftKey);
+  else if (event.key === "Enter" && at !== null) navigate(`/run/${encodeURIComponent(at)}`);
+  else return;
+  event.preventDefault();
 }
 
 export function SideList() {
@@ -48,6 +59,7 @@ export function SideList() {
         label="Runs"
         items={items.value}
         listKey={listKey.value}
+        onKeyDown={onListKey}
         heightOf={heightOf}
         headHeight={HEAD}
         cursor={cursor.value}
@@ -65,7 +77,7 @@ export function SideList() {
             {setting ? <SortHead term={setting.term} text={setting.label} right /> : <span />}
           </div>
         }
-        renderRow={(item) => (item.kind === "group" ? <GroupHead group={item.group} /> : <SideRow item={item} />)}
+        renderRow={(item) => (item.kind === "group" ? <GroupHead item={item} /> : <SideRow item={item} />)}
       />
       <div class="side-foot">
         <span>

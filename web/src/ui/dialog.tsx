@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { modal } from "../keys";
 import "./dialog.css";
 
@@ -17,11 +17,12 @@ export interface DialogProps {
 export function Dialog({ title, children, actions, kind = "box", onClose }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
-  useEffect(() => {
+  // Before anything is painted: what is typed at once belongs to the dialog, and not to the keys of the page.
+  useLayoutEffect(() => {
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
-    dialog?.querySelector<HTMLElement>(".dialog-body")?.focus(); // and not the button that closes it
+    dialog?.querySelector<HTMLElement>(".dialog-content")?.focus(); // and not the button that closes it
     modal.value++;
     return () => {
       modal.value--;
@@ -40,14 +41,17 @@ export function Dialog({ title, children, actions, kind = "box", onClose }: Dial
       }}
       onMouseDown={(event) => event.target === event.currentTarget && onClose()}
     >
-      <div class="dialog-body" tabIndex={-1}>
+      <div class="dialog-body">
         <header>
           <h2 id={heading}>{title}</h2>
           <button type="button" class="dialog-close" aria-label="Close" onClick={onClose}>
             ×
           </button>
         </header>
-        <div class="dialog-content">{children}</div>
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what is longer than the dialog is scrolled by keys */}
+        <div class="dialog-content" tabIndex={0}>
+          {children}
+        </div>
         {actions && <footer>{actions}</footer>}
       </div>
     </dialog>

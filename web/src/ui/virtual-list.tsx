@@ -19,6 +19,7 @@ export interface VirtualListProps<T extends { key: string }> {
   /** Another one is another list: it begins at its top. */
   listKey?: string;
   onRange?(items: readonly T[]): void;
+  onKeyDown?(event: KeyboardEvent): void;
   class?: string;
   style?: Record<string, string>;
 }
@@ -68,6 +69,7 @@ export function VirtualList<T extends { key: string }>(props: VirtualListProps<T
       class={`virtual-list ${props.class ?? ""}`}
       style={props.style}
       role="grid"
+      onKeyDown={(event) => props.onKeyDown?.(event)}
       tabIndex={0}
       aria-label={label}
       aria-rowcount={items.length + (head ? 1 : 0)}

@@ -29,7 +29,7 @@ export function tableColumns(width: number, chosen: readonly ShownColumn[], metr
     columns.push({ id: "status", label: "status", sort: "status", width: 84, right: false });
     columns.push({ id: "step", label: "step", sort: "step", width: 112, right: true });
   }
-  columns.push({ id: "curve", label: narrow ? "" : value, sort: "", width: narrow ? 64 : 84, right: false });
+  columns.push({ id: "curve", label: value, sort: "", width: narrow ? 64 : 84, right: false });
   columns.push({
     id: "last",
     label: "last",

@@ -185,7 +185,7 @@ function GroupBy() {
   return (
     <label class="group-by">
       <span>group by</span>
-      <select value={group.value} onChange={(event) => (group.value = event.currentTarget.value)}>
+      <select aria-label="group by" value={group.value} onChange={(event) => (group.value = event.currentTarget.value)}>
         <option value="">nothing</option>
         <optgroup label="what it is called">
           {fields.map((name) => (

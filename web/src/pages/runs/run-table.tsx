@@ -28,6 +28,10 @@ export function mark(id: string, extend: boolean): void {
   cursor.value = id;
 }
 
+function markGroup(ids: string[]): void {
+  marked.value = toggleAll(marked.peek(), ids);
+}
+
 export function RunTable() {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(innerWidth);
@@ -54,7 +58,11 @@ export function RunTable() {
         onRange={(visible) => wantCurves(visible.filter((item) => item.kind === "run").map((item) => item.key))}
         head={<Head columns={columns} />}
         renderRow={(item, index) =>
-          item.kind === "group" ? <GroupHead group={item.group} /> : <Row item={item} index={index} columns={columns} />
+          item.kind === "group" ? (
+            <GroupHead item={item} onMark={markGroup} />
+          ) : (
+            <Row item={item} index={index} columns={columns} />
+          )
         }
       />
     </div>
@@ -197,8 +205,12 @@ function CellContent({ item, column, on, narrow }: CellProps) {
       return <>{number(row.last)}</>;
     case "best": {
       const curve = curveOf(row.id);
+      const isBest = curve != null && item.groupBest !== null && curve.best === item.groupBest;
       return (
-        <span title={curve?.best_step != null ? `at step ${count(curve.best_step)}` : undefined}>
+        <span
+          class={isBest ? "best-value" : ""}
+          title={curve?.best_step != null ? `at step ${count(curve.best_step)}` : undefined}
+        >
           {number(curve?.best)}
         </span>
       );
