@@ -114,6 +114,32 @@ class MetricInfo(msgspec.Struct):
     held_out_of: str | None
 
 
+class AncestorInfo(msgspec.Struct):
+    """A run that another one came from, and the last of its steps that belong to that one too."""
+
+    id: str
+    step: int | None
+
+
+class FamilyInfo(msgspec.Struct):
+    """Where a run came from, and what came from it."""
+
+    ancestors: list[AncestorInfo]
+    children: list[str]
+
+
+class HasInfo(msgspec.Struct):
+    """Which pages of a run have something to show."""
+
+    samples: bool
+    checkpoints: bool
+    artifacts: bool
+    flow: bool
+    system: bool
+    profile: bool
+    classes: bool
+
+
 class RunDetail(msgspec.Struct):
     """`GET api/runs/{id}`."""
 
@@ -129,10 +155,10 @@ class RunDetail(msgspec.Struct):
     elapsed: float
     remaining: float | None
     tokens_per_second: float | None
-    family: dict[str, Any]
+    family: FamilyInfo
     path: str
     damaged: int
-    has: dict[str, bool]
+    has: HasInfo
 
 
 class RunMetrics(msgspec.Struct):
@@ -196,12 +222,29 @@ class Checkpoint(msgspec.Struct):
     commands: list[str]
 
 
+class MetadataInfo(msgspec.Struct):
+    """A key of a GGUF file; of a long array how long it is."""
+
+    key: str
+    type: str
+    value: str
+
+
+class TensorInfo(msgspec.Struct):
+    """A tensor of a GGUF file."""
+
+    name: str
+    shape: list[int]
+    type: str
+    bytes: int
+
+
 class CheckpointDetail(msgspec.Struct):
     """`GET api/runs/{id}/checkpoints/{step}`."""
 
     checkpoint: Checkpoint
-    metadata: list[dict[str, str]]
-    tensors: list[dict[str, Any]]
+    metadata: list[MetadataInfo]
+    tensors: list[TensorInfo]
 
 
 class TensorHistogram(msgspec.Struct):
@@ -239,12 +282,52 @@ class ArtifactGroup(msgspec.Struct):
     items: list[ArtifactItem]
 
 
+class ConfusionInfo(msgspec.Struct):
+    """How often a label was taken for a guess: `counts[label][guess]`."""
+
+    labels: list[str]
+    counts: list[list[int]]
+
+
+class EvaluationInfo(msgspec.Struct):
+    """What an evaluation found."""
+
+    step: int | None
+    t: float
+    name: str
+    samples: int | None
+    figures: dict[str, Figure]
+    per_class: dict[str, Figure] | None
+    confusion: ConfusionInfo | None
+
+
+class TimingInfo(msgspec.Struct):
+    """Where the time of profiled steps went."""
+
+    step: int | None
+    t: float
+    compute_us: float
+    buckets: dict[str, float]
+
+
 class EventPage(msgspec.Struct):
     """`GET api/runs/{id}/events`."""
 
     position: int
     events: list[dict[str, Any]]
     more: bool
+
+
+class Deleted(msgspec.Struct):
+    """What `DELETE api/runs/{id}` answers."""
+
+    bytes: int
+
+
+class Problem(msgspec.Struct):
+    """Every error."""
+
+    error: str
 
 
 class RunChange(msgspec.Struct, forbid_unknown_fields=True):

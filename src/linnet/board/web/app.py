@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from linnet.board.web import artifacts, checkpoints, detail, series, tabs, writes
-from linnet.board.web.answers import NewNote, RequestError, RunChange, encoded
+from linnet.board.web.answers import Deleted, NewNote, RequestError, RunChange, encoded
 from linnet.board.web.board import WebBoard
 from linnet.board.web.changes import Changes
 from linnet.board.web.gate import Access, Gate, is_loopback
@@ -27,6 +28,7 @@ from linnet.board.web.table import Tables
 from linnet.board.words import flags, plain
 from linnet.errors import LinnetError, mismatch
 
+DESCRIPTION = Path(__file__).parent / "openapi.json"
 _LARGEST_BODY = 64 << 10
 _BODY_SECONDS = 10.0
 _PACKED_FROM = 2_000  # bytes of an answer that is worth compressing, for a reader who is not on this machine
@@ -50,6 +52,7 @@ class Api:
             Route("/api/curves", self._get(lambda request: self._tables.curves(_query(request)))),
             Route("/api/metrics", self._get(lambda request: detail.metrics(self._board, _query(request)))),
             Route("/api/sizes", self._get(lambda request: detail.sizes(self._board, _query(request)))),
+            Route("/api/openapi.json", self.description),
             Route("/api/series", self.series),
             Route("/api/changes", self._changes.endpoint),
             Route(run, self._of_run(detail.detail), methods=["GET"]),
@@ -80,6 +83,9 @@ class Api:
 
     def _of_run(self, answer: Callable[[WebBoard, str], object]) -> Callable[[Request], Response]:
         return self._get(lambda request: answer(self._board, _run(request)))
+
+    def description(self, request: Request) -> Response:
+        return _sent(request, DESCRIPTION.read_bytes(), "application/json")
 
     def series(self, request: Request) -> Response:
         content = series.answer(self._board, series.SeriesQuestion.of(_query(request)))
@@ -119,7 +125,7 @@ class Api:
     async def delete(self, request: Request) -> Response:
         size = await run_in_threadpool(writes.delete, self._board, _run(request))
         await self._changes.look_now()
-        return _json(request, {"bytes": size})
+        return _json(request, Deleted(size))
 
     async def restore(self, request: Request) -> Response:
         row = await run_in_threadpool(writes.restore, self._board, _run(request))

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.board.checkpoint_kind import model_kind
-from linnet.board.web.answers import Checkpoint, CheckpointDetail, RequestError, TensorHistogram, figure
+from linnet.board.web.answers import (
+    Checkpoint,
+    CheckpointDetail,
+    MetadataInfo,
+    RequestError,
+    TensorHistogram,
+    TensorInfo,
+    figure,
+)
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.safe_store import open_inside
@@ -47,11 +55,8 @@ def checkpoint_detail(board: WebBoard, run_id: str, step: int) -> CheckpointDeta
         links = {name: link_target(run.run.path / WEIGHTS / name) for name in ("latest", "best")}
         checkpoint = _checkpoint(run, file, links, with_commands=True)
     with _opened(file) as gguf:
-        metadata = [{"key": key, "type": gguf.metadata.label(key), "value": _value(gguf, key)} for key in gguf.metadata]
-        tensors: list[dict[str, Any]] = [
-            {"name": t.name, "shape": list(t.shape), "type": t.type.name.lower(), "bytes": t.nbytes}
-            for t in gguf.tensors.values()
-        ]
+        metadata = [MetadataInfo(key, gguf.metadata.label(key), _value(gguf, key)) for key in gguf.metadata]
+        tensors = [TensorInfo(t.name, list(t.shape), t.type.name.lower(), t.nbytes) for t in gguf.tensors.values()]
     return CheckpointDetail(checkpoint, metadata, tensors)
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from linnet.board.curve import AXES
-from linnet.board.web.answers import MetricInfo, RunDetail, RunMetrics, figure, plain_json
+from linnet.board.web.answers import (
+    AncestorInfo,
+    FamilyInfo,
+    HasInfo,
+    MetricInfo,
+    RunDetail,
+    RunMetrics,
+    figure,
+    plain_json,
+)
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_RUNS, Parameters
@@ -17,7 +26,7 @@ from linnet.board.words import plain
 from linnet.files import is_file
 from linnet.runs import Series
 from linnet.runs.events import decode
-from linnet.runs.family import ancestors, children_of
+from linnet.runs.family import ancestors
 from linnet.runs.folder import FLOW
 from linnet.runs.lines import first_line
 from linnet.runs.manifest import read_json
@@ -39,8 +48,9 @@ def detail(board: WebBoard, run_id: str) -> RunDetail:
         watched.summary = row.summary
         manifest, names = row.summary.manifest, history.names()
         with board.lock:
-            summaries = [other.summary for other in [*board.table.rows, *board.table.archived]]
-        above = [{"id": ancestor.run.id, "step": ancestor.until} for ancestor in ancestors(open_run.run)]
+            others = [*board.table.rows, *board.table.archived]
+            children = [board.id_of(other) for other in others if other.summary.manifest.parent == row.summary.run_id]
+        above = [AncestorInfo(ancestor.run.path.name, ancestor.until) for ancestor in ancestors(open_run.run)]
         return RunDetail(
             row=run_row(board, row, time.time()),
             manifest=plain_json(read_json(open_run.run.path) or {}),
@@ -54,7 +64,7 @@ def detail(board: WebBoard, run_id: str) -> RunDetail:
             elapsed=_finite(watched.elapsed()) or 0.0,
             remaining=_finite(watched.remaining()),
             tokens_per_second=_finite(watched.tokens_per_second()),
-            family={"ancestors": above, "children": children_of(row.summary.run_id, summaries)},
+            family=FamilyInfo(above, children),
             path=plain(open_run.run.path),
             damaged=history.damaged,
             has=_has(open_run, names),
@@ -128,19 +138,19 @@ def _chosen(open_run: OpenRun) -> dict[str, Any]:
     return chosen
 
 
-def _has(open_run: OpenRun, names: list[str]) -> dict[str, bool]:
+def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
     """Which of its pages have something to show."""
     folder, journal = open_run.run.path, open_run.journal
     open_run.read()
-    return {
-        "samples": bool(journal.samples()),
-        "checkpoints": bool(open_run.run.checkpoints()),
-        "artifacts": bool(journal.artifacts()),
-        "flow": is_file(folder / FLOW),
-        "system": any(name.startswith("sys/") for name in names),
-        "profile": bool(journal.op_timings()),
-        "classes": any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
-    }
+    return HasInfo(
+        samples=bool(journal.samples()),
+        checkpoints=bool(open_run.run.checkpoints()),
+        artifacts=bool(journal.artifacts()),
+        flow=is_file(folder / FLOW),
+        system=any(name.startswith("sys/") for name in names),
+        profile=bool(journal.op_timings()),
+        classes=any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
+    )
 
 
 def _finite(value: float | None) -> float | None:

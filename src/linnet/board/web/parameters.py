@@ -13,7 +13,7 @@ MOST_KEYS = 64
 MOST_SERIES = 2_000
 MOST_POINTS = 8_192
 MOST_CELLS = 1_000_000  # columns of a grid, over all series of an answer
-_LONGEST = 4_096  # characters of a text
+LONGEST = 4_096  # characters of a text
 
 
 class Pairs(Protocol):
@@ -33,8 +33,8 @@ class Parameters:
         value = self._pairs.get(name)
         if value is None:
             return default
-        if len(value) > _LONGEST or "\0" in value:
-            raise RequestError(400, f"{name} is a text of at most {_LONGEST} characters, found {len(value)}")
+        if len(value) > LONGEST or "\0" in value:
+            raise RequestError(400, f"{name} is a text of at most {LONGEST} characters, found {len(value)}")
         return value
 
     def has(self, name: str) -> bool:
@@ -45,8 +45,8 @@ class Parameters:
         values = list(dict.fromkeys(value for value in self._pairs.getlist(name) if value))
         if len(values) > most:
             raise RequestError(400, f"{name} may be given {most} times, found {len(values)}")
-        if any(len(value) > _LONGEST or "\0" in value for value in values):
-            raise RequestError(400, f"{name} is a text of at most {_LONGEST} characters")
+        if any(len(value) > LONGEST or "\0" in value for value in values):
+            raise RequestError(400, f"{name} is a text of at most {LONGEST} characters")
         return values
 
     def flag(self, name: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
 import msgspec
 
 from linnet.board.journal import LogEntry, Note, Sample
-from linnet.board.web.answers import EventPage, RequestError, plain_json
+from linnet.board.web.answers import ConfusionInfo, EvaluationInfo, EventPage, RequestError, TimingInfo, plain_json
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.safe_store import open_inside
@@ -20,7 +21,6 @@ _PAGE_BYTES = 1 << 20
 _MOST_EVENTS = 1_000
 _LARGEST_FLOW = 16 << 20
 _FARTHEST = 1 << 50
-_CONFUSION = ("labels", "counts")
 
 
 def samples(board: WebBoard, run_id: str) -> list[Sample]:
@@ -44,29 +44,40 @@ def log(board: WebBoard, run_id: str) -> list[LogEntry]:
         return run.journal.log_entries()
 
 
-def evaluations(board: WebBoard, run_id: str) -> list[dict[str, Any]]:
+def evaluations(board: WebBoard, run_id: str) -> list[EvaluationInfo]:
     """What evaluations found, by step."""
     with board.open(run_id) as run:
         run.read()
         return [
-            {
-                "step": one.step,
-                "t": one.t,
-                "name": one.name,
-                "samples": one.samples,
-                "figures": plain_json(one.figures),
-                "per_class": plain_json(one.per_class),
-                "confusion": None if one.confusion is None else dict(zip(_CONFUSION, one.confusion, strict=True)),
-            }
+            EvaluationInfo(
+                step=one.step,
+                t=one.t,
+                name=one.name,
+                samples=one.samples,
+                figures=plain_json(one.figures),
+                per_class=plain_json(one.per_class),
+                confusion=None if one.confusion is None else ConfusionInfo(*one.confusion),
+            )
             for one in run.journal.evaluations()
         ]
 
 
-def profile(board: WebBoard, run_id: str) -> list[dict[str, Any]]:
+def profile(board: WebBoard, run_id: str) -> list[TimingInfo]:
     """Where the time of profiled steps went, the latest last."""
     with board.open(run_id) as run:
         run.read()
-        return [plain_json(vars(timing)) for timing in run.journal.op_timings()]
+        return [
+            TimingInfo(timing.step, timing.t, _finite(timing.compute_us), _finite_only(timing.buckets))
+            for timing in run.journal.op_timings()
+        ]
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def _finite_only(fields: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in fields.items() if math.isfinite(value)}
 
 
 def events(board: WebBoard, run_id: str, parameters: Parameters) -> EventPage:
