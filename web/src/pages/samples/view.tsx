@@ -151,12 +151,12 @@ function RunSample({ id, samples, first, prompt, step }: RunSampleProps) {
     marksParam.value === "first" ? (id === first ? null : sampleAt(samples.get(first) ?? [], prompt, step)[0]) : before;
   return (
     <article class="card sample">
-      <h3>
+      <h2>
         <a href={link(`/run/${encodeURIComponent(id)}/samples`)}>
           <RunLabel id={id} />
         </a>
         <em>{sample ? stepText(sample.step) : ""}</em>
-      </h3>
+      </h2>
       {sample ? <SampleText sample={sample} other={other} /> : <p class="faint">nothing to this prompt up to here</p>}
     </article>
   );
@@ -167,9 +167,9 @@ function OneRun({ samples, prompt, step }: { samples: readonly Sample[]; prompt:
   return (
     <article class="card sample large">
       {sample && compareSteps(sample.step, step) < 0 && (
-        <h3>
+        <h2>
           <em>{stepText(sample.step)}</em>
-        </h3>
+        </h2>
       )}
       {sample ? <SampleText sample={sample} other={before} /> : <p class="faint">nothing to this prompt up to here</p>}
     </article>
