@@ -1,4 +1,5 @@
 import { useMemo, useRef, useState } from "preact/hooks";
+import { type Codec, pageParam } from "../address";
 import { count, exact, number } from "../words";
 import "./data-table.css";
 
@@ -8,6 +9,10 @@ export interface DataColumn {
   numeric?: boolean;
   /** How a value is written; by default a number has six digits, and all of them when pointed at. */
   format?: (value: Cell) => string;
+}
+export interface Sorting {
+  column: number;
+  descending: boolean;
 }
 interface DataTableProps {
   columns: readonly DataColumn[];
@@ -22,8 +27,20 @@ interface DataTableProps {
   /** As wide as there is room, not as its columns need. */
   wide?: boolean;
   /** Column and direction to begin with. */
-  sortedBy?: { column: number; descending: boolean };
+  sortedBy?: Sorting;
+  /** The parameter of the address that keeps how it is sorted; by default nothing does. */
+  sortParam?: string;
 }
+
+/** Sorting in the address: `2` for the third column, `-2` for the greatest first, `none`. */
+const sortingCodec: Codec<Sorting | null> = {
+  parse: (typed) => {
+    const [, minus, column] = /^(-?)(\d{1,4})$/.exec(typed) ?? [];
+    if (column !== undefined) return { column: Number(column), descending: minus === "-" };
+    return typed === "none" ? null : undefined;
+  },
+  format: (sorting) => (sorting ? `${sorting.descending ? "-" : ""}${sorting.column}` : "none"),
+};
 
 const ROW = 28; // pixels
 const OVERSCAN = 8;
@@ -41,8 +58,11 @@ export function DataTable({
   selected = null,
   wide = false,
   sortedBy,
+  sortParam,
 }: DataTableProps) {
-  const [sort, setSort] = useState<{ column: number; descending: boolean } | null>(sortedBy ?? null);
+  const [ownSort, setOwnSort] = useState<Sorting | null>(sortedBy ?? null);
+  const param = useMemo(() => (sortParam ? pageParam(sortParam, sortingCodec, sortedBy ?? null) : null), [sortParam]);
+  const sort = param ? param.value : ownSort;
   const [top, setTop] = useState(0);
   const body = useRef<HTMLDivElement>(null);
   const order = useMemo(() => sortedOrder(rows, sort), [rows, sort]);
@@ -51,13 +71,10 @@ export function DataTable({
   const shown = order.slice(first, first + height + 2 * OVERSCAN);
   const toggle = (column: number) => {
     const numeric = columns[column]?.numeric ?? false;
-    setSort((now) =>
-      now?.column !== column
-        ? { column, descending: numeric }
-        : now.descending === numeric
-          ? { column, descending: !numeric }
-          : null,
-    );
+    const isTurned = sort?.column === column && sort.descending !== numeric;
+    const next = isTurned ? null : { column, descending: sort?.column === column ? !numeric : numeric };
+    if (param) param.replace(next);
+    else setOwnSort(next);
     body.current?.scrollTo({ top: 0 });
   };
   const move = (from: HTMLElement, by: number) => {
@@ -156,10 +173,7 @@ function titleOf(value: Cell, text: string): string | undefined {
 }
 
 /** Indices of rows in the order asked for; what is missing stands last either way. */
-export function sortedOrder(
-  rows: readonly (readonly Cell[])[],
-  sort: { column: number; descending: boolean } | null,
-): number[] {
+export function sortedOrder(rows: readonly (readonly Cell[])[], sort: Sorting | null): number[] {
   const order = rows.map((_, index) => index);
   if (!sort) return order;
   const sign = sort.descending ? -1 : 1;

@@ -1,4 +1,4 @@
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { pageParam, text } from "../../address";
 import { useLoaded, useLoadedRuns } from "../../data/loaded";
 import { nameOf, source } from "../../data/state";
@@ -19,6 +19,8 @@ interface Entry {
 export const MOST_RUNS = 50;
 /** `run@step`; empty: the best checkpoint. */
 const openParam = pageParam("open", text, "");
+const wordsParam = pageParam("words", text, "");
+const tensorParam = pageParam("tensor", text, "");
 
 /** The checkpoints of runs, and one of them opened: how to run it, its metadata and tensors. */
 export function CheckpointsView({ runs }: { runs: readonly string[] }) {
@@ -103,6 +105,7 @@ function CheckpointTable({ entries, several, opened }: { entries: readonly Entry
   return (
     <DataTable
       label="Checkpoints"
+      sortParam="order"
       columns={columns}
       rows={rows}
       height={several ? 12 : 8}
@@ -149,8 +152,8 @@ function OpenedCheckpoint({ entry: { run, checkpoint } }: { entry: Entry }) {
 }
 
 function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
-  const [typed, setTyped] = useState("");
-  const [tensor, setTensor] = useState<string | null>(null);
+  const typed = wordsParam.value;
+  const tensor = tensorParam.value || null;
   const has = (words: string) => words.toLowerCase().includes(typed.toLowerCase());
   const tensors = useMemo(() => detail.tensors.filter(({ name, type }) => has(`${name} ${type}`)), [detail, typed]);
   const metadata = useMemo(() => detail.metadata.filter(({ key, value }) => has(`${key} ${value}`)), [detail, typed]);
@@ -182,7 +185,7 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
           placeholder="filter names"
           aria-label="Filter tensors and metadata"
           value={typed}
-          onInput={(event) => setTyped(event.currentTarget.value)}
+          onInput={(event) => wordsParam.replace(event.currentTarget.value)}
         />
       </PageTitle>
       <div class="gguf">
@@ -190,11 +193,12 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
           <DataTable
             wide
             label="Tensors; choose one for its histogram"
+            sortParam="tensors"
             columns={TENSOR_COLUMNS}
             rows={tensorRows}
             height={12}
             selected={tensors.findIndex(({ name }) => name === tensor)}
-            onRow={(index) => setTensor(tensors[index]?.name ?? null)}
+            onRow={(index) => tensorParam.replace(tensors[index]?.name ?? "")}
           />
           {tensor === null ? (
             <p class="faint hint">Choose a tensor to see how its numbers are distributed.</p>

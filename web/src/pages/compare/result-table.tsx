@@ -1,5 +1,4 @@
-import { useState } from "preact/hooks";
-import { link } from "../../address";
+import { link, pageParam, text } from "../../address";
 import { known, nameOf } from "../../data/state";
 import { RunLabel } from "../../ui/run-label";
 import { count, duration, number } from "../../words";
@@ -8,13 +7,16 @@ import { bestRuns, type Comparison, resultOf, stepOf, type Taken } from "./compa
 import "../../ui/beside.css";
 import "./results.css";
 
+/** The metric by which runs are ordered; a minus before it: the greatest first. */
+const orderParam = pageParam("order", text, "");
 const MOST_METRICS = 12;
 const MOST_ROWS = 100;
 
 /** A row a run, a column a metric; the best of each column marked. */
 export function ResultTable({ comparison: { runs, metrics }, taken }: { comparison: Comparison; taken: Taken }) {
   const shown = metrics.slice(0, MOST_METRICS);
-  const [sort, setSort] = useState<{ key: string; descending: boolean } | null>(null);
+  const typed = orderParam.value;
+  const sort = typed ? { key: typed.replace(/^-/, ""), descending: typed.startsWith("-") } : null;
   if (shown.length === 0) return null;
   const columns = shown.map((metric) => {
     const values = runs.map((run) => resultOf(run, metric.key, taken));
@@ -32,13 +34,9 @@ export function ResultTable({ comparison: { runs, metrics }, taken }: { comparis
   }
   const sortBy = (key: string, goal: string | null) => {
     const descending = goal === "max";
-    setSort(
-      sort?.key !== key
-        ? { key, descending }
-        : sort.descending === descending
-          ? { key, descending: !descending }
-          : null,
-    );
+    const isTurned = sort?.key === key && sort.descending !== descending;
+    const turned = sort?.key === key ? !descending : descending;
+    orderParam.replace(isTurned ? "" : `${turned ? "-" : ""}${key}`);
   };
   return (
     <section aria-label="Results">

@@ -70,7 +70,7 @@ export function SettingsTable({ comparison }: { comparison: Comparison }) {
       ) : runs.length <= MOST_BESIDE ? (
         <BesideTable comparison={comparison} names={names} />
       ) : (
-        <DataTable label="Settings by run" columns={columns} rows={rows} height={14} />
+        <DataTable label="Settings by run" sortParam="settings" columns={columns} rows={rows} height={14} />
       )}
       {runs.length > MOST_BESIDE && <p class="faint">{plural(runs.length, "run")}, a row each.</p>}
     </section>

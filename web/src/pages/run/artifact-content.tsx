@@ -172,7 +172,7 @@ function LoggedTable({ name, content, mime }: { name: string; content: string; m
   return (
     <>
       {confusion && <ConfusionView confusion={confusion} />}
-      <DataTable label={name} columns={columns} rows={table.rows} height={18} />
+      <DataTable label={name} sortParam="order" columns={columns} rows={table.rows} height={18} />
       <p class="faint">{rowCount(table.rows.length, table.cut)}</p>
     </>
   );

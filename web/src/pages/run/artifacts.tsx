@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import { flag, number, pageParam, text } from "../../address";
+import { flag, pageParam, text } from "../../address";
 import { useLoadedRuns } from "../../data/loaded";
 import { shown, source } from "../../data/state";
 import type { ArtifactSeries } from "../../data/types";
@@ -7,18 +7,17 @@ import { useCommands } from "../../keys";
 import { Empty } from "../../ui/empty";
 import { RunLabel } from "../../ui/run-label";
 import { Toggle } from "../../ui/segmented";
-import { StepSlider, stepText } from "../../ui/step-slider";
+import { stepText } from "../../ui/step-slider";
 import { plural } from "../../words";
 import { compareSteps } from "../samples/timeline";
+import { PageSteps, shownStep } from "../step-param";
 import { ArtifactContent } from "./artifact-content";
 import type { ArtifactItem } from "./media";
 import "./artifacts.css";
 
-const LATEST = -1;
 const MOST_RUNS = 8;
 const MOST_NAMES = 500;
 const nameParam = pageParam("name", text, "");
-const stepParam = pageParam("step", number, LATEST);
 const besideParam = pageParam("beside", flag, false);
 const MEDIA_NAMES: Record<ArtifactSeries["media"], string> = {
   image: "images",
@@ -117,22 +116,13 @@ function ChosenSeries({ chosen, ofRuns, others }: ChosenSeriesProps) {
     const all = new Set(ofRuns.flatMap(({ series }) => series?.items.map((item) => item.step) ?? []));
     return [...all].sort(compareSteps);
   }, [ofRuns.map(({ run, series }) => `${run} ${series?.items.length} ${keyOf(chosen)}`).join("\n")]);
-  const wanted =
-    stepParam.value === LATEST
-      ? steps.length - 1
-      : steps.findLastIndex((step) => compareSteps(step, stepParam.value) <= 0);
-  const index = Math.max(0, wanted);
+  const index = shownStep(steps);
   const step = steps[index] ?? null;
   return (
     <>
       <div class="toolbar">
         <h2 class="artifact-title clip">{chosen.name}</h2>
-        <StepSlider
-          label="artifacts"
-          steps={steps}
-          index={index}
-          onChange={(to) => stepParam.replace(to === steps.length - 1 ? LATEST : (steps[to] ?? LATEST))}
-        />
+        <PageSteps label="artifacts" steps={steps} />
         {others > 0 && (
           <Toggle
             label={`beside ${plural(others, "other run")}`}

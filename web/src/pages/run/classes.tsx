@@ -1,18 +1,15 @@
 import { useMemo } from "preact/hooks";
-import { number as numberCodec, pageParam, text } from "../../address";
+import { pageParam, text } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { source } from "../../data/state";
 import type { Evaluation } from "../../data/types";
 import { Empty } from "../../ui/empty";
 import { Segmented } from "../../ui/segmented";
-import { StepSlider } from "../../ui/step-slider";
 import { number } from "../../words";
-import { compareSteps } from "../samples/timeline";
+import { PageSteps, shownStep } from "../step-param";
 import { classFigures } from "./confusion";
 import { ClassTable, ConfusionView, classesOf } from "./confusion-view";
 
-const LATEST = -1;
-const stepParam = pageParam("step", numberCodec, LATEST);
 const nameParam = pageParam("eval", text, "");
 
 /** What a classifier takes for what, by evaluation: the confusion matrix and the figures of each class. */
@@ -35,21 +32,12 @@ export function ClassesTab({ id }: { id: string }) {
     return <Empty title={problem ?? "No evaluation tells of classes"} />;
   }
   const steps = ofName.map(({ step }) => step);
-  const wanted =
-    stepParam.value === LATEST
-      ? steps.length - 1
-      : steps.findLastIndex((step) => compareSteps(step, stepParam.value) <= 0);
-  const index = Math.max(0, wanted);
+  const index = shownStep(steps);
   const evaluation = ofName[index]!;
   return (
     <>
       <div class="toolbar">
-        <StepSlider
-          label="evaluations"
-          steps={steps}
-          index={index}
-          onChange={(to) => stepParam.replace(to === steps.length - 1 ? LATEST : (steps[to] ?? LATEST))}
-        />
+        <PageSteps label="evaluations" steps={steps} />
         {names.length > 1 && (
           <Segmented
             label="Evaluation"

@@ -116,6 +116,7 @@ export function ClassTable({ classes }: { classes: readonly ClassFigures[] }) {
     <>
       <DataTable
         label="Figures of each class"
+        sortParam="order"
         columns={columns}
         rows={rows}
         height={18}

@@ -1,19 +1,15 @@
 import { useMemo } from "preact/hooks";
-import { number as numberCodec, pageParam } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { source } from "../../data/state";
 import type { OpTiming } from "../../data/types";
 import { Empty } from "../../ui/empty";
-import { StepSlider } from "../../ui/step-slider";
 import { number, size } from "../../words";
-import { compareSteps } from "../samples/timeline";
+import { PageSteps, shownStep } from "../step-param";
 import "./artifacts.css";
 import "./profile.css";
 
-const LATEST = -1;
 const TRACE = "profile.json.gz";
 const OTHER = "other";
-const stepParam = pageParam("step", numberCodec, LATEST);
 
 /** Operations of a profile by time, the longest first and the rest last; `share` of the whole step. */
 export function profileRows({ buckets, compute_us }: OpTiming): { name: string; us: number; share: number }[] {
@@ -46,23 +42,14 @@ export function ProfileTab({ id }: { id: string }) {
     );
   }
   const steps = value.map(({ step }) => step);
-  const wanted =
-    stepParam.value === LATEST
-      ? steps.length - 1
-      : steps.findLastIndex((step) => compareSteps(step, stepParam.value) <= 0);
-  const index = Math.max(0, wanted);
+  const index = shownStep(steps);
   const timing = value[index]!;
   const rows = profileRows(timing);
   const longest = Math.max(...rows.map(({ us }) => us), 1);
   return (
     <div class="profile">
       <div class="toolbar">
-        <StepSlider
-          label="profiles"
-          steps={steps}
-          index={index}
-          onChange={(to) => stepParam.replace(to === steps.length - 1 ? LATEST : (steps[to] ?? LATEST))}
-        />
+        <PageSteps label="profiles" steps={steps} />
         <span>
           {number(timing.compute_us / 1000)} ms <span class="faint">a step</span>
         </span>

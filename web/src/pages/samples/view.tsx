@@ -6,17 +6,16 @@ import type { Sample } from "../../data/types";
 import { Empty } from "../../ui/empty";
 import { RunLabel } from "../../ui/run-label";
 import { Segmented } from "../../ui/segmented";
-import { StepSlider, stepText } from "../../ui/step-slider";
+import { stepText } from "../../ui/step-slider";
 import { plural } from "../../words";
+import { PageSteps, shownStep } from "../step-param";
 import { changedParts } from "./text-diff";
 import { compareSteps, continuation, promptsOf, sampleAt, stepsOf } from "./timeline";
 import "./samples.css";
 
 export const MOST_RUNS = 12;
-const LATEST = -1;
 const LONGEST = 20_000; // characters of one sample on the page
 
-const stepParam = pageParam("step", number, LATEST);
 const promptParam = pageParam("prompt", number, 0);
 const marksParam = pageParam("marks", choice("before", "first", "none"), "before");
 const viewParam = pageParam("view", choice("step", "all"), "step");
@@ -43,23 +42,14 @@ export function SamplesView({ runs }: { runs: readonly string[] }) {
       </Empty>
     );
   }
-  const wanted =
-    stepParam.value === LATEST
-      ? steps.length - 1
-      : steps.findLastIndex((step) => compareSteps(step, stepParam.value) <= 0);
-  const index = Math.max(0, wanted);
+  const index = shownStep(steps);
   const several = shown.length > 1;
   const prompt = prompts[promptParam.value] ?? prompts[0] ?? "";
   return (
     <div class="samples">
       <div class="toolbar">
         {viewParam.value === "step" || several ? (
-          <StepSlider
-            label="samples"
-            steps={steps}
-            index={index}
-            onChange={(to) => stepParam.replace(to === steps.length - 1 ? LATEST : (steps[to] ?? LATEST))}
-          />
+          <PageSteps label="samples" steps={steps} />
         ) : (
           <span class="dim">{plural(steps.length, "step")}, the latest first</span>
         )}
