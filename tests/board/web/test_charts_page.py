@@ -5,48 +5,17 @@ from __future__ import annotations
 import csv
 import math
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from playwright.sync_api import Page, expect
 
-import linnet.board.web
 from linnet.runs import start
 from tests.board.conftest import ABOUT, append, steps, training, write
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PAGE = Path(linnet.board.web.__file__).parent / "static/index.html"
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
-    pytest.mark.skipif(not PAGE.exists(), reason="the page is not built: make web"),
-]
 DRAWN = ".chart-surface[data-drawn]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert not errors
 
 
 @pytest.fixture
@@ -96,12 +65,12 @@ def test_a_drag_zooms_with_finer_series_and_back_goes_back(page: Page, served: s
     page.mouse.move(place["x"] + place["width"] * 0.5, middle, steps=4)
     page.mouse.up()
     surface = page.locator("[data-key=loss] .chart-surface")
-    sync_api.expect(surface).not_to_have_attribute("data-drawn-x", "all")
+    expect(surface).not_to_have_attribute("data-drawn-x", "all")
     begin, end = (float(x) for x in (surface.get_attribute("data-drawn-x") or "").split(":"))
     assert begin == pytest.approx(100, abs=6) and end == pytest.approx(200, abs=6)
     assert re.search(r"range=[\d.]+:[\d.]+", page.url)
     page.go_back()
-    sync_api.expect(surface).to_have_attribute("data-drawn-x", "all")
+    expect(surface).to_have_attribute("data-drawn-x", "all")
 
 
 def test_one_cursor_goes_through_all_charts_with_exact_values(page: Page, served: str, runs: Path) -> None:
@@ -109,7 +78,7 @@ def test_one_cursor_goes_through_all_charts_with_exact_values(page: Page, served
     place = box(page)
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] * 0.6)
     tip = page.locator("[data-key=loss] .chart-tip")
-    sync_api.expect(tip).to_be_visible()
+    expect(tip).to_be_visible()
     text = tip.inner_text()
     step = int(re.search(r"step (\d+)", text)[1])  # type: ignore[index]
     logged = 2.2 + 5.5 * math.exp(-step / 60) + 0.1 * math.sin(step * 12.9898)
@@ -119,7 +88,7 @@ def test_one_cursor_goes_through_all_charts_with_exact_values(page: Page, served
     assert page.locator("[data-key=grad_norm] .chart-cursor").is_visible()
     assert re.fullmatch(r"[\d.e-]+", page.locator("[data-key=grad_norm] .chart-readout").inner_text())
     page.mouse.move(5, 5)
-    sync_api.expect(tip).to_be_hidden()
+    expect(tip).to_be_hidden()
 
 
 def test_keys_pin_move_hide_and_forget(page: Page, served: str, runs: Path) -> None:
@@ -182,7 +151,7 @@ def test_the_address_holds_the_view(page: Page, served: str, runs: Path) -> None
 def test_seeds_become_a_mean_with_its_spread(page: Page, served: str, runs: Path) -> None:
     look(page, served, "#/charts?runs=wide,narrow,again&mean=all%20but%20seed&legend=1&smooth=0")
     legend = page.locator("[data-key=loss] .legend")
-    sync_api.expect(legend).to_contain_text("lr 0.0003 (2)")
+    expect(legend).to_contain_text("lr 0.0003 (2)")
     assert legend.get_by_text(re.compile("^lr 0.0001$")).count() == 1
 
 
@@ -193,11 +162,11 @@ def test_a_chart_opens_on_the_whole_page_and_arrows_move_its_cursor(page: Page, 
     page.wait_for_selector(f".full-chart {DRAWN}")
     assert "chart=loss" in page.url
     page.keyboard.press("End")
-    sync_api.expect(page.locator(".chart-tip")).to_contain_text("step 400")
+    expect(page.locator(".chart-tip")).to_contain_text("step 400")
     page.keyboard.press("ArrowLeft")
-    sync_api.expect(page.locator(".chart-tip")).not_to_contain_text("step 400")
+    expect(page.locator(".chart-tip")).not_to_contain_text("step 400")
     page.keyboard.press("]")
-    sync_api.expect(page.locator(".full-chart h2")).not_to_have_text("loss")
+    expect(page.locator(".full-chart h2")).not_to_have_text("loss")
     page.keyboard.press("Escape")
     page.wait_for_selector(".chart-cell")
 
@@ -223,12 +192,12 @@ def test_a_chart_is_saved_as_png_svg_and_csv(page: Page, served: str, runs: Path
 def test_the_table_behind_a_chart_is_there_for_ears_and_eyes(page: Page, served: str, runs: Path) -> None:
     look(page, served)
     table = page.locator("[data-key=loss] table")
-    sync_api.expect(table).to_contain_text("wide")
+    expect(table).to_contain_text("wide")
     assert table.locator("caption").inner_text().startswith("loss")
     page.locator("[data-key=loss]").hover()
     page.get_by_role("button", name="more about loss").click()
     page.get_by_role("menuitemcheckbox", name="table").click()
-    sync_api.expect(page.locator("[data-key=loss] .chart-table")).to_be_visible()
+    expect(page.locator("[data-key=loss] .chart-table")).to_be_visible()
 
 
 def test_live_rows_arrive_without_a_fetch(page: Page, served: str, root: Path) -> None:
@@ -238,12 +207,12 @@ def test_live_rows_arrive_without_a_fetch(page: Page, served: str, root: Path) -
         asked: list[str] = []
         look(page, served, "#/charts?runs=live")
         surface = page.locator("[data-key=loss] .chart-surface")
-        sync_api.expect(surface).to_have_attribute("data-drawn", "100")
+        expect(surface).to_have_attribute("data-drawn", "100")
         page.wait_for_timeout(600)  # until the stream follows these series
         page.on("request", lambda request: asked.append(request.url))
         for step in range(101, 106):
             run.log(step, {"loss": 2 + 6 / step})
-        sync_api.expect(surface).to_have_attribute("data-drawn", "105")
+        expect(surface).to_have_attribute("data-drawn", "105")
         assert not [url for url in asked if "api/series" in url]
 
 
@@ -258,4 +227,4 @@ def test_what_a_resume_replaced_is_shown_on_demand(page: Page, served: str, root
     look(page, served, "#/charts?runs=resumed&legend=1")
     assert "replaced" not in page.locator("[data-key=loss] .legend").inner_text()
     page.keyboard.press("F")
-    sync_api.expect(page.locator("[data-key=loss] .legend")).to_contain_text("resumed, replaced")
+    expect(page.locator("[data-key=loss] .legend")).to_contain_text("resumed, replaced")
