@@ -27,7 +27,7 @@ function figure(value: number | undefined): string {
 }
 
 /** Quoted where it has to be; a text that a spreadsheet would take for a formula gets an apostrophe. */
-function field(text: string): string {
+export function field(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
 }

@@ -37,7 +37,8 @@ export function exportItems(surface: ChartSurface, title: string, failed: (error
   ];
 }
 
-function save(blob: Blob, name: string): void {
+/** Lets the browser save a file. */
+export function save(blob: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name.replace(/[^\w.-]+/g, "-");

@@ -2,6 +2,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { list, pageParam } from "../../address";
 import { colourOf, marked, nameOf } from "../../data/state";
 import { Button } from "../../ui/button";
+import { PictureMenu } from "../../ui/picture-menu";
 import { number, plural } from "../../words";
 import { PageTitle } from "../page-title";
 import { settingText } from "../run/settings";
@@ -32,6 +33,7 @@ interface ParallelAxis {
 /** An axis for each setting and one for the result; brushes on axes filter, names are dragged to another place. */
 export function ParallelView({ comparison, taken }: { comparison: Comparison; taken: Taken }) {
   const { runs, metrics } = comparison;
+  const picture = useRef<SVGSVGElement>(null);
   const metric = chosenResult(metrics);
   const available = useMemo(() => axisSettings(comparison), [comparison]);
   const names = orderOf(available, metric?.key);
@@ -94,10 +96,19 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
           </>
         )}
         <ResultSelect metrics={metrics} />
+        <PictureMenu
+          picture={() => picture.current}
+          name="parallel coordinates"
+          table={() => [
+            ["run", ...names],
+            ...runs.map(({ id }, index) => [id, ...names.map((name) => valueText(valueOn(index, name)))]),
+          ]}
+        />
       </PageTitle>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by the keyboard */}
       <section class="card parallel" tabIndex={0} aria-label="Parallel coordinates, which scroll">
         <svg
+          ref={picture}
           width={width}
           height={HEIGHT + TOP + 30}
           viewBox={`0 0 ${width} ${HEIGHT + TOP + 30}`}

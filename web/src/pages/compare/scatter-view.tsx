@@ -1,6 +1,8 @@
 import { useMemo } from "preact/hooks";
 import { choice, pageParam, text } from "../../address";
 import { colourOf, nameOf } from "../../data/state";
+import type { Cell } from "../../ui/data-table";
+import { PictureMenu } from "../../ui/picture-menu";
 import { Segmented } from "../../ui/segmented";
 import { useWidth } from "../../ui/width";
 import { number, plural } from "../../words";
@@ -9,7 +11,7 @@ import { settingText } from "../run/settings";
 import { axisSettings, type Comparison, type Taken } from "./comparison";
 import { Choice, chosenResult, ResultSelect } from "./metric-select";
 import { scaleFor } from "./scale";
-import { buildScatter, type ScatterGroup } from "./scatter";
+import { buildScatter, type Scatter, type ScatterGroup } from "./scatter";
 import "./scatter.css";
 
 const againstParam = pageParam("against", text, "");
@@ -89,6 +91,13 @@ function ScatterPlot({ comparison: { runs }, setting, metric, taken }: ScatterPl
   const ticks = xScale.ticks(Math.max(2, Math.floor(width / 90)));
   return (
     <div class="card scatter">
+      <div class="picture-menu">
+        <PictureMenu
+          picture={() => element.current?.querySelector("svg") ?? null}
+          name={`${metric} against ${setting}`}
+          table={() => scatterTable(scatter, setting, metric)}
+        />
+      </div>
       <div ref={element}>
         <svg
           viewBox={`0 -8 ${width} ${HEIGHT + 44}`}
@@ -134,6 +143,15 @@ function ScatterPlot({ comparison: { runs }, setting, metric, taken }: ScatterPl
       </p>
     </div>
   );
+}
+
+/** A row for each run: what is drawn, in numbers. */
+function scatterTable(scatter: Scatter, setting: string, metric: string): Cell[][] {
+  const rows = scatter.groups.flatMap(({ x, runs, values }) =>
+    runs.map((run, index): Cell[] => [run, settingText(x), values[index] ?? null]),
+  );
+  const diverged = scatter.diverged.map(({ x, run }): Cell[] => [run, settingText(x), "not finite"]);
+  return [["run", setting, metric], ...rows, ...diverged];
 }
 
 interface PointProps {

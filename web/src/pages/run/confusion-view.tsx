@@ -1,5 +1,6 @@
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { type Cell, DataTable } from "../../ui/data-table";
+import { PictureMenu } from "../../ui/picture-menu";
 import { count, plural } from "../../words";
 import { accuracyOf, type ClassFigures, type Confusion } from "./confusion";
 import "./confusion.css";
@@ -10,6 +11,7 @@ const LABELS_UP_TO = 60;
 /** A confusion matrix as a heat map: what is right in one hue, what is wrong in another, each row by its own total. */
 export function ConfusionView({ confusion }: { confusion: Confusion }) {
   const { labels, counts } = confusion;
+  const picture = useRef<SVGSVGElement>(null);
   const { right, total } = accuracyOf(confusion);
   const cell = Math.max(6, Math.min(34, Math.floor(680 / labels.length)));
   const named = labels.length <= LABELS_UP_TO;
@@ -18,7 +20,15 @@ export function ConfusionView({ confusion }: { confusion: Confusion }) {
   const share = total ? `${((100 * right) / total).toFixed(1)} %` : "none";
   return (
     <figure class="confusion">
+      <div class="picture-menu">
+        <PictureMenu
+          picture={() => picture.current}
+          name="confusion"
+          table={() => [["label", ...labels], ...counts.map((row, index) => [labels[index], ...row])]}
+        />
+      </div>
       <svg
+        ref={picture}
         viewBox={`0 0 ${margin + extent + 4} ${margin + extent + 4}`}
         style={{ width: `${margin + extent + 4}px` }}
         role="img"

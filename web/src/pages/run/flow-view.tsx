@@ -5,6 +5,7 @@ import { source } from "../../data/state";
 import { useCommands } from "../../keys";
 import { Button } from "../../ui/button";
 import { Empty } from "../../ui/empty";
+import { PictureMenu } from "../../ui/picture-menu";
 import { Segmented } from "../../ui/segmented";
 import { compact, count, plural, size } from "../../words";
 import { ENTRY, type Flow, type FlowItem, foldFlow, MOST_BOXES, parseFlow } from "./flow";
@@ -78,6 +79,7 @@ function FlowGraphView({ flow }: { flow: Flow }) {
           {compact(flow.parameters)} parameters, {size(flow.bytes)} · {plural(flow.operations, "operation")}
           {!flow.hasInputs && " · this file names no inputs: operations in the order of the pass"}
         </span>
+        <PictureMenu picture={() => canvas.current?.querySelector("svg") ?? null} name="model" />
         {tooMany && (
           <span class="warn">more than {count(MOST_BOXES)} boxes: equal layers stay folded; click one to open it</span>
         )}
