@@ -79,5 +79,7 @@ function ChartNotice({ model }: { model: ChartModel | null }) {
   const status = model?.status.value ?? "loading";
   if (status === "ready") return null;
   if (typeof status === "object") return <p class="chart-notice bad">{status.problem}</p>;
-  return <p class="chart-notice">{status === "loading" ? "…" : "no rows yet"}</p>;
+  const axis = model?.axis ?? "step";
+  const none = axis === "step" ? "no rows yet" : `no rows that tell of ${axis}`;
+  return <p class="chart-notice">{status === "loading" ? "…" : none}</p>;
 }

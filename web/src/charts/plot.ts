@@ -47,7 +47,7 @@ export class Plot implements Drawn {
   #deadline = Number.POSITIVE_INFINITY;
   #unfinished = false;
   #shown = true;
-  #highlight: StyledTrace | null = null;
+  #highlight: readonly StyledTrace[] = [];
   #dimmed = false;
   /** Called after each frame, so that what lies above the canvas can follow. */
   onFrame: (() => void) | null = null;
@@ -111,9 +111,10 @@ export class Plot implements Drawn {
     if (this.#shown) requestFrame(this);
   }
 
-  /** One trace above the others. `dim`: those are fainter. */
-  highlight(styled: StyledTrace | null, dim: boolean): void {
-    if (this.#highlight === styled && this.#dimmed === dim) return;
+  /** Some traces above the others. `dim`: those are fainter. */
+  highlight(styled: readonly StyledTrace[], dim: boolean): void {
+    const same = this.#highlight.length === styled.length && styled.every((one, at) => this.#highlight[at] === one);
+    if (same && this.#dimmed === dim) return;
     this.#highlight = styled;
     this.#dimmed = dim;
     if (this.#shown) requestFrame(this);
@@ -235,13 +236,13 @@ export class Plot implements Drawn {
     const ahead = isHandsOn();
     this.#unfinished = !this.#layer.paint(mapping, ratio, this.#deadline, ahead);
     ctx.save();
-    ctx.globalAlpha = this.#highlight && this.#dimmed ? DIMMED : 1;
+    ctx.globalAlpha = this.#dimmed ? DIMMED : 1;
     this.#layer.draw(ctx, mapping);
     ctx.globalAlpha = 1;
     ctx.beginPath();
     ctx.rect(plot.bbox.left, plot.bbox.top - 4 * ratio, plot.bbox.width + 4 * ratio, plot.bbox.height + 6 * ratio);
     ctx.clip();
-    if (this.#highlight) paintHighlight(ctx, this.#highlight, mapping, ratio, this.#ink());
+    for (const styled of this.#highlight) paintHighlight(ctx, styled, mapping, ratio, this.#ink());
     if (content.resumes) this.#paintResumes(ctx, content, mapping, ratio);
     this.#paintMarks(ctx, content, mapping, ratio);
     for (const ring of content.rings) {
@@ -255,7 +256,7 @@ export class Plot implements Drawn {
   #paintMarks(ctx: CanvasRenderingContext2D, { lines }: PlotContent, mapping: Mapping, ratio: number): void {
     const { top, height } = mapping.box;
     for (const { trace } of lines) {
-      if (this.#dimmed && this.#highlight?.trace !== trace) continue;
+      if (this.#dimmed && !this.#highlight.some((styled) => styled.trace === trace)) continue;
       for (const mark of trace.marks) {
         if (mark.x < this.#x.min || mark.x > this.#x.max) continue;
         const y = mapping.toY(markHeight(trace, mark.x, mark.kind));

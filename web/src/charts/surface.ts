@@ -68,8 +68,8 @@ export class ChartSurface implements GestureTarget {
       effect(() => {
         const run = highlighted.value;
         void model.content.value;
-        const styled = run === null ? null : (model.styled.find(({ trace }) => trace.run === run) ?? null);
-        this.plot.highlight(styled, true);
+        const styled = run === null ? [] : model.styled.filter(({ trace }) => trace.run === run);
+        this.plot.highlight(styled, styled.length > 0);
       }),
     );
     this.#resize();
@@ -226,7 +226,7 @@ export class ChartSurface implements GestureTarget {
       this.#overlay.showCursor(null, box);
       this.#overlay.showDots([]);
       this.#overlay.showTip(null, 0, 0, box);
-      if (highlighted.peek() === null) this.plot.highlight(null, false);
+      if (highlighted.peek() === null) this.plot.highlight([], false);
       this.#options.onReadout?.(null);
       return;
     }
@@ -237,7 +237,7 @@ export class ChartSurface implements GestureTarget {
     this.#overlay.showCursor(px, box);
     this.#overlay.showDots(this.#dots(readings, close));
     this.#options.onReadout?.(readoutOf(readings));
-    if (highlighted.peek() === null) this.plot.highlight(readings.length > 1 ? (close?.styled ?? null) : null, false);
+    if (highlighted.peek() === null) this.plot.highlight(readings.length > 1 && close ? [close.styled] : [], false);
     if (!own) {
       this.#overlay.showTip(null, 0, 0, box);
       return;

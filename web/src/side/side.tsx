@@ -1,6 +1,8 @@
 /** The list of runs beside a page: which of them it shows, with their curves and figures. */
+
 import { computed } from "@preact/signals";
 import { link, navigate } from "../address";
+import { highlighted } from "../charts/cursor";
 import { curveOf, wantCurves } from "../data/curves";
 import { type Item, items, listKey, order, type RunItem, shownColumns } from "../data/listing";
 import { add, between, neighbour, toggle } from "../data/selection";
@@ -117,6 +119,12 @@ function SideRow({ item }: { item: RunItem }) {
       aria-selected={on}
       data-cursor={cursor.value === row.id || undefined}
       style={{ "--run": on ? colourOf(row.id) : "var(--ghost)" }}
+      onPointerEnter={() => {
+        highlighted.value = on ? row.id : null;
+      }}
+      onPointerLeave={() => {
+        highlighted.value = null;
+      }}
       onClick={(event) => {
         if (event.target instanceof Element && event.target.closest("a, button")) return;
         toggleShown(row.id, event.shiftKey);

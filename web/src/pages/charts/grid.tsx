@@ -2,11 +2,13 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { flag, pageParam, text } from "../../address";
 import { differingSettings } from "../../charts/spread";
+import { known as rows } from "../../data/state";
 import type { Axis } from "../../data/types";
 import { Empty } from "../../ui/empty";
 import { chartSections, mainMetric } from "./chart-list";
 import { useChartCommands } from "./commands";
 import { FullChart } from "./full";
+import { LatestSamples } from "./latest-samples";
 import { useMetrics } from "./metrics";
 import { preferences, restorePreferences } from "./preferences";
 import { Section } from "./section";
@@ -19,15 +21,23 @@ const filterWords = pageParam("charts", text, "");
 const wholeScreen = pageParam("chart", text, "");
 const withLegend = pageParam("legend", flag, false);
 
+/** What a run is part of, to group by as by a setting. */
+function fieldsOf(id: string): Record<string, unknown> {
+  const { recipe, experiment, group } = rows.peek().get(id) ?? {};
+  return { recipe, experiment, group };
+}
+
 export interface ChartGridProps {
   /** Ids of the runs, overlaid in each chart. */
   runs: readonly string[];
+  /** Below them, what the runs wrote last. */
+  samples?: boolean;
   /** Where the controls of the x axis, smoothing and log scale go; by default above the charts. */
   onControls?: (controls: ComponentChildren) => void;
 }
 
 /** A chart for each metric of some runs, in sections: to pin, move, resize, hide, filter and open. */
-export function ChartGrid({ runs, onControls }: ChartGridProps) {
+export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps) {
   const metrics = useMetrics(runs);
   const [showHidden, setShowHidden] = useState(false);
   const [columns, setColumns] = useState(3);
@@ -45,7 +55,10 @@ export function ChartGrid({ runs, onControls }: ChartGridProps) {
   }, []);
 
   const known = metrics === null || typeof metrics === "string" ? [] : metrics;
-  const settings = useMemo(() => new Map(known.map((run) => [run.id, run.settings])), [metrics]);
+  const settings = useMemo(
+    () => new Map(known.map((run) => [run.id, { ...fieldsOf(run.id), ...run.settings }])),
+    [metrics],
+  );
   const words = filterWords.value;
   const sections = chartSections(known, preferences.value, { words, showHidden });
   const main = mainMetric([...new Set(known.flatMap((run) => run.metrics.map(({ key }) => key)))]);
@@ -89,6 +102,7 @@ export function ChartGrid({ runs, onControls }: ChartGridProps) {
   }
   return (
     <div class="charts" ref={root}>
+      <h1 class="unseen">Charts</h1>
       {!onControls && controls}
       <ChartFilters
         words={words}
@@ -118,6 +132,7 @@ export function ChartGrid({ runs, onControls }: ChartGridProps) {
           onShowHidden={() => setShowHidden(true)}
         />
       ))}
+      {samples && !words && <LatestSamples runs={runs} columns={columns} />}
     </div>
   );
 }

@@ -17,5 +17,5 @@ export function ChartsPage() {
     [],
   );
   if (table.value && !shown.value.length) return <Empty title="no run is shown: choose some in the list" />;
-  return <ChartGrid runs={shown.value} onControls={controls} />;
+  return <ChartGrid runs={shown.value} onControls={controls} samples />;
 }
