@@ -52,7 +52,13 @@ export class ChartSurface implements GestureTarget {
       rootMargin: "150px",
     });
     sight.observe(host);
+    const elsewhere = (event: Event) => {
+      // A finger has no way to leave a chart but to touch something else.
+      if (event.target instanceof Node && !host.contains(event.target)) cursor.clear(this);
+    };
+    addEventListener("pointerdown", elsewhere);
     this.#ends.push(
+      () => removeEventListener("pointerdown", elsewhere),
       listen(host, this),
       () => sizes.disconnect(),
       () => sight.disconnect(),

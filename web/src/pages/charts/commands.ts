@@ -5,7 +5,7 @@ import type { Axis } from "../../data/types";
 import { type Command, useCommands } from "../../keys";
 import type { ChartSection } from "./chart-list";
 import { moveTo, resetPreferences, setSize, sizeOf, toggleConstants, toggleHidden, togglePinned } from "./preferences";
-import { chartNumber, focusChart, moveSelection, selectedKey, selectedSurface } from "./selection";
+import { chartNumber, focusChart, moveSection, moveSelection, selectedKey, selectedSurface } from "./selection";
 import { setAxis, setSmoothing } from "./toolbar";
 
 export interface ChartCommandTargets {
@@ -92,6 +92,8 @@ export function useChartCommands(targets: ChartCommandTargets): void {
     { keys: ["-"], section, text: "farther", run: () => selectedSurface()?.zoomBy(2, 0.5) },
     { keys: [","], section, text: "earlier", run: () => selectedSurface()?.panBy(-0.25) },
     { keys: ["."], section, text: "later", run: () => selectedSurface()?.panBy(0.25) },
+    { keys: ["[", "<"], shown: "[", section, text: "the section before", run: () => moveSection(-1) },
+    { keys: ["]", ">"], shown: "]", section, text: "the next section", run: () => moveSection(1) },
     { keys: ["0"], section, text: "all of the x axis", run: () => view.setRange(null, view.range.value !== null) },
     ...(["left", "right", "up", "down"] as const).map(
       (direction): Command => ({

@@ -1,11 +1,15 @@
+import { useState } from "preact/hooks";
 import { ChartCard } from "../../charts/card";
 import { GripIcon } from "../../charts/icons";
 import type { ChartSubject } from "../../charts/model";
-import { plural } from "../../words";
+import { Button } from "../../ui/button";
+import { count, plural } from "../../words";
 import type { ChartEntry, ChartSection } from "./chart-list";
 import { dragHandle, resizeHandle } from "./handles";
 import { preferences, sizeOf, toggleConstants, toggleFolded, toggleHidden, togglePinned } from "./preferences";
 import { surfaces } from "./selection";
+
+const AT_ONCE = 60; // charts: a model may have a metric for each of its thousand tensors
 
 export interface SectionProps {
   section: ChartSection;
@@ -24,6 +28,7 @@ export interface SectionProps {
 export function Section({ section, ...rest }: SectionProps) {
   const { name, charts, constants, hidden } = section;
   const folded = preferences.value.folded.includes(name);
+  const [amount, setAmount] = useState(AT_ONCE);
   const title = name === "results" && rest.main && charts.some(({ key }) => key === rest.main) ? rest.main : name;
   return (
     <section class="chart-section" aria-label={`${title} charts`}>
@@ -55,10 +60,15 @@ export function Section({ section, ...rest }: SectionProps) {
       </div>
       {!folded && charts.length > 0 && (
         <div class="chart-grid" style={{ "--columns": String(rest.columns) }}>
-          {charts.map((entry) => (
+          {charts.slice(0, amount).map((entry) => (
             <Cell key={entry.key} entry={entry} members={charts.map(({ key }) => key)} {...rest} />
           ))}
         </div>
+      )}
+      {!folded && charts.length > amount && (
+        <Button onClick={() => setAmount(amount + AT_ONCE)}>
+          {count(Math.min(AT_ONCE, charts.length - amount))} more of {count(charts.length)}
+        </Button>
       )}
     </section>
   );

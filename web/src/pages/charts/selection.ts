@@ -31,6 +31,17 @@ export function chartNumber(n: number): string | null {
   return cells()[n - 1]?.dataset.key ?? null;
 }
 
+/** Brings the section before, or the next, to the top and selects its first chart. */
+export function moveSection(by: number): void {
+  const sections = [...document.querySelectorAll<HTMLElement>(".chart-section")];
+  const now = document.activeElement?.closest<HTMLElement>(".chart-section");
+  const next = sections[Math.max(0, now ? sections.indexOf(now) + by : 0)];
+  next?.scrollIntoView({ block: "start" });
+  (next?.querySelector<HTMLElement>(".chart-cell") ?? next?.querySelector<HTMLElement>("button"))?.focus({
+    preventScroll: true,
+  });
+}
+
 /** Moves the focus to the next chart in a direction, as they stand on the screen. */
 export function moveSelection(direction: "left" | "right" | "up" | "down"): void {
   const all = cells();
