@@ -1,3 +1,4 @@
+// @vitest-environment happy-dom
 import { expect, test } from "vitest";
 import { listItems } from "./listing";
 import type { RunRow } from "./types";

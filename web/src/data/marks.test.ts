@@ -1,3 +1,4 @@
+// @vitest-environment happy-dom
 import { expect, test } from "vitest";
 import { list, navigate, sharedParam } from "../address";
 import { Marks } from "./marks";

@@ -1,3 +1,4 @@
+// @vitest-environment happy-dom
 import { expect, test } from "vitest";
 import type { ShownColumn } from "../../data/listing";
 import { candidates, moved } from "./columns-dialog";
