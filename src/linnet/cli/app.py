@@ -46,6 +46,12 @@ plot: Draw metrics of runs, in the terminal or as an SVG or PNG picture.
     linnet plot loss --smooth heavy --log --theme dark --out loss.png
     linnet plot validation/loss --against lr --experiment sweep --out sweep.svg
 
+report: Write runs into one HTML file that opens anywhere, without a server.
+    linnet report latest --out report.html
+    linnet report wide narrow --out wide-narrow.html --title "Wide or narrow"
+    linnet report --experiment sweep --keys 'loss,validation/*' --out sweep.html
+    linnet report latest --artifacts 20MB --theme dark --out pictures.html
+
 show: Show one run: status, settings, metrics and a chart.
     linnet show
     linnet show llama-20260531-001 --key validation/loss

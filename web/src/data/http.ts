@@ -77,6 +77,7 @@ export class HttpSource implements Source {
   tensor = (id: string, step: number, name: string, signal?: AbortSignal) =>
     this.#get<never>(this.#of(id, "checkpoints", step, "tensor"), { name }, signal);
   artifacts = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "artifacts"), {}, signal);
+  holds = () => true;
   artifactAddress = (id: string, number: number) => this.base + this.#of(id, "artifacts", number);
   async artifactText(id: string, number: number, signal?: AbortSignal): Promise<string> {
     return (await this.#ask(this.#of(id, "artifacts", number), signal ? { signal } : {})).text();

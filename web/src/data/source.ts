@@ -100,6 +100,8 @@ export interface Source {
   checkpoint(id: string, step: number, signal?: AbortSignal): Promise<CheckpointDetail>;
   tensor(id: string, step: number, name: string, signal?: AbortSignal): Promise<TensorHistogram>;
   artifacts(id: string, signal?: AbortSignal): Promise<ArtifactSeries[]>;
+  /** Whether the content of an artifact can be had: a report leaves out what is large. */
+  holds(id: string, number: number): boolean;
   /** The address of an artifact's content, for `<img>` and for downloads. */
   artifactAddress(id: string, number: number): string;
   artifactText(id: string, number: number, signal?: AbortSignal): Promise<string>;

@@ -238,7 +238,7 @@ export function start(chosenSource: Source): void {
   givenSource = chosenSource;
   effect(() => {
     document.documentElement.dataset.theme = theme.value;
-    remember(THEME_KEY, chosenTheme.value);
+    if (chosenSource.live) remember(THEME_KEY, chosenTheme.value); // of files, one browser keeps all in one place
   });
   void begin(chosenSource);
   changes.onRuns((event) => applyRows(event.rows, event.gone));
@@ -249,7 +249,7 @@ export function start(chosenSource: Source): void {
 async function begin(chosenSource: Source): Promise<void> {
   try {
     board.value = await chosenSource.board();
-    keepChoices(board.value.root);
+    if (chosenSource.live) keepChoices(board.value.root);
   } catch (error) {
     tableProblem.value = error instanceof Error ? error.message : String(error);
   }

@@ -90,6 +90,12 @@ class OpenRun:
         later.start()
         return events
 
+    def read_turns(self) -> None:
+        """Look for all of them now, however long the stream is."""
+        position = self.history.metrics.position
+        if self._turns[0] != position:
+            self._find_turns(position)
+
     def _find_turns(self, position: int) -> None:
         events = [
             event

@@ -56,7 +56,7 @@ class SeriesQuestion:
 
 
 @dataclass
-class _Line:
+class Line:
     """One series on the axis that was asked for."""
 
     run: OpenRun
@@ -72,16 +72,16 @@ def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
     rows = board.known(question.runs)
     if not rows:
         raise RequestError(404, "none of these runs is there")
-    lines: list[_Line] = []
+    lines: list[Line] = []
     for row in rows:
         with board.open_runs.use(row.path) as run:
             run.read_numbers()
-            lines += _lines(run, board.id_of(row), question)
-    grid = _grid(lines, question)
+            lines += lines_of(run, board.id_of(row), question)
+    grid = grid_of(lines, question)
     entries, body = list[SeriesEntry](), bytearray()
     for line in lines:
         with line.run.lock:
-            entry, columns = _entry(line, grid, question)
+            entry, columns = entry_of(line, grid, question)
         entry.offset = len(body)
         body += columns
         body += b"\0" * (-len(body) % 8)
@@ -90,13 +90,18 @@ def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
 
 
 def packed(header: SeriesHeader, body: bytes) -> bytes:
+    """An answer as it travels."""
+    return with_header(MAGIC, encoded(header), body)
+
+
+def with_header(magic: bytes, header: bytes, body: bytes) -> bytes:
     """Magic, length of the header, the header padded so that columns are aligned, the columns."""
-    head = encoded(header)
-    head += b" " * (-(len(head) + 8) % 8)
-    return b"".join((MAGIC, struct.pack("<I", len(head)), head, body))
+    header += b" " * (-(len(header) + 8) % 8)
+    return b"".join((magic, struct.pack("<I", len(header)), header, body))
 
 
-def _lines(run: OpenRun, run_id: str, question: SeriesQuestion) -> list[_Line]:
+def lines_of(run: OpenRun, run_id: str, question: SeriesQuestion) -> list[Line]:
+    """The series of one run that are asked for; where it was resumed, also what that superseded."""
     lines = []
     for key in question.keys:
         line = line_of(run, run_id, run.history, key, question.axis)
@@ -111,7 +116,7 @@ def _lines(run: OpenRun, run_id: str, question: SeriesQuestion) -> list[_Line]:
     return lines
 
 
-def line_of(run: OpenRun, run_id: str, history: WholeHistory, key: str, axis: str) -> _Line | None:
+def line_of(run: OpenRun, run_id: str, history: WholeHistory, key: str, axis: str) -> Line | None:
     """A metric of a run on an axis; None where it has none, or the axis is unknown to it."""
     series, curve = history.series(key), history.curve(key)
     if series is None or curve is None or not len(curve):
@@ -122,7 +127,7 @@ def line_of(run: OpenRun, run_id: str, history: WholeHistory, key: str, axis: st
         if x is None:
             return None
         placed = run.placed.put(series.tables, axis, history, x)
-    return _Line(run, run_id, curve, series.value, placed)
+    return Line(run, run_id, curve, series.value, placed)
 
 
 def axis_values(run: OpenRun, history: WholeHistory, curve: Curve, axis: str) -> Floats | None:
@@ -134,7 +139,7 @@ def axis_values(run: OpenRun, history: WholeHistory, curve: Curve, axis: str) ->
     return None if placed is None else placed.x
 
 
-def _void_rows(line: _Line) -> _Line | None:
+def _void_rows(line: Line) -> Line | None:
     """The rows of a line that a resumed run trained again: those after which an earlier or the same step follows."""
     step = line.curve.step
     if len(step) < 2:
@@ -143,12 +148,12 @@ def _void_rows(line: _Line) -> _Line | None:
     void = np.flatnonzero(np.append(later[1:] <= step[:-1], False))
     if not len(void):
         return None
-    x = _unplaced(line)
+    x = places_of_rows(line)
     curve = Curve.through(line.curve.step[void], line.curve.mean[void], line.curve.name)
-    return _Line(line.run, line.run_id, curve, line.values[void], Placed(x[void]), superseded=True)
+    return Line(line.run, line.run_id, curve, line.values[void], Placed(x[void]), superseded=True)
 
 
-def _unplaced(line: _Line) -> Floats:
+def places_of_rows(line: Line) -> Floats:
     """x of each row, in the order of the series."""
     if line.placed.order is None:
         return line.placed.x
@@ -157,7 +162,7 @@ def _unplaced(line: _Line) -> Floats:
     return x
 
 
-def _grid(lines: list[_Line], question: SeriesQuestion) -> Grid:
+def grid_of(lines: list[Line], question: SeriesQuestion) -> Grid:
     """The range that was asked for; where an end is open, up to the first or last row of all."""
     held = [line.placed.x for line in lines if len(line.placed.x)]
     begin = question.begin if question.begin is not None else min((float(x[0]) for x in held), default=0.0)
@@ -167,7 +172,8 @@ def _grid(lines: list[_Line], question: SeriesQuestion) -> Grid:
     return Grid(begin, end, question.points)
 
 
-def _entry(line: _Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEntry, bytes]:
+def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEntry, bytes]:
+    """What an answer says of one series, and its columns."""
     curve, placed = line.curve, line.placed
     begin, end = placed.range(grid.begin, grid.end)
     total = end - begin
@@ -225,14 +231,14 @@ def _ema(smooth: Floats | None, alpha: float) -> tuple[float, float] | None:
     return float(known[-1]) * weight, weight
 
 
-def _last(line: _Line) -> tuple[float, Figure] | None:
+def _last(line: Line) -> tuple[float, Figure] | None:
     if not len(line.values):
         return None
-    x = float(line.placed.x[-1]) if line.placed.order is None else float(_unplaced(line)[-1])
+    x = float(line.placed.x[-1]) if line.placed.order is None else float(places_of_rows(line)[-1])
     return (x if math.isfinite(x) else 0.0), figure(float(line.values[-1]))
 
 
-def _best(line: _Line) -> tuple[float, float] | None:
+def _best(line: Line) -> tuple[float, float] | None:
     if line.curve.stats.best is None:
         return None
     step, value = line.curve.stats.best
@@ -240,17 +246,17 @@ def _best(line: _Line) -> tuple[float, float] | None:
     at = at[line.curve.step[at] == step] if len(at) else at
     if not len(at):
         return None
-    x = float(_unplaced(line)[at[0]])
+    x = float(places_of_rows(line)[at[0]])
     return (x, value) if math.isfinite(x) else None
 
 
-def _resumes(line: _Line, axis: str) -> list[float]:
+def _resumes(line: Line, axis: str) -> list[float]:
     """Where on the axis the run was resumed."""
     places = [_place_of(line, axis, event.step, event.t) for event in line.run.turns() if event.kind == "resume"]
     return [place for place in places if place is not None][-100:]
 
 
-def _place_of(line: _Line, axis: str, step: int | None, t: float) -> float | None:
+def _place_of(line: Line, axis: str, step: int | None, t: float) -> float | None:
     """Where something that happened at a step, or at a time, stands on an axis."""
     if axis == "relative time":
         return t
@@ -258,18 +264,18 @@ def _place_of(line: _Line, axis: str, step: int | None, t: float) -> float | Non
         return t + line.run.run.manifest.created_at
     if step is None:
         row = int(np.searchsorted(line.curve.t, t))
-        return float(_unplaced(line)[min(row, len(line.curve) - 1)])
+        return float(places_of_rows(line)[min(row, len(line.curve) - 1)])
     if axis == "step":
         return float(step)
-    x = _unplaced(line)
+    x = places_of_rows(line)
     row = int(np.searchsorted(line.curve.step, step))
     place = float(x[min(row, len(x) - 1)])
     return place if math.isfinite(place) else None
 
 
-def _marks(line: _Line, grid: Grid, axis: str) -> list[Mark]:
+def _marks(line: Line, grid: Grid, axis: str) -> list[Mark]:
     """What went wrong within the grid."""
-    x = _unplaced(line)
+    x = places_of_rows(line)
     finder = line.run.marks_of(line.curve.name)
     marks = [Mark(float(x[row]), kind, text) for row, kind, text in finder.find(line.curve, line.values)]  # type: ignore[arg-type]
     for event in line.run.turns():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STATIC = Path(__file__).parent / "static"
+REPORT = "report.html"  # the page that `linnet report` fills: no part of what is served
 _LARGEST = 8 << 20
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 _TEXTS = ("text/", "image/svg", "application/json")
@@ -58,7 +59,7 @@ class StaticFiles:
         for parent, _, names in os.walk(self._folder):
             for name in names:
                 path = Path(parent, name)
-                if not path.is_symlink() and path.stat().st_size <= _LARGEST:
+                if name != REPORT and not path.is_symlink() and path.stat().st_size <= _LARGEST:
                     way = path.relative_to(self._folder).as_posix()
                     self._files[way] = _file(way, path.read_bytes())
 

@@ -192,7 +192,7 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
         <div>
           <DataTable
             wide
-            label="Tensors; choose one for its histogram"
+            label={source().live ? "Tensors; choose one for its histogram" : "Tensors"}
             sortParam="tensors"
             columns={TENSOR_COLUMNS}
             rows={tensorRows}
@@ -200,7 +200,11 @@ function Contents({ run, detail }: { run: string; detail: CheckpointDetail }) {
             selected={tensors.findIndex(({ name }) => name === tensor)}
             onRow={(index) => tensorParam.replace(tensors[index]?.name ?? "")}
           />
-          {tensor === null ? (
+          {!source().live ? (
+            <p class="faint hint">
+              How the numbers of a tensor are distributed is read from the file: linnet board --web
+            </p>
+          ) : tensor === null ? (
             <p class="faint hint">Choose a tensor to see how its numbers are distributed.</p>
           ) : (
             <TensorCard key={tensor} run={run} step={detail.checkpoint.step} name={tensor} />

@@ -35,6 +35,9 @@ interface ContentProps {
 
 /** One artifact, shown as what it is; text from files is text, images are shown by `<img>` alone. */
 export function ArtifactContent({ run, series, item }: ContentProps) {
+  if (!source().holds(run, item.number)) {
+    return <p class="dim">Not in this report: {factsOf(item).join(" · ")}. It is in the run’s folder.</p>;
+  }
   const address = source().artifactAddress(run, item.number);
   const tooLarge = (item.bytes ?? 0) > LARGEST;
   return (
@@ -180,7 +183,10 @@ function LoggedTable({ name, content, mime }: { name: string; content: string; m
 
 /** The bars of one step, and how they became so: a heat map of the steps, evenly thinned where there are very many. */
 function Histograms({ run, series, item }: ContentProps) {
-  const items = useMemo(() => thinned(series.items, MOST_STEPS), [series]);
+  const items = useMemo(() => {
+    const held = series.items.filter((one) => source().holds(run, one.number));
+    return thinned(held, MOST_STEPS);
+  }, [run, series]);
   const question = `histograms ${items.map(({ number: artifact }) => artifact).join(" ")} ${item.number}`;
   const { value, problem } = useLoaded(run, question, async (id, signal) => {
     const numbers = [...new Set([item.number, ...items.map(({ number: artifact }) => artifact)])];

@@ -83,7 +83,10 @@ export function ProfileTab({ id }: { id: string }) {
           ))}
         </tbody>
       </table>
-      {trace && (
+      {trace && !source().holds(id, trace.number) && (
+        <p class="faint">The trace, {size(trace.bytes)}, is not in this report; it is in the run’s folder.</p>
+      )}
+      {trace && source().holds(id, trace.number) && (
         <p class="artifact-facts">
           <a href={source().artifactAddress(id, trace.number)} download={TRACE}>
             download the trace

@@ -1,0 +1,13 @@
+"""What a report does not hold, by name: nothing is left out in silence."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LeftOut(msgspec.Struct):
+    """A part that is not in the report. `run`: None where it is of all; `bytes`: None where that is not known."""
+
+    run: str | None
+    what: str
+    bytes: int | None = None

@@ -1,0 +1,16 @@
+import { defineConfig, mergeConfig } from "vite";
+import board from "./vite.config";
+
+/** The page as a report: one script and one style, which web/build.py puts into one HTML file. */
+export default mergeConfig(
+  board,
+  defineConfig({
+    build: {
+      outDir: "../src/linnet/board/web/static/report",
+      rolldownOptions: {
+        input: "src/report.tsx",
+        output: { format: "iife", entryFileNames: "report.js", assetFileNames: "report[extname]" },
+      },
+    },
+  }),
+);
