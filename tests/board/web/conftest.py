@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.testclient import TestClient
@@ -18,7 +17,7 @@ from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
 from linnet.board.web.gate import Access
 from linnet.board.web.safe_store import SafeStore
-from linnet.board.web.serve import configured, listen
+from linnet.board.web.serve import Server, listen
 from linnet.board.web.static_files import STATIC
 from tests.board.web.browser import find_chromium
 
@@ -46,7 +45,7 @@ def served(root: Path) -> Iterator[str]:
     """The address of a server on a real socket."""
     root.mkdir(parents=True, exist_ok=True)
     listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configured(make_app(WebBoard(SafeStore(root)))))
+    server = Server(make_app(WebBoard(SafeStore(root))))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}/"

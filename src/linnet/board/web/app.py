@@ -164,7 +164,7 @@ def make_app(board: WebBoard, access: Access | None = None, static: StaticFiles 
     }
     app = Starlette(routes=Api(board, changes, static).routes(), exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
-    return Gate(app, access or Access())
+    return Gate(app, access or Access(), changes.close)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ import hmac
 import ipaddress
 import secrets
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -122,11 +123,12 @@ def _is_address(name: str) -> bool:
 
 
 class Gate:
-    """ASGI middleware that refuses, and sets the headers of what is answered."""
+    """ASGI middleware that refuses, and sets the headers of what is answered. `end_streams`: before the server ends."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, end_streams: Callable[[], Awaitable[None]]) -> None:
         self._app = app
         self._access = access
+        self.end_streams = end_streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 import sys
@@ -51,12 +52,25 @@ def serve(
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
     board = WebBoard(store, chosen, first_look, defaults)
-    server = uvicorn.Server(configured(make_app(board, access)))
+    server = Server(make_app(board, access))
     if open_browser and _has_browser():
         threading.Timer(0.1, webbrowser.open, [entrance]).start()
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
     return 0
+
+
+class Server(uvicorn.Server):
+    """Ends its streams before it waits for connections to close: a page that looks holds up no Ctrl-C."""
+
+    def __init__(self, app: Gate) -> None:
+        super().__init__(configured(app))
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # what a second Ctrl-C breaks off is no news
+        await self._app.end_streams()
+        await super().shutdown(sockets)
 
 
 def configured(app: Gate) -> uvicorn.Config:
