@@ -91,9 +91,12 @@ def series(client: TestClient) -> Series:
     return ask
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real Chromium; tests that need one are left out where there is none, or no page for it."""
+    """A real Chromium; tests that need one are left out where there is none, or no page for it.
+
+    Not for the whole session: while it is open an event loop runs in this thread, and other tests run their own.
+    """
     if not (STATIC / "index.html").exists():
         pytest.skip("the page is not built: make web")
     if (chromium := find_chromium()) is None:
