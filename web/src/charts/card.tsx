@@ -112,9 +112,8 @@ export function ChartCard(props: ChartCardProps) {
 
 /** In the corner: warnings, else the best value, else the last. */
 function ChartHeadline({ surface, keys, large }: { surface: ChartSurface; keys: readonly string[]; large: boolean }) {
-  const content = useThrottled(surface.model.content, 500);
-  if (!content) return null;
-  const { text, warning, title } = headline(surface.model.styled, keys, surface.model.axis, large);
+  const lines = useThrottled(surface.model.lines, 500);
+  const { text, warning, title } = headline(lines, keys, surface.model.axis, large);
   return (
     <span class={warning ? "chart-headline warn clip" : "chart-headline clip"} title={title}>
       {text}

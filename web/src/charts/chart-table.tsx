@@ -1,55 +1,100 @@
 import type { ChartModel } from "./model";
+import type { StyledTrace } from "./paint";
 import { lineSummaries, valueTable } from "./summary";
 import { useThrottled } from "./throttled";
 import "./chart-table.css";
 
 const PLACES = 9;
-const PLACES_HEARD = 3;
-const MOST_LINES = 60;
+const MOST_SEEN = 100; // lines
+const MOST_HEARD = 24;
 const EVERY = 2000; // milliseconds, while rows arrive
 
-/** The chart as a table: the last and best value of each line, and values along the axis. `seen`: not for ears alone. */
+/** The chart as a table: the last and best value of each line. `seen`: not for ears alone; then values along the axis too. */
 export function ChartTable({ model, title, seen }: { model: ChartModel; title: string; seen: boolean }) {
-  const content = useThrottled(model.content, EVERY);
-  if (!content) return null;
-  const styled = model.styled.slice(0, MOST_LINES);
-  const summaries = lineSummaries(styled, model.axis);
-  const table = valueTable(styled, model.axis, content.x, seen ? PLACES : PLACES_HEARD);
+  const lines = useThrottled(model.lines, EVERY);
+  if (!lines.length) return null;
   return (
     <div class={seen ? "chart-table" : "unseen"}>
       <table>
         <caption class="unseen">
           {title} by {model.axis}
+          {lines.length > MOST_HEARD && !seen ? `: the first ${MOST_HEARD} of ${lines.length} lines` : ""}
         </caption>
-        <thead>
-          <tr>
-            <th scope="col">run</th>
-            <th scope="col">last</th>
-            <th scope="col">at</th>
-            <th scope="col">best</th>
-            <th scope="col">at</th>
-            {table.places.map((place, at) => (
-              <th key={at} scope="col">
-                {model.axis} {place}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {summaries.map(({ styled: line, last, lastAt, best, bestAt }, at) => (
-            <tr key={`${line.trace.run} ${line.trace.key} ${line.trace.superseded}`}>
-              <th scope="row">{line.label}</th>
-              <td>{last}</td>
-              <td>{lastAt}</td>
-              <td>{best}</td>
-              <td>{bestAt}</td>
-              {table.rows[at]?.values.map((value, place) => (
-                <td key={place}>{value}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
+        {seen ? (
+          <SeenRows model={model} lines={lines.slice(0, MOST_SEEN)} />
+        ) : (
+          <HeardRows model={model} lines={lines} />
+        )}
       </table>
     </div>
+  );
+}
+
+interface RowsProps {
+  model: ChartModel;
+  lines: readonly StyledTrace[];
+}
+
+const FIGURES = ["last", "at", "best", "at"];
+
+function HeardRows({ model, lines }: RowsProps) {
+  return (
+    <>
+      <Head places={[]} />
+      <tbody>
+        {lineSummaries(lines.slice(0, MOST_HEARD), model.axis).map(({ styled, last, lastAt, best, bestAt }) => (
+          <Row key={nameOf(styled)} label={styled.label} cells={[last, lastAt, best, bestAt]} />
+        ))}
+      </tbody>
+    </>
+  );
+}
+
+function SeenRows({ model, lines }: RowsProps) {
+  const content = useThrottled(model.content, EVERY);
+  const table = content ? valueTable(lines, model.axis, content.x, PLACES) : { places: [], rows: [] };
+  return (
+    <>
+      <Head places={table.places.map((place) => `${model.axis} ${place}`)} />
+      <tbody>
+        {lineSummaries(lines, model.axis).map(({ styled, last, lastAt, best, bestAt }, at) => (
+          <Row
+            key={nameOf(styled)}
+            label={styled.label}
+            cells={[last, lastAt, best, bestAt, ...(table.rows[at]?.values ?? [])]}
+          />
+        ))}
+      </tbody>
+    </>
+  );
+}
+
+function nameOf({ trace }: StyledTrace): string {
+  return `${trace.run} ${trace.key} ${trace.superseded}`;
+}
+
+function Head({ places }: { places: readonly string[] }) {
+  return (
+    <thead>
+      <tr>
+        <th scope="col">run</th>
+        {[...FIGURES, ...places].map((text, at) => (
+          <th key={at} scope="col">
+            {text}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+function Row({ label, cells }: { label: string; cells: readonly string[] }) {
+  return (
+    <tr>
+      <th scope="row">{label}</th>
+      {cells.map((text, at) => (
+        <td key={at}>{text}</td>
+      ))}
+    </tr>
   );
 }

@@ -5,13 +5,13 @@ export interface Drawn {
 }
 
 const BUDGET = 9; // milliseconds of a frame for painting while somebody drags
-const HANDS_ON = 180; // milliseconds after the last move of a hand
+const HANDS_ON = 250; // milliseconds after the last move of a hand
 
 const waiting = new Set<Drawn>();
 let scheduled = 0;
 let lastMove = Number.NEGATIVE_INFINITY;
 let settled: (() => void)[] = [];
-let timer: ReturnType<typeof setTimeout> | undefined;
+let isWaiting = false; // for the hand to rest
 
 /** Draw it in the next frame. */
 export function requestFrame(drawn: Drawn): void {
@@ -27,13 +27,21 @@ export function cancelFrame(drawn: Drawn): void {
 export function handsOn(after?: () => void): void {
   lastMove = performance.now();
   if (after && !settled.includes(after)) settled.push(after);
-  clearTimeout(timer);
-  timer = setTimeout(() => {
-    lastMove = Number.NEGATIVE_INFINITY;
-    const callbacks = settled;
-    settled = [];
-    for (const callback of callbacks) callback();
-  }, HANDS_ON);
+  if (!isWaiting) setTimeout(lookWhetherSettled, HANDS_ON);
+  isWaiting = true;
+}
+
+function lookWhetherSettled(): void {
+  const left = lastMove + HANDS_ON - performance.now();
+  if (left > 1) {
+    setTimeout(lookWhetherSettled, left);
+    return;
+  }
+  isWaiting = false;
+  lastMove = Number.NEGATIVE_INFINITY;
+  const callbacks = settled;
+  settled = [];
+  for (const callback of callbacks) callback();
 }
 
 export function isHandsOn(): boolean {

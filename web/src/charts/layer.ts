@@ -16,6 +16,11 @@ export interface LayerPart {
   readonly to: number | null;
 }
 
+interface Strip {
+  readonly from: number;
+  readonly to: number;
+}
+
 interface Bitmap {
   readonly canvas: HTMLCanvasElement;
   readonly context: CanvasRenderingContext2D;
@@ -23,7 +28,10 @@ interface Bitmap {
   y: Scale;
   mapping: Mapping;
   version: number;
-  /** The next part and trace to paint. */
+  /** What is to be painted, in pixels from its left edge. */
+  readonly missing: readonly Strip[];
+  /** The next strip, part and trace to paint. */
+  strip: number;
   part: number;
   trace: number;
   done: boolean;
@@ -32,6 +40,7 @@ interface Bitmap {
 const MARGIN = 0.5; // of the width, painted ahead on either side
 const STRETCHED = 12; // how many times larger a bitmap is drawn at most, until it is painted anew
 const SLACK = 0.2; // of the width: with less to come on a side, a pan paints ahead
+const BLEED = 4; // pixels beyond a strip from which lines come in
 const CLOSE = 0.25; // pixels that a bitmap may be off
 
 export class LineLayer {
@@ -130,13 +139,37 @@ export class LineLayer {
     context.clearRect(0, 0, width, box.height);
     const low = forward(x.min, x.log);
     const across = forward(x.max, x.log) - low;
-    const wider: Scale = {
+    let wider: Scale = {
       ...x,
       min: backward(low - (across * margin) / box.width, x.log),
       max: backward(low + across * (1 + margin / box.width), x.log),
     };
+    const shift = this.#shiftFrom(wider, mapping, width);
+    const front = this.#front;
+    if (shift !== null && front) {
+      // By whole pixels, so that what is painted already can be moved.
+      wider = { ...x, min: front.mapping.fromX(shift), max: front.mapping.fromX(shift + width) };
+      context.drawImage(front.canvas, -shift, 0);
+    }
     const own = new Mapping(wider, y, { left: 0, top: 0, width, height: box.height });
-    return { canvas, context, x: wider, y, mapping: own, version: this.#version, part: 0, trace: 0, done: false };
+    const missing =
+      shift === null || !front
+        ? [{ from: 0, to: width }]
+        : [
+            { from: 0, to: -shift },
+            { from: front.canvas.width - shift, to: width },
+          ].filter(({ from, to }) => to > from);
+    const fresh = { version: this.#version, missing, strip: 0, part: 0, trace: 0, done: false };
+    return { canvas, context, x: wider, y, mapping: own, ...fresh };
+  }
+
+  /** How many pixels a new bitmap lies to the right of the front one; null where that is of no use for it. */
+  #shiftFrom(wider: Scale, mapping: Mapping, width: number): number | null {
+    const front = this.#front;
+    if (!front || this.#grown || front.version !== this.#version || !isSharp(front, mapping)) return null;
+    const level = front.y.min === mapping.y.min && front.y.max === mapping.y.max;
+    const shift = Math.round(front.mapping.toX(wider.min));
+    return level && Math.abs(shift) < Math.max(width, front.canvas.width) ? shift : null;
   }
 
   #traces(): Trace[] {
@@ -170,23 +203,37 @@ export class LineLayer {
   }
 
   #go(bitmap: Bitmap, ratio: number, deadline: number): void {
+    for (; bitmap.strip < bitmap.missing.length; bitmap.strip++, bitmap.part = 0) {
+      const strip = bitmap.missing[bitmap.strip];
+      if (strip && !this.#paintStrip(bitmap, strip, ratio, deadline)) return;
+    }
+    bitmap.done = true;
+  }
+
+  #paintStrip(bitmap: Bitmap, strip: Strip, ratio: number, deadline: number): boolean {
     const { context, mapping } = bitmap;
+    const whole = strip.from <= 0 && strip.to >= mapping.box.width;
+    const from = whole ? Number.NEGATIVE_INFINITY : mapping.fromX(strip.from - BLEED);
+    const to = whole ? Number.POSITIVE_INFINITY : mapping.fromX(strip.to + BLEED);
     for (; bitmap.part < this.#parts.length; bitmap.part++, bitmap.trace = 0) {
       const part = this.#parts[bitmap.part];
       if (!part) continue;
       context.save();
+      context.beginPath();
+      context.rect(strip.from, 0, strip.to - strip.from, mapping.box.height);
+      context.clip();
       this.#clip(context, mapping, bitmap.part);
       while (bitmap.trace < part.traces.length) {
         const styled = part.traces[bitmap.trace++];
-        if (styled) paintTrace(context, styled, mapping, ratio, part.traces.length);
+        if (styled) paintTrace(context, styled, mapping, ratio, part.traces.length, from, to);
         if (performance.now() > deadline) {
           context.restore();
-          return;
+          return false;
         }
       }
       context.restore();
     }
-    bitmap.done = true;
+    return true;
   }
 
   /** To the part's own stretch, without those of later parts. */

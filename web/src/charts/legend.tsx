@@ -11,15 +11,16 @@ const EVERY = 500; // milliseconds, while rows arrive
 
 /** The lines of a chart with their values: at the cursor, else the last ones. `full`: with best values, as a table. */
 export function Legend({ model, full = false }: { model: ChartModel; full?: boolean }) {
-  const content = useThrottled(model.content, EVERY);
+  const lines = useThrottled(model.lines, EVERY);
   const values = useRef<HTMLUListElement>(null);
   useEffect(
     () =>
       cursor.onMove(() => {
-        const readings = cursor.x === null || cursor.axis !== model.axis ? null : readingsAt(model.styled, cursor.x, 0);
+        const readings =
+          cursor.x === null || cursor.axis !== model.axis ? null : readingsAt(model.lines.peek(), cursor.x, 0);
         const list = values.current;
         if (!list) return;
-        for (const [at, styled] of model.styled.entries()) {
+        for (const [at, styled] of model.lines.peek().entries()) {
           const cell = list.children[at]?.querySelector<HTMLElement>(".legend-value");
           if (!cell) continue;
           const reading = readings?.find((one) => one.styled === styled);
@@ -28,10 +29,10 @@ export function Legend({ model, full = false }: { model: ChartModel; full?: bool
       }),
     [model],
   );
-  if (!content) return null;
+  if (!lines.length) return null;
   return (
     <ul class={full ? "legend full" : "legend"} ref={values}>
-      {lineSummaries(model.styled, model.axis).map(({ styled, last, best, bestAt }) => {
+      {lineSummaries(lines, model.axis).map(({ styled, last, best, bestAt }) => {
         const { trace, colour, dashed, label } = styled;
         return (
           <li

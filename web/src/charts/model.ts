@@ -55,6 +55,7 @@ export class ChartModel implements Follower {
   readonly view: ChartView;
   readonly #status = signal<ChartStatus>("loading");
   readonly #content = signal<PlotContent | null>(null);
+  readonly #lines = signal<readonly StyledTrace[]>(NO_TRACES);
   readonly #subject: Signal<ChartSubject>;
   /** Names and colours of the runs: they arrive with the table, perhaps after the series. */
   readonly #looks = computed(() => this.#subject.value.runs.map((run) => `${paintOf(run)} ${nameOf(run)}`).join("\n"));
@@ -70,6 +71,7 @@ export class ChartModel implements Follower {
   #refetch: ReturnType<typeof setTimeout> | undefined;
   #finer: ReturnType<typeof setTimeout> | undefined;
   #lastDrawn = 0;
+  #lastMoved = 0;
   #parts: readonly LayerPart[] = [];
   #bestPoints: PlotContent["rings"] = [];
   readonly #ends: (() => void)[];
@@ -95,6 +97,10 @@ export class ChartModel implements Follower {
     ];
   }
 
+  /** The lines in sight; unlike `content`, the same for as long as nothing but the stretch in sight changes. */
+  get lines(): ReadonlySignal<readonly StyledTrace[]> {
+    return this.#lines;
+  }
   /** What the plot shows; null as long as nothing has arrived. */
   get content(): ReadonlySignal<PlotContent | null> {
     return this.#content;
@@ -283,9 +289,18 @@ export class ChartModel implements Follower {
   /** The range has changed: finer series are fetched as soon as the hand rests. */
   #moved(): void {
     this.#draw();
-    clearTimeout(this.#finer);
-    if (isHandsOn()) this.#finer = setTimeout(() => this.#load(), FINER_AFTER);
-    else this.#load();
+    if (!isHandsOn()) {
+      this.#load();
+      return;
+    }
+    this.#lastMoved = performance.now();
+    this.#finer ??= setTimeout(() => this.#loadFiner(), FINER_AFTER);
+  }
+
+  #loadFiner(): void {
+    const left = this.#lastMoved + FINER_AFTER - performance.now();
+    this.#finer = left > 1 ? setTimeout(() => this.#loadFiner(), left) : undefined;
+    if (left <= 1) this.#load();
   }
 
   /** `grown`: nothing but rows was added. */
@@ -297,6 +312,7 @@ export class ChartModel implements Follower {
     }
     this.#parts = parts;
     this.#bestPoints = this.#rings();
+    this.#lines.value = this.styled;
     batch(() => {
       const extent = this.#overview && xRange(this.#overview.traces, this.view.logX.value);
       this.view.extents.set(this, extent && fromZero(extent, this.axis, this.view.logX.value), grown);

@@ -30,7 +30,7 @@ export interface Ink {
 export const LINE_WIDTH = 1.7; // CSS pixels, as all that follow
 export const DASH: readonly number[] = [5, 3];
 const SUPERSEDED_DASH: readonly number[] = [1.5, 3];
-const ROWS_BEFORE = 3;
+const ROWS_BEYOND = 3;
 const MANY = 12; // beyond so many traces lines are thinner and bands fainter
 export const MOST_BANDS = 24; // beyond so many traces their bands are one fog; what sticks out has its strokes
 const FEW_POINTS = 26; // pixels between rows from which each has a dot
@@ -47,7 +47,7 @@ export function bandOpacity(traces: number, spread: boolean): number {
 
 /**
  * One trace: its band, the strokes of what sticks out of it, the rows behind a smoothed line, and the line.
- * `from`: only what lies from this x on, with some rows before it.
+ * `from`, `to`: only what lies between these x, with some rows beyond.
  */
 export function paintTrace(
   context: CanvasRenderingContext2D,
@@ -56,10 +56,12 @@ export function paintTrace(
   ratio: number,
   traces: number,
   from = Number.NEGATIVE_INFINITY,
+  to = Number.POSITIVE_INFINITY,
 ): void {
   const { trace, colour } = styled;
-  const [begin, end] = rowsInside(trace, mapping);
-  const first = Math.max(begin, trace.lowerBound(from) - ROWS_BEFORE);
+  const [begin, last] = rowsInside(trace, mapping);
+  const first = Math.max(begin, trace.lowerBound(from) - ROWS_BEYOND);
+  const end = Math.min(last, trace.lowerBound(to) + ROWS_BEYOND);
   if (end <= first) return;
   context.strokeStyle = colour;
   context.fillStyle = colour;

@@ -120,6 +120,11 @@ export class Plot implements Drawn {
     if (this.#shown) requestFrame(this);
   }
 
+  /** The y axis may fit what is shown again: the hand rests. */
+  refit(): void {
+    if (this.#shown) requestFrame(this);
+  }
+
   /** Other colours. */
   repaint(): void {
     this.#layer.invalidate();
@@ -136,10 +141,11 @@ export class Plot implements Drawn {
   frame(deadline: number): boolean {
     const content = this.#content;
     if (!content || !this.#shown || this.#width <= 0 || this.#height <= 0) return false;
+    const y = this.#y;
     this.#x = { ...content.x, log: content.logX, kind: content.kind };
     if (!isHandsOn() || !this.#plot) this.#y = this.#fittedY(content);
     this.#xTicks = ticks(this.#x, Math.round(this.box.width / X_TICK_EVERY));
-    this.#yTicks = ticks(this.#y, Math.round(this.box.height / Y_TICK_EVERY));
+    if (this.#y !== y) this.#yTicks = ticks(this.#y, Math.round(this.box.height / Y_TICK_EVERY));
     this.#deadline = deadline;
     this.#unfinished = false;
     if (!this.#plot) this.#plot = this.#begin();

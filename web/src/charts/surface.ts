@@ -170,7 +170,7 @@ export class ChartSurface implements GestureTarget {
 
   readonly #settled = (): void => {
     this.model.view.settle();
-    this.plot.repaint();
+    this.plot.refit();
   };
 
   /** The stretch in sight. */
