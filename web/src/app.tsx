@@ -62,6 +62,14 @@ function newest(): void {
   if (latest) navigate(`/run/${encodeURIComponent(latest.id)}`);
 }
 
+/** Of the runs that are shown the next one, at the same tab. */
+function nextRun(): void {
+  const [name, id = "", tab] = address.peek().path;
+  const runs = shown.peek();
+  const next = runs[(runs.indexOf(name === "run" ? id : "") + 1) % runs.length];
+  if (next !== undefined) navigate(`/run/${encodeURIComponent(next)}${tab ? `/${tab}` : ""}`);
+}
+
 /** Another page in the order of the header. */
 function turn(step: number): void {
   const names = Object.keys(PAGES);
@@ -92,6 +100,7 @@ function useGlobalCommands(): void {
     { keys: ["i"], section: everywhere, text: "artifacts of the run", run: () => openTab("artifacts") },
     { keys: ["n"], section: everywhere, text: "notes of the run", run: () => openTab("notes") },
     { keys: ["g"], section: everywhere, text: "the log of the run", run: () => openTab("log") },
+    { keys: ["w"], section: everywhere, text: "of the runs shown, the next", run: nextRun },
     { keys: ["N"], section: everywhere, text: "open the newest run", run: newest },
     { keys: ["]"], section: everywhere, text: "the next page", keyOnly: true, run: () => turn(1) },
     { keys: ["["], section: everywhere, text: "the page before", keyOnly: true, run: () => turn(-1) },

@@ -1,5 +1,6 @@
 /** What can be done to runs: tags, a name, a note, hiding, deleting. Each says what it did, and how to take it back. */
 import { signal } from "@preact/signals";
+import { address, navigate } from "../address";
 import { applyRows, board, isMarked, known, marked, nameOf, refreshTable, source } from "../data/state";
 import type { RunRow } from "../data/types";
 import { problem, toast } from "../ui/toast";
@@ -87,6 +88,8 @@ export async function remove(ids: readonly string[]): Promise<void> {
   if (!done.length) return;
   applyRows([], done);
   const gone = new Set(done);
+  const [page, open] = address.peek().path;
+  if (page === "run" && open !== undefined && gone.has(open)) navigate("/runs");
   if (done.some((id) => isMarked.peek().has(id))) marked.replace(marked.peek().filter((id) => !gone.has(id)));
   toast(`${done.length === ids.length ? name : plural(done.length, "run")} deleted`, {
     action: { text: "Undo", run: () => void restore(done) },

@@ -1,3 +1,4 @@
+import { RunActions } from "../../actions/run-actions";
 import { link } from "../../address";
 import { known, nameOf } from "../../data/state";
 import type { RunDetail } from "../../data/types";
@@ -34,6 +35,7 @@ export function RunHeader({ detail }: { detail: RunDetail }) {
           </span>
         ))}
         {row.hidden && <span class="tag">hidden</span>}
+        <RunActions id={row.id} />
       </div>
       <p class="run-line">
         {row.name !== row.id && <span class="mono">{row.id}</span>}

@@ -1,6 +1,7 @@
 /** All runs of the folder. */
 import { useState } from "preact/hooks";
 import { ask, isWritable, setHidden } from "../../actions/actions";
+import { areHidden, runCommands } from "../../actions/commands";
 import { navigate } from "../../address";
 import { order, shownColumns } from "../../data/listing";
 import { add, neighbour, toggleAll } from "../../data/selection";
@@ -10,7 +11,6 @@ import {
   family,
   filter,
   group,
-  known,
   marked,
   reverse,
   sort,
@@ -55,10 +55,6 @@ function open(): void {
   const [first] = targets();
   if (marked.peek().length) navigate("/charts");
   else if (first !== undefined) navigate(`/run/${encodeURIComponent(first)}`);
-}
-
-function allHidden(ids: readonly string[]): boolean {
-  return ids.every((id) => known.peek().get(id)?.hidden);
 }
 
 /** The columns that the table can be ordered by, as they stand from left to right. */
@@ -132,21 +128,12 @@ export function RunsPage() {
         withHidden.value = !withHidden.peek();
       },
     },
-    { keys: ["#"], section: "runs", text: "tags", when: mayChange, run: () => ask("tags", targets()) },
-    { keys: ["F2"], section: "runs", text: "name", when: mayChange, run: () => ask("name", targets().slice(0, 1)) },
+    ...runCommands("runs", targets),
     { keys: ["n"], section: "runs", text: "write a note", when: mayChange, run: () => ask("note", targets()) },
-    {
-      keys: ["h"],
-      section: "runs",
-      text: "hide, or bring back",
-      when: mayChange,
-      run: () => void setHidden(targets(), !allHidden(targets())),
-    },
-    { keys: ["Delete"], section: "runs", text: "delete", when: mayChange, run: () => ask("delete", targets()) },
   ]);
-  const known_ = table.value;
-  if (!known_) return <NoTable />;
-  if (known_.total === 0 && !known_.rows.length && !filter.value) return <EmptyFolder />;
+  const answer = table.value;
+  if (!answer) return <NoTable />;
+  if (answer.total === 0 && !answer.rows.length && !filter.value) return <EmptyFolder />;
   return (
     <div class="runs-page">
       <h1 class="unseen">Runs</h1>
@@ -160,7 +147,7 @@ export function RunsPage() {
         </Button>
       </div>
       {marked.value.length ? <MarkedBar /> : <CountBar />}
-      {known_.rows.length ? <RunTable /> : <Empty title="No run fits this filter." />}
+      {answer.rows.length ? <RunTable /> : <Empty title="No run fits this filter." />}
       {choosing && <ColumnsDialog onClose={() => setChoosing(false)} />}
     </div>
   );
@@ -228,7 +215,7 @@ function CountBar() {
 
 function MarkedBar() {
   const ids = marked.value;
-  const hidden = allHidden(ids);
+  const hidden = areHidden(ids);
   return (
     <div class="count-bar marked-bar" role="toolbar" aria-label="Marked runs">
       <b>{plural(ids.length, "run")} marked</b>

@@ -171,7 +171,7 @@ function CellContent({ item, column, on, narrow }: CellProps) {
     case "run":
       return (
         <>
-          <span class="run-name clip">
+          <span class="row-name clip">
             {item.lines && (
               <span class="tree-lines" aria-hidden="true">
                 {item.lines}
