@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linnet.board.curve import Floats
+from linnet.board.web.smoothing import SmoothedLine
 
 Floats32 = NDArray[np.float32]
 
@@ -70,8 +71,8 @@ class Placed:
         return int(np.searchsorted(self.x, begin, "left")), int(np.searchsorted(self.x, end, "right"))
 
 
-def reduced(placed: Placed, value: Floats, grid: Grid, smooth: Floats | None = None) -> Buckets:
-    """The rows of a series within a grid, by column. `value` and `smooth` are in the order of the series."""
+def reduced(placed: Placed, value: Floats, grid: Grid, smooth: SmoothedLine | None = None) -> Buckets:
+    """The rows of a series within a grid, by column. `value` and `smooth` go by the rows of the series."""
     bounds = np.searchsorted(placed.x, grid.edges(), "left")
     bounds[-1] = np.searchsorted(placed.x, grid.end, "right")
     begin, end = int(bounds[0]), int(bounds[-1])
@@ -80,7 +81,9 @@ def reduced(placed: Placed, value: Floats, grid: Grid, smooth: Floats | None = N
     low, high, mean = (_spread(part, used, grid.points) for part in _extremes(placed.pick(value, begin, end), starts))
     if smooth is None:
         return Buckets(low, high, mean, None)
-    smoothed = _means(placed.pick(smooth, begin, end), starts)
+    smoothed = smooth.means(np.append(bounds[used], end)) if placed.order is None and len(used) else None
+    if smoothed is None:
+        smoothed = _means(placed.pick(smooth.whole(), begin, end), starts)
     return Buckets(low, high, mean, _spread(smoothed, used, grid.points))
 
 

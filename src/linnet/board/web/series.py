@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_CELLS, MOST_KEYS, MOST_POINTS, MOST_RUNS, MOST_SERIES, Parameters
 from linnet.board.web.reduction import Grid, Placed, reduced
+from linnet.board.web.smoothing import SmoothedLine
 from linnet.board.whole_history import WholeHistory
 from linnet.runs.metric_names import main_metric
 
@@ -179,13 +181,15 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
     total = end - begin
     smooth = None
     if is_smoothed(len(curve), question.alpha) and not line.superseded:
-        smooth = line.run.smoothed.get(curve, question.alpha, line.run.history.changes)
+        whole = partial(line.run.smoothed.get, curve, question.alpha, line.run.history.changes)
+        smooth = SmoothedLine(curve.mean, question.alpha, whole)
     exact = total <= question.points
     if exact:
         begin, end = max(0, begin - 1), min(len(placed.x), end + 1)  # so that a line does not end inside the chart
         columns = {"x": placed.x[begin:end], "value": placed.pick(line.values, begin, end)}
         if smooth is not None:
-            columns["smooth"] = placed.pick(smooth, begin, end)
+            in_order = placed.order is None
+            columns["smooth"] = smooth.rows(begin, end) if in_order else placed.pick(smooth.whole(), begin, end)
         if question.axis != "step":
             columns["step"] = placed.pick(curve.step, begin, end)
         rows, content = end - begin, {name: np.asarray(column, "<f8").tobytes() for name, column in columns.items()}
@@ -210,7 +214,7 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
         offset=0,
         columns=list(content),
         position=len(curve),
-        ema=_ema(smooth, question.alpha),
+        ema=_ema(curve.mean, smooth, question.alpha),
         last=_last(line),
         best=None if line.superseded else _best(line),
         resumes=[] if line.superseded else _resumes(line, question.axis),
@@ -219,16 +223,21 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
     return entry, b"".join(content.values())
 
 
-def _ema(smooth: Floats | None, alpha: float) -> tuple[float, float] | None:
+def _ema(value: Floats, smooth: SmoothedLine | None, alpha: float) -> tuple[float, float] | None:
     """Numerator and weight of the average at the end, by which a page smooths the rows that come after."""
-    if smooth is None:
+    known = _known_rows(value) if smooth is not None else None
+    if smooth is None or known is None:
         return None
-    tail = smooth[-4096:]
-    known = tail[np.isfinite(tail)]
-    if not len(known):
-        return None
-    weight = -math.expm1(np.count_nonzero(np.isfinite(smooth)) * math.log1p(-alpha))
-    return float(known[-1]) * weight, weight
+    rows, last = known
+    weight = -math.expm1(rows * math.log1p(-alpha))
+    return float(smooth.rows(last, last + 1)[0]) * weight, weight
+
+
+def _known_rows(value: Floats) -> tuple[int, int] | None:
+    """How many rows are finite, and the last of them; None where none of the latest is."""
+    finite = np.isfinite(value)
+    at = np.flatnonzero(finite[-4096:])
+    return (int(np.count_nonzero(finite)), max(0, len(value) - 4096) + int(at[-1])) if len(at) else None
 
 
 def _last(line: Line) -> tuple[float, Figure] | None:
