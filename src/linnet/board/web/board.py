@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ from linnet.board.web.answers import BoardInfo, RequestError
 from linnet.board.web.open_runs import OpenRun, OpenRuns
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.words import plain, shorten
+from linnet.errors import LinnetError
 
 _LOOK_SECONDS = 1.0
+_MOST_AHEAD = 8  # runs
 
 
 class WebBoard:
@@ -65,6 +67,18 @@ class WebBoard:
             told = self._defaults_of(recipe)
             self._defaults[recipe] = {f"config.{name}": value for name, value in told.items()}
         return self._defaults[recipe]
+
+    def read_ahead(self) -> None:
+        """Read what a page shows first before anybody asks for it: runs of the command line, else the newest."""
+        with suppress(LinnetError, OSError):
+            self.look()
+            with self.lock:
+                named = {str(folder) for folder in self._chosen}
+                chosen = [row for row in self.table.rows if row.path in named]
+                newest = sorted(self.table.rows, key=lambda row: row.summary.manifest.created_at)[-1:]
+            for row in chosen[:_MOST_AHEAD] or newest:
+                with self.open_runs.use(row.path) as run:
+                    run.read_numbers()
 
     def look(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""

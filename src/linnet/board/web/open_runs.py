@@ -164,6 +164,11 @@ class OpenRuns:
             with run.lock:
                 run.close()
 
+    def paths(self) -> list[str]:
+        """The folders of those that are open."""
+        with self._lock:
+            return sorted(self._runs)
+
     def __len__(self) -> int:
         return len(self._runs)
 

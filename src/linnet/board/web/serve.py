@@ -52,6 +52,7 @@ def serve(
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
     board = WebBoard(store, chosen, first_look, defaults)
+    threading.Thread(target=board.read_ahead, name="linnet-board-ahead", daemon=True).start()
     server = Server(make_app(board, access))
     if open_browser and _has_browser():
         threading.Timer(0.1, webbrowser.open, [entrance]).start()
