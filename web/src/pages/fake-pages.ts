@@ -89,6 +89,7 @@ export class FakePages extends FakeSource {
   evaluations = async (id: string) => this.pages[id]?.evaluations ?? [];
   profile = async (id: string) => this.pages[id]?.profile ?? [];
   flow = async (id: string) => this.pages[id]?.flow ?? null;
+  holds = () => true;
   artifactAddress = (id: string, number: number) => `api/runs/${id}/artifacts/${number}`;
   artifactText = async (id: string, number: number) => this.pages[id]?.contents?.[number] ?? "";
 
