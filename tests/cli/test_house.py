@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import io
 import json
 import re
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import linnet
+from linnet.cli import main
 from linnet.files import point_link
-from linnet.runs import RunStore
+from linnet.runs import Manifest, RunStore
 from linnet.runs.trash import Trash
 from tests.conftest import Printed, Said
 
@@ -55,6 +57,29 @@ def test_a_run_gets_a_name_and_is_found_by_it(three: Path, printed: Printed) -> 
     assert printed("rename", "grid-1", "the good one") == "grid-1 is called the good one\n"
     assert json.loads(printed("show", "the good one", "--json"))["run_id"] == "grid-1"
     assert printed("rename", "grid-1", "") == "grid-1 has no name\n"
+
+
+def test_a_reader_that_has_had_enough_leaves_nothing_half_done(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        """A pipe whose reader has ended."""
+
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    for words in (["rename", "grid-*", "{seed}"], ["tag", "grid-*", "--add", "x"], ["archive", "grid-*"]):
+        assert main(words) == 0
+    assert [(run.name, run.tags, run.archived) for run in _labels(three)] == [
+        (seed, ["todo", "x"], True) for seed in ("0", "1", "2")
+    ]
+    assert main(["delete", "grid-*", "--yes"]) == 0
+    assert names(three) == []
+    assert main(["delete", "--undo"]) == 0
+    assert len(_labels(three)) == 3
+
+
+def _labels(root: Path) -> list[Manifest]:
+    return [run.manifest for run in RunStore(root).find_all("grid-*")]
 
 
 def test_many_runs_are_named_by_their_settings(three: Path, printed: Printed) -> None:

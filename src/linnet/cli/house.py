@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from linnet.board import words
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, open_store
 from linnet.cli.printing import print_json, print_table
+from linnet.cli.streams import lasting_output
 from linnet.errors import UsageError
 from linnet.runs import Run, RunError, RunStore, labels
 from linnet.runs.settings import settings
@@ -35,9 +36,11 @@ def rename(
     *references, name = words_
     chosen = _chosen(RunStore(runs), references, filters, "rename")
     names = [_filled_in(name, run) for run in chosen]
-    for run, own in zip(chosen, names, strict=True):
-        labels.rename(run, own)
-        print(f"{words.bounded(run.id)} is called {words.bounded(run.name)}" if run.name else f"{run.id} has no name")
+    with lasting_output():  # a reader that has had enough (`| head`) leaves no half of the work undone
+        for run, own in zip(chosen, names, strict=True):
+            labels.rename(run, own)
+            called = f"is called {words.bounded(run.name)}" if run.name else "has no name"
+            print(f"{words.bounded(run.id)} {called}")
     return 0
 
 
@@ -70,10 +73,12 @@ def tag(
     """
     if not add and not remove:
         raise UsageError("tag needs --add TAG or --remove TAG: linnet tag latest --add keep")
-    for chosen in _chosen(RunStore(runs), run, filters, "tag"):
-        tags = labels.tag(chosen, add, remove)
-        listed = " ".join(f"#{words.bounded(name)}" for name in tags)
-        print(f"{words.bounded(chosen.id)}  {listed or '(no tags)'}")
+    chosen = _chosen(RunStore(runs), run, filters, "tag")
+    with lasting_output():
+        for tagged in chosen:
+            tags = labels.tag(tagged, add, remove)
+            listed = " ".join(f"#{words.bounded(name)}" for name in tags)
+            print(f"{words.bounded(tagged.id)}  {listed or '(no tags)'}")
     return 0
 
 
@@ -83,11 +88,13 @@ def archive(*run: RunNames, undo: bool = False, filters: RunFilters = EVERY_RUN,
     Args:
         undo: Put them back into the lists.
     """
-    for chosen in _chosen(RunStore(runs), run, filters, "archive"):
-        labels.archive(chosen, not undo)
-        print(f"{'listed again' if undo else 'archived'} {words.bounded(chosen.id)}")
-    if not undo:
-        print(f"`{words.listing(runs)} --archived` lists them")
+    chosen = _chosen(RunStore(runs), run, filters, "archive")
+    with lasting_output():
+        for archived in chosen:
+            labels.archive(archived, not undo)
+            print(f"{'listed again' if undo else 'archived'} {words.bounded(archived.id)}")
+        if not undo:
+            print(f"`{words.listing(runs)} --archived` lists them")
     return 0
 
 
@@ -130,10 +137,11 @@ def delete(
             return 1
     kept = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
     now = time.time()
-    for doomed in chosen:
-        print(f"deleted {words.plain(store.delete(doomed, force=force, for_good=for_good, at=now))}")
-    trash.empty()
-    _tell_undo(kept)
+    with lasting_output():
+        for doomed in chosen:
+            print(f"deleted {words.plain(store.delete(doomed, force=force, for_good=for_good, at=now))}")
+        trash.empty()
+        _tell_undo(kept)
     return 0
 
 
@@ -269,10 +277,12 @@ def _undo(trash: Trash, references: Sequence[str]) -> int:
             if reference not in names:
                 raise RunError(f"no run {reference!r} was deleted in the last day; there is {', '.join(sorted(names))}")
         chosen = [deletion for deletion in deletions if deletion.run_id in references]
-    for deletion in chosen:
-        back = trash.restore(deletion)
-        listed = words.plain(back[0]) if len(back) == 1 else f"{len(back)} files of {words.bounded(deletion.run_id)}"
-        print(f"restored {listed}" if back else f"nothing of {words.bounded(deletion.run_id)} had been deleted")
+    with lasting_output():
+        for deletion in chosen:
+            back = trash.restore(deletion)
+            run_id = words.bounded(deletion.run_id)
+            listed = words.plain(back[0]) if len(back) == 1 else f"{len(back)} files of {run_id}"
+            print(f"restored {listed}" if back else f"nothing of {run_id} had been deleted")
     return 0
 
 
