@@ -79,7 +79,9 @@ def describe(artifact: Artifact) -> str:
 
     words = {
         "image": [f"{count('width')}×{count('height')}"] if "width" in facts else [],
-        "table": [f"{count('rows')} rows × {count('columns')}"] if "rows" in facts else [],
+        "table": [f"{count('rows')} row{'' if facts.get('rows') == 1 else 's'} × {count('columns')}"]
+        if "rows" in facts
+        else [],
         "histogram": [f"{count('count')} values"] if "count" in facts else [],
         "text": [f"{count('characters')} characters"] if "characters" in facts else [],
         "audio": [f"{count('seconds')} s at {count('rate')} Hz"] if "seconds" in facts else [],

@@ -37,8 +37,8 @@ class Cells:
 
     @property
     def width(self) -> int:
-        """Characters it takes."""
-        return max(len(self.label), *map(len, self.texts)) if self.texts else len(self.label)
+        """Columns of a terminal that it takes."""
+        return max(map(words.cells, (self.label, *self.texts)))
 
 
 def default_terms(selection: Selection, beside: Sequence[Term] = ()) -> list[Term]:

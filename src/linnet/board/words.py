@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import time
+import unicodedata
 from pathlib import Path
 
 from linnet.display import is_steering as is_steering
@@ -96,8 +97,27 @@ def _flag(field: re.Match[str]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut to `width` characters, with a mark where something is left out."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+    """Cut to `width` columns of a terminal, with a mark where something is left out."""
+    if cells(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while cells(kept) >= width > 0:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes: Chinese letters and emoji take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(unicodedata.category(letter) in ("Mn", "Me") for letter in text)
+
+
+def padded(text: str, width: int, right: bool = False) -> str:
+    """A text with blanks behind it, or before it, up to `width` columns."""
+    blanks = " " * (width - cells(text))
+    return blanks + text if right else text + blanks
 
 
 def command(verb: str, run: Path, rest: str = "", *, checkpoint: int | None = None) -> str:

@@ -140,7 +140,7 @@ def print_artifact(artifact: Artifact) -> None:
         "file": artifact.path,
     }
     print(paint(words.bounded(artifact.name), "bold"))
-    print_facts(facts, cut=True)
+    print_facts(facts)  # a path is whole, to be copied
     if problem := artifact.problem():
         raise LinnetError(f"{artifact.path} {problem}")
     print()

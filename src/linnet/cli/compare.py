@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_COLUMNS = 4  # runs beside each other; more stand below each other
 _LONGEST = 24  # characters of a value in a terminal
+_LEAST_ROOM = 16  # characters of a column: `0.0002112* (0.01861)`
+_GAP = "  "
 _CHART = (100, 16)  # columns and lines of a chart at most
 
 
@@ -66,10 +68,11 @@ def compare(
             ]
         )
         return 0
-    if len(compared) > _MOST_COLUMNS:
+    room = _column_room([*differing, *names], len(compared))
+    if len(compared) > _MOST_COLUMNS or (room is not None and room < _LEAST_ROOM):
         _print_rows(compared, metrics, common, last=bool(key))
     else:
-        _print_beside(compared, metrics, common, settings, differing)
+        _print_beside(compared, metrics, common, settings, differing, room)
     if key:
         _print_chart(compared, metrics, key)
     if conflicting := [name for name in names if len(goals[name]) > 1]:
@@ -78,17 +81,26 @@ def compare(
     return 0
 
 
+def _column_room(names: list[str], runs: int) -> int | None:
+    """Characters for the column of each run beside the names of settings and metrics; None: as many as it likes."""
+    return (width() - max(map(len, ("best (last)", *names)))) // runs - len(_GAP) if sys.stdout.isatty() else None
+
+
 def _print_beside(
     compared: list[Run],
     metrics: list[Metrics],
     goals: dict[str, Goal | None],
     settings: list[dict[str, object]],
     differing: list[str],
+    room: int | None,
 ) -> None:
-    """A column a run."""
+    """A column a run, of at most `room` characters."""
     ids = [one.id for one in compared]
     rows = [("status", *(one.status for one in compared))]
     rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
+    if room is not None:
+        rows = [(name, *_cut(values, room)) for name, *values in rows]
+        ids = _cut(ids, room)
     print_table(("setting", *ids), rows)
     if not differing:
         print(paint("the settings are the same", "dim"))
@@ -96,6 +108,15 @@ def _print_beside(
         print()
         body = [(name, *_best_cells(goal, [m.get(name) for m in metrics])) for name, goal in goals.items()]
         print_table(("best (last)", *ids), body, right=range(1, len(ids) + 1))
+
+
+def _cut(values: Sequence[str], room: int) -> list[str]:
+    """Values of a setting in as many characters: their beginnings, or their ends where the beginnings are the same."""
+    texts = [words.plain(value) for value in values]
+    beginnings = [words.shorten(text, room) for text in texts]
+    if len(set(beginnings)) == len(set(texts)):
+        return beginnings
+    return [text if len(text) <= room else f"…{text[1 - room :]}" for text in texts]
 
 
 def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Goal | None], *, last: bool) -> None:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from linnet.board.words import is_steering, plain, shorten
+from linnet.board.words import cells, is_steering, padded, plain, shorten
 from linnet.runs.encode import encode, jsonable, jsonable_record
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_FACT = 14  # columns before the value of a fact
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")  # so written it is made 9 ms sooner than by what it holds
 _STATUS_STYLES = {
     "live": "green",
@@ -51,11 +52,24 @@ def width() -> int:
 
 
 def print_facts(facts: Mapping[str, object], *, cut: bool = False) -> None:
-    """Names and values below each other; what is empty is left out. `cut`: to the width of the terminal."""
+    """Names and values below each other; what is empty is left out. What a terminal has no room for is `cut`, or goes
+    on in the next line.
+    """
+    room = max(20, width() - _FACT)
     for name, value in facts.items():
         if value:
-            text = shorten(plain(value), max(20, width() - 14)) if cut else plain(value)
+            text = shorten(plain(value), room) if cut else wrapped(value, room, " " * _FACT)
             print(f"  {paint(f'{name:<11}', 'dim')} {text}")
+
+
+def wrapped(value: object, room: int, indent: str = "  ") -> str:
+    """Text in lines of at most `room` characters, cut between words; `indent` begins all but the first of them."""
+    text = plain(value)
+    if len(text) <= room:
+        return text
+    import textwrap  # most of what is printed fits
+
+    return f"\n{indent}".join(textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False))
 
 
 def print_table(
@@ -65,18 +79,16 @@ def print_table(
 
     Rich's table takes 0.4 s for 500 runs; the command has 0.35 s in all.
     """
-    cells = [[plain(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    texts = [[plain(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(cells, column)) for column in zip(*texts, strict=True)]
     columns, lines = width(), []
-    for number, row in enumerate(cells):
-        padded = [
-            cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = shorten("  ".join(padded).rstrip(), columns)
+    for number, row in enumerate(texts):
+        aligned = [padded(cell, w, right=i in right) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        line = shorten("  ".join(aligned).rstrip(), columns)
         if number == 0:
             line = paint(line, "dim")
         elif status is not None:
-            start = sum(widths[:status]) + 2 * status
+            start = sum(map(len, aligned[:status])) + 2 * status
             end = start + len(row[status])
             line = line[:start] + paint_status(row[status]) + line[end:]
         lines.append(line)

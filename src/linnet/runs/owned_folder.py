@@ -55,7 +55,11 @@ class OwnedFolder:
     ) -> OwnedFolder:
         """A new folder; its manifest, which has `fields`, is written first. Where nothing can be, it is tried later."""
         path = claim_or_name(root, run_id, template, labels)
-        if run_id is not None and path.name != safe_name(run_id):
+        if run_id is not None and not safe_name(run_id):
+            log.warning(
+                "run id %s has no letter that a folder's name may have (a-z, 0-9); this run is %s", run_id, path.name
+            )
+        elif run_id is not None and path.name != safe_name(run_id):
             log.warning("run id %s is taken in %s; this run is %s", run_id, root, path.name)
         manifest = Manifest(run_id=path.name, created_at=time.time(), **fields)
         manifest.mask(exact)
