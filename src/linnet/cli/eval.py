@@ -122,9 +122,16 @@ def eval(
         }
         trained_with = own if corpus is None and split == "held_out" else None
         prepared = _prepared(str(scored), tokenizer_file, loaded.config.vocab, trained_with, options)
-        result |= {"corpus": scored, "split": split, "ctx": window, "left_out": list(prepared.left_out)}
+        result |= {
+            "corpus": scored,
+            "split": split,
+            "ctx": window,
+            "left_out": list(map(words.flags, prepared.left_out)),
+        }
         result["encodings"] = prepared.encodings
         result |= _scored(loaded, prepared, split, window, tokens)
+        if run is not None and trained_with is not None:
+            result["in_training"] = _in_training(run, step_of(path), result["tokens"])
     if json:
         print_json(result)
     else:
@@ -244,6 +251,17 @@ def _scored(model: LanguageModel, prepared: Prepared, split: str, window: int, m
     return {"ctx": window, **figures, "seconds": time.perf_counter() - began}
 
 
+def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | None:
+    """What the run's own evaluation of this step found, where it scored fewer of the held-out tokens."""
+    metrics = run.metrics()
+    figures = [metrics.get(name) for name in ("validation/loss", "validation/samples")]
+    by_step = [{} if series is None else dict(zip(series.step, series.value, strict=True)) for series in figures]
+    loss, scored = (values.get(step) for values in by_step)
+    if loss is None or scored is None or not scored < tokens:
+        return None
+    return {"loss": float(loss), "tokens": int(scored)}
+
+
 def _show_progress(done: int, total: int) -> None:
     end = "\r\x1b[K" if done >= total else ""
     print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
@@ -284,6 +302,7 @@ def _print(result: dict[str, Any]) -> None:
                 "loss": f"{result['loss']:.6g} nats a token",
                 "perplexity": f"{result['ppl']:.6g}",
                 "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
+                "in training": _shorter_score(result.get("in_training")),
                 "took": words.duration(result["seconds"]),
                 "left out": left_out_sentence(result["left_out"]),
                 "encodings": encodings_sentence(result["encodings"]),
@@ -299,6 +318,12 @@ def _print(result: dict[str, Any]) -> None:
             for after in result["predictions"]
         ]
         print_table(("after", "log p of next", "expected, with log p"), rows, right=(1,))
+
+
+def _shorter_score(in_training: dict[str, float] | None) -> str:
+    if in_training is None:
+        return ""
+    return f"{in_training['loss']:.6g}, over the first {in_training['tokens']:,} of these tokens"
 
 
 def _quoted(text: str) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from linnet.gguf import MetadataBlock
 
+_ENOUGH = 1024  # held-out tokens whose loss can be gone by
 _SAMPLED = 8  # rows of a dataset that its fingerprint looks at
 
 
@@ -103,7 +104,7 @@ class TextRunData(TokenRunData):
         self.job = replace(job, model=replace(self._model, vocab=self._prepared.vocab), settings=self.settings)
         self.description = f"corpus {data.corpus!r}"
         self.fingerprint = self._prepared.fingerprint
-        self.remarks: tuple[str, ...] = self._prepared.remarks
+        self.remarks: tuple[str, ...] = (*self._prepared.remarks, *self._too_few(data.held_out))
         self.left_out = (*self._prepared.left_out, *self._prepared.dropped)
         self.tokenizer = self._prepared.tokenizer_keys
         self._sampler = self._prepared.tokenizer
@@ -114,6 +115,14 @@ class TextRunData(TokenRunData):
             seed=self.settings.seed,
             documents=data.documents,
         ).to(hardware.device)
+
+    def _too_few(self, share: float) -> list[str]:
+        """A remark where the text kept apart is so short that its loss says little."""
+        tokens = len(self._prepared.held_out) - 1
+        if not 0 < tokens < _ENOUGH or not self.settings.interval("eval"):
+            return []
+        more = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
+        return [f"only {tokens:,} tokens are held out, and their loss says little: {more} keeps more of them"]
 
     @property
     def vocabulary(self) -> Mapping[str, object] | None:
