@@ -105,6 +105,7 @@ def train(
     run_id: str | None = None,
     name: str | None = None,
     experiment: str | None = None,
+    group: str | None = None,
     tag: str | Iterable[str] = (),
     runs: str | os.PathLike[str] | None = None,
     from_: str | os.PathLike[str] | Run | None = None,
@@ -121,7 +122,7 @@ def train(
       GGUF's path, or an object of tokenizers or transformers) or `vocab`. `eval_data`: rows to evaluate on.
     - `loss`: a function of model and batch, in the place of the model's own.
     - `callbacks`: instances of `linnet.Callback`. `progress`: show it as the command does.
-    - `run_id`, `name`, `experiment`, `tag`, `runs`: what the run is called and where it goes.
+    - `run_id`, `name`, `experiment`, `group`, `tag`, `runs`: what the run is called and where it goes.
     - `from_`: begin at a checkpoint of another run (`"RUN"`, `"RUN@best"`, `"RUN@200"`): what is not given is as it was
       there. The new run knows its `parent`, and counts on from its step.
     - `dry_run`: try a few steps and return the `Plan`, what the training would take; no run is made.
@@ -149,7 +150,7 @@ def train(
         from linnet.recipes.dry_run import dry_run as planned
 
         return planned(job, preparing, fork)
-    labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment}
+    labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment, "group": group}
     labels |= {"tags": [tag] if isinstance(tag, str) else list(tag)}
     return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, fork=fork, **labels))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.cli import main
 from tests.conftest import Printed, Said
 
 RATES, SEEDS = (0.001, 0.01, 0.1), (0, 1)
@@ -36,21 +34,6 @@ def sweep(root: Path) -> Path:
                 if step % 5 == 0:
                     run.eval(step, "validation", loss=abs(step - 10) + lr)
     return root
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """The lines that a command prints in a terminal of so many columns."""
-
-    def run(columns: int, *words: str) -> list[str]:
-        with monkeypatch.context() as patch:
-            patch.setattr("sys.stdout.isatty", lambda: True)
-            patch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 30)))
-            patch.setenv("NO_COLOR", "1")
-            assert main(list(words)) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def rows(out: str) -> list[list[str]]:

@@ -229,7 +229,7 @@ def _as_json(overview: Overview, vocabulary: Vocabulary | None, origin: str) -> 
             "bytes": duplicates.bytes,
             "named": list(overview.duplicate_names),
         },
-        "left_out": list(overview.left_out),
+        "left_out": list(map(words.flags, overview.left_out)),
         "tokenizer": None if vocabulary is None else {"vocab": vocabulary.rows, "origin": origin},
         "samples": [
             {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
-from linnet.cli.printing import paint, print_facts, print_json
+from linnet.cli.printing import paint, print_facts, print_json, width, wrapped
 from linnet.models.model_name import model_path
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _print(prepared: Prepared, when: str) -> None:
         }
     )
     for remark in prepared.remarks:
-        print(f"  {words.plain(remark)}")
+        print(f"  {wrapped(words.flags(remark), max(20, width() - 2))}")
 
 
 def _counts(tokens: TokenSet) -> str:
@@ -122,7 +122,7 @@ def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
         "bytes_per_token": prepared.bytes_per_token,
         "encoding": prepared.record.encoding or None,
         "fingerprint": prepared.fingerprint,
-        "left_out": list(prepared.left_out),
+        "left_out": list(map(words.flags, prepared.left_out)),
         "encodings": prepared.encodings,
         "duplicates": _duplicates(prepared),
         "damage": prepared.damage or None,

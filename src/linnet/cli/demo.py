@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,9 @@ def demo(
     """
     from linnet.cli.app import main
 
+    for package in ("torch", "tokenizers"):
+        if find_spec(package) is None:  # told before anything is announced
+            raise ModuleNotFoundError(package, name=package)
     folder = runs or _own_folder()
     place = [] if words.runs_flag(folder) == "" else ["--runs", words.shown_path(folder)]
     source = [] if corpus == "python" else ["--corpus", corpus]

@@ -74,7 +74,7 @@ class PlainLines(Callback):
         self._unsaid: StepMetrics | None = None
 
     def on_remark(self, text: str) -> None:
-        self._say(text)
+        self._say(words.flags(text))
 
     def on_plan(self, plan: Plan) -> None:
         self._say("\n".join(plan_lines(plan)))
@@ -131,7 +131,9 @@ class LiveLine(Callback):
         self._last: StepMetrics | None = None
 
     def on_remark(self, text: str) -> None:
-        self._above(paint(textwrap.fill(text, max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim"))
+        self._above(
+            paint(textwrap.fill(words.flags(text), max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim")
+        )
 
     def on_plan(self, plan: Plan) -> None:
         self._above("\n".join(cut(line, _columns(self._out) - 1) for line in plan_lines(plan)))

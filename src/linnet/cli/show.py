@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,6 +108,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "tags": " ".join(manifest.tags),
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
+        "parameters": _parameters(manifest.plan),
         "model": _pairs(manifest.model.items(), " · "),
         "config": _pairs(manifest.config.items(), " · "),
         "summary": _pairs(manifest.summary.items(), " · "),
@@ -120,6 +121,15 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "gate": _verdict(end.get("quality_gate")),
     }
     print_facts(facts, cut=True)
+
+
+def _parameters(plan: Mapping[str, object]) -> str:
+    """How large the model is, as its plan says; nothing of a run without one."""
+    count, embedding = plan.get("parameters"), plan.get("embedding")
+    if not isinstance(count, int):
+        return ""
+    part = f" ({words.compact(embedding)} embedding)" if isinstance(embedding, int) and embedding else ""
+    return f"{words.compact(count)}{part}"
 
 
 def _verdict(gate: object) -> str:

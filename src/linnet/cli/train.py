@@ -31,6 +31,7 @@ class RunFlags:
         run_id: The folder's name, or a template for it such as {recipe}-{date}-{seq}; {arch}-{date}-{seq} by default.
         name: A label.
         experiment: What it is part of.
+        group: Runs that belong together in it, such as seeds.
         tag: May be given several times.
         from_: Begin at a checkpoint of another run: RUN (its latest), RUN@best or RUN@200. What is not given is as it
             was there; the new run knows its parent.
@@ -42,6 +43,7 @@ class RunFlags:
     run_id: str | None = None
     name: str | None = None
     experiment: str | None = None
+    group: str | None = None
     tag: tuple[str, ...] = ()
     from_: Annotated[str | None, Parameter(name="--from")] = None
     dry_run: bool = False
@@ -117,5 +119,5 @@ def _run_job(job: Job, run: RunFlags, json: bool, fork: ForkPoint | None = None)
 
     if run.dry_run:
         return print_plan(job, json, fork)
-    labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment")}
+    labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment", "group")}
     return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), fork=fork, **labels), json)

@@ -99,6 +99,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
     if not of_text and progress.validation is not None:
         _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
+    if not of_text and progress.step:
+        _print_hint(progress.validation, folder, progress.step)
     next_commands = [words.command("show", folder)]
     if model is not None:
         verb, rest = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
@@ -106,6 +108,17 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))
+
+
+def _print_hint(validation: object, folder: Path, steps: int) -> None:
+    """A classifier that has hardly learned: what to hold its accuracy against, and how to go on."""
+    from linnet.train.images import ImageEvaluation
+
+    if isinstance(validation, ImageEvaluation) and (baseline := validation.hardly_better) is not None:
+        guess = f"naming one class for all would be right in {baseline:.0%}: it has hardly learned yet"
+        _print_wrapped(
+            "  hint    ", f"{guess}; train longer: {words.command('resume', folder, f'--steps {10 * steps}')}"
+        )
 
 
 def _held_out(figures: dict[str, float]) -> list[str]:

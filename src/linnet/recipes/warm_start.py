@@ -212,7 +212,12 @@ class WarmStart(FromScratch):
 
     @property
     def remark(self) -> str | None:
-        """What was taken from where."""
+        """What was taken from where; of `scratch`, which model it is like."""
+        if self.init.kind == "scratch" and self.config.tied:
+            return (
+                "from scratch: nothing of the donor but its tokenizer; head and embedding are one matrix, while pca and"
+                " warm have a head of their own: to compare with these, give `untied`"
+            )
         return None if self.options.taken is None else f"from {self.options.donor_name}: {self.options.taken}"
 
     def realize(self, config: Config) -> None:

@@ -22,6 +22,7 @@ from linnet.runs.media import png
 CONFUSION, WRONG = "confusion.svg", "wrong.svg"
 _AT_ONCE = {"cpu": 256}  # images that pass through the model together; elsewhere 1,024
 _SHOWN = 64  # wrong guesses
+_LEARNT = 0.25  # of what the most frequent class alone leaves wrong, the least share that a model is right in
 _MOST_CLASSES = 40  # of more, those that are confused the most
 _MOST_COUNTED = 100  # classes whose counts go into the stream: a line of 30 kB
 _CELL, _TILE, _LINE, _ACROSS = 34, 72, 16, 8
@@ -61,6 +62,12 @@ class ImageEvaluation:
         """Each metric by its name; of five classes or fewer, one of five guesses is always right."""
         figures = {"loss": self.loss, "accuracy": self.accuracy}
         return figures if len(self.confusion_KK) <= 5 else {**figures, "top5": self.top5}
+
+    @property
+    def hardly_better(self) -> float | None:
+        """How many would be right by naming the most frequent class for all, where the model is hardly better."""
+        baseline = float(self.confusion_KK.sum(1).max()) / self.samples
+        return baseline if self.accuracy < baseline + _LEARNT * (1 - baseline) else None
 
     def per_class(self, labels: tuple[str, ...]) -> dict[str, float]:
         """The accuracy of every class that was scored."""
