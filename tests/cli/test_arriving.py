@@ -42,6 +42,7 @@ def test_the_version_has_three_flags(printed: Printed, flag: str) -> None:
     ("typed", "meant"),
     [
         (["--runs", "x", "runs"], "--runs goes after the command: linnet runs --runs x"),
+        (["--runs", "runs", "runs"], "--runs goes after the command: linnet runs --runs runs"),
         (["--json", "show", "latest"], "--json goes after the command: linnet show latest --json"),
         (["--wat"], "unexpected option --wat before a command: options come after it"),
     ],

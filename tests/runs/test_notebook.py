@@ -173,3 +173,9 @@ def test_ipython_asks_for_that_line(tmp_path: Path) -> None:
     )
     text = shown.stdout + shown.stderr
     assert "RunError: no run 'nothing'" in text and "Traceback" not in text
+
+
+def test_a_list_of_runs_is_a_line_each(root: Path) -> None:
+    with linnet.start(root, run_id="a", config={"long": "x" * 500}, system_every=0) as run:
+        run.log(3, loss=0.5)
+    assert repr(linnet.list_runs(root)) == "[<RunSummary a: completed, step 3, loss 0.5>]"

@@ -23,13 +23,16 @@ from typing import Any, Literal
 State = Literal["ok", "missing", "broken"]
 
 # What each extra is for; docs/i-want-to.md and README have the same table.
+_ALL = "all"
 EXTRAS = {
     "train": "training, generation, evaluation; images too",
     "vision": "image files, and the digits that vit-tiny learns by itself",
     "documents": "text out of PDF, in other encodings, packed as .zst",
     "parquet": "Parquet files as a corpus",
     "notebook": "metrics as a DataFrame of pandas",
+    "web": "the board in the browser",
     "serve": "llama.cpp in Python",
+    _ALL: "all of these",
 }
 _BASE = ("cyclopts", "docstring_parser", "msgspec", "numpy", "psutil", "rich", "textual", "tsdownsample")
 _COMPILERS = ("cc", "gcc", "clang")
@@ -171,7 +174,7 @@ def _extras() -> Iterator[_Found]:
         return
     for extra, purpose in EXTRAS.items():
         packages = [match[1] for line in requirements if (match := _requirement(line, extra))]
-        if not packages:
+        if not packages or extra == _ALL:  # each of which has a line of its own
             continue
         absent = [name for name in packages if _version(name) is None]
         if absent:

@@ -49,7 +49,9 @@ def explain(error: CycloptsError, app: App) -> str:
 
 def _option_before_command(tokens: list[str], app: App, linnet: str) -> str:
     """An option that stands before the command it is for; where that comes later, the line as it is meant."""
-    at = next((at for at, token in enumerate(tokens) if not token.startswith("-") and token in app), None)
+    first = 2 if tokens[0] == "--runs" else 1  # behind its value, which may be called as a command is: ./runs
+    commands = [at for at, token in enumerate(tokens) if at >= first and not token.startswith("-") and token in app]
+    at = commands[0] if commands else None
     if at is None:
         wrong = f"unexpected option {tokens[0]} before a command"
         return f"{wrong}: options come after it; `{linnet} --help` lists commands"

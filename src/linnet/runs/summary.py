@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from linnet.display import one_line
 from linnet.files import is_file, is_locked
 from linnet.runs import provenance
 from linnet.runs.events import Event, as_number, decode, parse, unix_seconds
@@ -59,6 +60,11 @@ class RunSummary(msgspec.Struct, kw_only=True):
     last_event: float = 0.0
     end: dict[str, Any] | None = None
     warning: str | None = None
+
+    def __repr__(self) -> str:
+        facts = [self.status, *(() if self.step is None else (f"step {self.step}",))]
+        facts += [] if self.metric is None else [f"{self.metric} {self.value}"]
+        return one_line("RunSummary", self.run_id, facts)
 
 
 def summarize(folder: Path, now: float | None = None) -> RunSummary | None:
