@@ -1,0 +1,142 @@
+"""Takes the pictures of the board in the browser that the documents show, from real runs, by a real Chromium.
+
+    python docs/captures_web.py                # trains six small runs; the last is still live
+    python docs/captures_web.py --runs DIR     # of these runs instead; the newest are shown
+
+They are written to docs/captures/web-*.png. `make test` installs what this needs.
+"""
+
+import argparse
+import io
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from linnet.runs import RunStore
+from linnet.runs.summary import summarize
+
+HOME = Path(__file__).parent / "captures"
+WIDE, PHONE = (1440, 900), (390, 844)
+# name: address, with RUNS and RUN for those that are shown; what must stand on the page before
+SHOTS = {
+    "runs": ("#/runs", ".spark path"),
+    "charts": ("#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"),
+    "run": ("#/run/RUN/charts", "[data-key=loss] .chart-surface[data-drawn]"),
+    "config": ("#/run/RUN/config", "main table, main dl"),
+    "model": ("#/run/RUN/model", "main svg"),
+    "compare": ("#/compare?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"),
+    "samples": ("#/samples?runs=RUNS", "main"),
+    "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),
+    "machine": ("#/machine?runs=RUN", ".chart-surface[data-drawn]"),
+}
+VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
+_LIVE_STEPS = 1500  # that the last run has logged when the pictures are taken
+_SETTLED = 1500  # milliseconds for curves of the list, fonts and the end of every movement
+
+
+def train(folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
+    """A grid of rates and optimizers on some Python; the last run trains on."""
+    corpus, runs = folder / "corpus", folder / "ablations" / "runs"
+    for package in ("json", "email", "logging", "asyncio"):
+        shutil.copytree(Path(sysconfig.get_path("stdlib")) / package, corpus / package)
+    flags = ["--corpus", str(corpus), "--runs", str(runs), "--preset", "tiny", "--vocab", "512", "--batch", "8"]
+    flags += ["--eval-every", "50", "--eval-tokens", "4096", "--sample-every", "200", "--prompt", "def "]
+    grid = [(optimizer, rate) for optimizer in ("adamw", "muon") for rate in ("1e-3", "4e-3", "1e-2")]
+    for optimizer, rate in grid:
+        last = (optimizer, rate) == grid[-1]
+        about = ["--name", f"{optimizer}-{rate}", "--optimizer", optimizer, "--lr", rate, "--experiment", "lr-grid"]
+        about += ["--steps", "4000" if last else "800"]
+        trainer = subprocess.Popen(
+            [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *about], stdout=subprocess.DEVNULL
+        )
+        if not last:
+            trainer.wait()
+    while trainer.poll() is None and _last_step(runs) < _LIVE_STEPS:
+        time.sleep(1.0)
+    return runs, trainer
+
+
+def _last_step(root: Path) -> int:
+    newest = RunStore(root).latest()
+    summary = summarize(newest.path) if newest is not None else None
+    return (summary.step or 0) if summary is not None else 0
+
+
+@contextmanager
+def served(root: Path) -> Iterator[str]:
+    """The address of a board on these runs."""
+    command = [sys.executable, "-m", "linnet", "board", "--web", "--no-open", "--port", "0", "--runs", str(root)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root.parent)
+    assert server.stdout is not None
+    address = re.search(r"http://\S+", server.stdout.readline())
+    assert address is not None
+    yield address[0]
+    server.terminate()
+    server.wait()
+
+
+def take(root: Path, most: int = 5) -> None:
+    """Take every picture."""
+    summaries = RunStore(root).list()[:most]
+    ids = [summary.run_id for summary in summaries]
+    HOME.mkdir(exist_ok=True)
+    with served(root) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        for view, (theme, (width, height)) in VIEWS.items():
+            context = browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if theme == "dark" else "light",
+                has_touch=view == "phone",
+                device_scale_factor=1 if view != "phone" else 2,
+            )
+            page = context.new_page()
+            for name, (place, stands) in SHOTS.items():
+                page.goto("about:blank")
+                page.goto(address + place.replace("RUNS", ",".join(ids)).replace("RUN", ids[0]))
+                page.wait_for_selector(stands, state="attached")
+                page.wait_for_timeout(_SETTLED)
+                if name == "charts" and view != "phone":
+                    box = page.locator("[data-key=loss] .chart-surface").bounding_box()
+                    assert box is not None
+                    page.mouse.move(box["x"] + box["width"] * 0.62, box["y"] + box["height"] * 0.5)
+                    page.wait_for_timeout(200)
+                save(page.screenshot(), HOME / f"web-{name}-{view}.png")
+            context.close()
+        browser.close()
+
+
+def save(png: bytes, path: Path) -> None:
+    """With 128 colours: a third of the bytes, and nobody sees it."""
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"docs/captures/{path.name}  {path.stat().st_size // 1000} kB")
+
+
+def main() -> None:
+    """Train, unless there are runs, and take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path)
+    chosen = parser.parse_args()
+    if chosen.runs is not None:
+        take(chosen.runs)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        root, trainer = train(Path(folder))
+        try:
+            take(root)
+        finally:
+            trainer.terminate()
+            trainer.wait()
+
+
+if __name__ == "__main__":
+    main()
