@@ -34,10 +34,10 @@ SHOTS = {
     "run": ("#/run/RUN/charts", "[data-key=loss] .chart-surface[data-drawn]"),
     "config": ("#/run/RUN/config", "main table, main dl"),
     "model": ("#/run/RUN/model", "main svg"),
-    "compare": ("#/compare?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"),
+    "compare": ("#/compare?runs=RUNS", "[aria-label='Settings of each run']"),
     "samples": ("#/samples?runs=RUNS", "main"),
     "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),
-    "machine": ("#/machine?runs=RUN", ".chart-surface[data-drawn]"),
+    "machine": ("#/machine?runs=RUN", "main .chart-surface"),
 }
 VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
 _LIVE_STEPS = 1500  # that the last run has logged when the pictures are taken
@@ -116,8 +116,9 @@ def take(root: Path, most: int = 5) -> None:
 
 
 def save(png: bytes, path: Path) -> None:
-    """With 128 colours: a third of the bytes, and nobody sees it."""
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    """With 256 colours: half of the bytes, and nobody sees it."""
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"docs/captures/{path.name}  {path.stat().st_size // 1000} kB")
 
 
