@@ -74,7 +74,7 @@ export function svgText(svg: SVGSVGElement): string {
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", String(Math.round(width)));
   copy.setAttribute("height", String(Math.round(height)));
-  copy.setAttribute("style", `background: ${getComputedStyle(document.body).backgroundColor}`);
+  copy.style.background = getComputedStyle(document.body).backgroundColor;
   return new XMLSerializer().serializeToString(copy);
 }
 
