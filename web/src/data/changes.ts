@@ -16,6 +16,7 @@ export class Changes {
   readonly #series = new Set<Listener<SeriesChange>>();
   readonly #run = new Set<Listener<RunEvent>>();
   readonly #reconnect = new Set<() => void>();
+  readonly #watched = new Map<string, number>();
   #interest: () => ChangesQuery = () => NOTHING;
   #source: Source | null = null;
   #close: (() => void) | null = null;
@@ -40,12 +41,33 @@ export class Changes {
     };
   }
 
+  /** Runs of which `onRun` shall tell, besides those whose series are followed. The function it gives ends that. */
+  watch(runs: readonly string[]): () => void {
+    const count = (by: number) => {
+      const before = this.#query().runs.join("\n");
+      for (const run of runs) {
+        const watchers = (this.#watched.get(run) ?? 0) + by;
+        if (watchers > 0) this.#watched.set(run, watchers);
+        else this.#watched.delete(run);
+      }
+      if (this.#query().runs.join("\n") !== before) this.#reopen();
+    };
+    count(1);
+    return () => count(-1);
+  }
+
   /** Rows of the table that changed. Each of these gives the function that ends it. */
   onRuns = (listener: Listener<RunsEvent>) => subscribe(this.#runs, listener);
   onSeries = (listener: Listener<SeriesChange>) => subscribe(this.#series, listener);
   onRun = (listener: Listener<RunEvent>) => subscribe(this.#run, listener);
   /** The server answers again after it was gone: whatever is shown may be old. */
   onReconnect = (listener: () => void) => subscribe(this.#reconnect, listener);
+
+  /** Where series are followed, they are those of the page's own runs: nothing is added, for each run has a position a key. */
+  #query(): ChangesQuery {
+    const query = this.#interest();
+    return query.keys.length ? query : { ...query, runs: [...new Set([...query.runs, ...this.#watched.keys()])] };
+  }
 
   #reopen(): void {
     clearTimeout(this.#timer);
@@ -55,7 +77,7 @@ export class Changes {
   #open(): void {
     if (!this.#source?.live) return;
     this.#close?.();
-    this.#close = this.#source.changes(this.#interest, {
+    this.#close = this.#source.changes(() => this.#query(), {
       runs: (event) => tell(this.#runs, event),
       series: (event) => tell(this.#series, event),
       run: (event) => tell(this.#run, event),

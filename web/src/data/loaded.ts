@@ -13,7 +13,7 @@ export interface Loaded<T> {
 export type FollowedPart = RunPart | "row";
 
 const AGAIN_AFTER = 300; // milliseconds: a run that writes much is asked anew a few times a second
-const ROW_AGAIN_AFTER = 1000;
+const ROW_AGAIN_AFTER = 2000;
 const ROWS_AGAIN_AFTER = 3000; // of many runs
 const WAITING: Loaded<never> = { value: null, problem: null };
 
@@ -35,9 +35,11 @@ export function useLoadedRuns<T>(
       if (!parts.includes("row")) return;
       for (const { id } of event.rows) if (ids.includes(id)) again(id, ROW_AGAIN_AFTER);
     });
+    const endWatching = parts.length ? changes.watch(ids) : () => {};
     return () => {
       endParts();
       endRows();
+      endWatching();
     };
   });
 }

@@ -102,7 +102,6 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
   }
   return (
     <div class="charts" ref={root}>
-      <h1 class="unseen">Charts</h1>
       {!onControls && controls}
       <ChartFilters
         words={words}

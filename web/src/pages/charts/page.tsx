@@ -17,5 +17,10 @@ export function ChartsPage() {
     [],
   );
   if (table.value && !shown.value.length) return <Empty title="no run is shown: choose some in the list" />;
-  return <ChartGrid runs={shown.value} onControls={controls} samples />;
+  return (
+    <>
+      <h1 class="unseen">Charts</h1>
+      <ChartGrid runs={shown.value} onControls={controls} samples />
+    </>
+  );
 }

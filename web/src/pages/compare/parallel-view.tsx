@@ -8,7 +8,7 @@ import { PageTitle } from "../page-title";
 import { settingText } from "../run/settings";
 import { axisSettings, type Comparison, resultOf, type Taken } from "./comparison";
 import { chosenResult, ResultSelect } from "./metric-select";
-import { adjusted, type Brush, brushCodec, moved, passes } from "./parallel";
+import { adjusted, type Brush, brushBetween, brushCodec, moved, passes } from "./parallel";
 import { type Scale, scaleFor } from "./scale";
 import "./axis-choice.css";
 import "./parallel.css";
@@ -195,7 +195,7 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
       <g
         class={axis.isResult ? "axis-handle result" : "axis-handle"}
         role="button"
-        tabIndex={0}
+        tabindex={0}
         aria-describedby={KEYS_ID}
         onKeyDown={(event) => {
           if (event.key === "ArrowLeft") onMove(-1);
@@ -271,9 +271,7 @@ function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">)
           rect.setPointerCapture(event.pointerId);
           const brushTo = (next: PointerEvent): Brush | null => {
             const place = placeOf(next);
-            return Math.abs(next.clientY - startY) < DRAG_FROM
-              ? null
-              : { from: Math.min(start, place), to: Math.max(start, place) };
+            return Math.abs(next.clientY - startY) < DRAG_FROM ? null : brushBetween(start, place);
           };
           const move = (next: PointerEvent) => onBrush(brushTo(next), true);
           const end = (last: PointerEvent) => {

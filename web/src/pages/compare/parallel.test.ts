@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { adjusted, brushCodec, moved, passes } from "./parallel";
+import { adjusted, brushBetween, brushCodec, moved, passes } from "./parallel";
 
 it("keeps brushes in the address", () => {
   const brushes = new Map([
@@ -36,4 +36,9 @@ it("moves one end of a brush, and is none when all is let through", () => {
   expect(adjusted(undefined, "from", 0.1)).toEqual({ from: 0.1, to: 1 });
   expect(adjusted({ from: 0.1, to: 1 }, "from", -0.1)).toBeNull();
   expect(adjusted({ from: 0.5, to: 0.51 }, "from", 0.1)).toEqual({ from: 0.5, to: 0.51 });
+});
+
+it("reaches the end of an axis when a hand came close", () => {
+  expect(brushBetween(0.6, 0.01)).toEqual({ from: 0, to: 0.6 });
+  expect(brushBetween(0.3, 0.99)).toEqual({ from: 0.3, to: 1 });
 });

@@ -8,6 +8,8 @@ export interface Brush {
 }
 export type Brushes = ReadonlyMap<string, Brush>;
 
+const SNAPPED = 0.025;
+
 /** Brushes in the address: `config.lr:0.2-0.6;…`. */
 export const brushCodec: Codec<Brushes> = {
   parse: (typed) => {
@@ -55,4 +57,10 @@ export function adjusted(brush: Brush | undefined, end: "from" | "to", by: numbe
   const next = { ...now, [end]: Math.max(0, Math.min(1, now[end] + by)) };
   if (next.to - next.from < 0.02) return now;
   return next.from <= 0 && next.to >= 1 ? null : next;
+}
+
+/** The brush between two places, at the very end of the axis where a hand came close to it. */
+export function brushBetween(a: number, b: number): Brush {
+  const [from, to] = [Math.min(a, b), Math.max(a, b)];
+  return { from: from < SNAPPED ? 0 : from, to: to > 1 - SNAPPED ? 1 : to };
 }

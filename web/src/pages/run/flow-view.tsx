@@ -151,7 +151,7 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
       <g
         class="handle"
         role="button"
-        tabIndex={0}
+        tabindex={0}
         aria-expanded={isGroup ? inside !== null : undefined}
         onClick={act}
         onKeyDown={(event) => {

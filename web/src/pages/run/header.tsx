@@ -1,7 +1,8 @@
 import { RunActions } from "../../actions/run-actions";
-import { link } from "../../address";
-import { known, nameOf } from "../../data/state";
+import { link, navigate } from "../../address";
+import { isMarked, known, marked, nameOf } from "../../data/state";
 import type { RunDetail } from "../../data/types";
+import { Button } from "../../ui/button";
 import { Dot, RunLabel } from "../../ui/run-label";
 import { age, compact, count, duration, number } from "../../words";
 
@@ -35,6 +36,8 @@ export function RunHeader({ detail }: { detail: RunDetail }) {
           </span>
         ))}
         {row.hidden && <span class="tag">hidden</span>}
+        <span class="grow" />
+        <Selection id={row.id} />
         <RunActions id={row.id} />
       </div>
       <p class="run-line">
@@ -45,7 +48,7 @@ export function RunHeader({ detail }: { detail: RunDetail }) {
         <Family detail={detail} />
       </p>
       <dl class="run-figures">
-        <Progress detail={detail} step={row.step} total={row.total_steps} live={live} />
+        <Progress step={row.step} total={row.total_steps} />
         {live && detail.remaining !== null && <Fact name="left" text={duration(detail.remaining)} />}
         <Fact name={live ? "for" : "took"} text={duration(detail.elapsed)} />
         {detail.tokens_per_second !== null && (
@@ -67,11 +70,27 @@ function Fact({ name, text }: { name: string; text: string }) {
   );
 }
 
+/** Whether the run is one of those that charts, samples and comparisons show. */
+function Selection({ id }: { id: string }) {
+  const isSelected = isMarked.value.has(id);
+  const select = () => {
+    marked.value = isSelected ? marked.value.filter((other) => other !== id) : [...marked.value, id];
+  };
+  return (
+    <>
+      <Button pressed={isSelected} onClick={select} title="for charts, samples and comparisons of several runs">
+        {isSelected ? "selected" : "select"}
+      </Button>
+      {isSelected && marked.value.length > 1 && (
+        <Button onClick={() => navigate("/compare")}>compare {marked.value.length}</Button>
+      )}
+    </>
+  );
+}
+
 interface ProgressProps {
-  detail: RunDetail;
   step: number | null;
   total: number | null;
-  live: boolean;
 }
 
 function Progress({ step, total }: ProgressProps) {

@@ -1,0 +1,57 @@
+import { expect, it, vi } from "vitest";
+import { Changes } from "./changes";
+import type { ChangesListener, ChangesQuery, Source } from "./source";
+
+class OpenedStreams {
+  readonly live = true;
+  readonly queries: ChangesQuery[] = [];
+  listener: ChangesListener | null = null;
+
+  changes(query: () => ChangesQuery, listener: ChangesListener): () => void {
+    this.queries.push(query());
+    this.listener = listener;
+    return () => {};
+  }
+}
+
+function started(): [Changes, OpenedStreams] {
+  const [changes, streams] = [new Changes(), new OpenedStreams()];
+  changes.start(streams as unknown as Source);
+  return [changes, streams];
+}
+
+it("asks for the runs that somebody watches, and no longer when nobody does", () => {
+  vi.useFakeTimers();
+  const [changes, streams] = started();
+  const ends = [changes.watch(["a", "b"]), changes.watch(["b"])];
+  vi.runAllTimers();
+  expect(streams.queries.at(-1)?.runs).toEqual(["a", "b"]);
+  ends[0]?.();
+  vi.runAllTimers();
+  expect(streams.queries.at(-1)?.runs).toEqual(["b"]);
+  const opened = streams.queries.length;
+  changes.watch(["b"])();
+  vi.runAllTimers();
+  expect(streams.queries).toHaveLength(opened);
+  vi.useRealTimers();
+});
+
+it("leaves the runs of followed series as they are: each has a position for each key", () => {
+  vi.useFakeTimers();
+  const [changes, streams] = started();
+  changes.watch(["other"]);
+  changes.follow(() => ({ runs: ["a"], keys: ["loss"], axis: "step", positions: [7] }));
+  vi.runAllTimers();
+  expect(streams.queries.at(-1)).toEqual({ runs: ["a"], keys: ["loss"], axis: "step", positions: [7] });
+  vi.useRealTimers();
+});
+
+it("tells each listener until it ends", () => {
+  const [changes, streams] = started();
+  const said: string[] = [];
+  const end = changes.onRun(({ id }) => said.push(id));
+  streams.listener?.run({ id: "a", what: ["notes"] });
+  end();
+  streams.listener?.run({ id: "b", what: ["notes"] });
+  expect(said).toEqual(["a"]);
+});
