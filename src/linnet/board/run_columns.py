@@ -73,13 +73,18 @@ def differing_terms(records: Sequence[RunRecord]) -> list[Term]:
     ):
         return []  # the usual case of thousands of runs, told without taking their settings apart
     count: dict[str, int] = {}
-    values: dict[str, set[str]] = {}
+    values: dict[str, object] = {}  # of the first run that has it
+    varied: set[str] = set()
     for record in records:
         for name, value in record.settings.items():
-            count[name] = count.get(name, 0) + 1
-            values.setdefault(name, set()).add(repr(value))
-    names = [name for name in values if name not in _LEFT_OUT and (len(values[name]) > 1 or count[name] < len(records))]
-    names.sort(key=lambda name: (name.rpartition(".")[2] in _LAST, len(values[name]) < 2, -count[name]))
+            if name not in count:
+                count[name], values[name] = 1, value
+                continue
+            count[name] += 1
+            if value is not values[name] and name not in varied and repr(value) != repr(values[name]):
+                varied.add(name)
+    names = [name for name in values if name not in _LEFT_OUT and (name in varied or count[name] < len(records))]
+    names.sort(key=lambda name: (name.rpartition(".")[2] in _LAST, name not in varied, -count[name]))
     return [Term("setting", name) for name in names]
 
 

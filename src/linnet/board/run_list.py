@@ -113,7 +113,14 @@ class _Meaning:
         self.query: Query | None = None
         self.compared: dict[Column, Term] = {}
         self.sort: Term | None = None
-        self.columns: list[Term] = []
+        self._columns: list[Term] | None = None
+
+    @property
+    def columns(self) -> list[Term]:
+        """Those that were chosen; without, the settings that differ, worked out when somebody shows them."""
+        if self._columns is None:
+            self._columns = differing_terms(self.selection)
+        return self._columns
 
     def take_filter(self, text: str) -> None:
         """Understand a filter; an error where it is none, and then it leaves out nothing."""
@@ -123,11 +130,11 @@ class _Meaning:
             self.query = query
 
     def take_columns(self, text: str) -> None:
-        """Understand the columns that were chosen; without, the settings that differ."""
-        self.columns = differing_terms(self.selection)
+        """Understand the columns that were chosen."""
         chosen = [self.selection.term(column) for column in split_columns(text)]
-        beside = [] if any(term.kind == "setting" for term in chosen) else self.columns
-        self.columns = list(dict.fromkeys([*chosen, *beside]))
+        if chosen:
+            beside = [] if any(term.kind == "setting" for term in chosen) else self.columns
+            self._columns = list(dict.fromkeys([*chosen, *beside]))
 
     def fits(self, row: RunRow) -> bool:
         """Does the filter leave this run? One that is not read yet comes when it is."""

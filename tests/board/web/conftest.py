@@ -25,11 +25,18 @@ HERE = "http://127.0.0.1:6464"
 WRITE = {"X-Linnet": "1"}
 
 
+def board_of(root: Path, named: tuple[Path, ...] = ()) -> WebBoard:
+    """A board that looks at its runs whenever it is asked."""
+    board = WebBoard(SafeStore(root, named), named)
+    board.table.look_seconds = board.table.look_pause = 0.0
+    return board
+
+
 def client_of(
     root: Path, access: Access | None = None, address: str = HERE, named: tuple[Path, ...] = ()
 ) -> TestClient:
     """A browser, without a socket between it and the server."""
-    app = make_app(WebBoard(SafeStore(root, named), named), access)
+    app = make_app(board_of(root, named), access)
     return TestClient(app, base_url=address, raise_server_exceptions=False)
 
 
@@ -45,7 +52,7 @@ def served(root: Path) -> Iterator[str]:
     """The address of a server on a real socket."""
     root.mkdir(parents=True, exist_ok=True)
     listening = listen("127.0.0.1", 0)
-    server = Server(make_app(WebBoard(SafeStore(root))))
+    server = Server(make_app(board_of(root)))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}/"

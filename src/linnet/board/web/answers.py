@@ -32,7 +32,7 @@ class BoardInfo(msgspec.Struct):
     chosen: list[str]
 
 
-class RunRow(msgspec.Struct):
+class RunRow(msgspec.Struct, gc=False):
     """A run in the table."""
 
     id: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -74,6 +75,11 @@ class Api:
             Route(f"{run}/artifacts/{{number}}", self.artifact),
             Route("/{path:path}", self.static),
         ]
+
+    def look_ahead(self) -> None:
+        """Look at all runs before somebody asks, so that the first page need not wait for it."""
+        with suppress(OSError, LinnetError):
+            self._tables.table(Parameters(QueryParams()))
 
     def _get(self, answer: Callable[[Request], object]) -> Callable[[Request], Response]:
         def endpoint(request: Request) -> Response:
@@ -149,10 +155,13 @@ class Api:
 def make_app(board: WebBoard, access: Access | None = None, static: StaticFiles | None = None) -> Gate:
     """The server's application, behind its gate."""
     changes = Changes(board)
+    api = Api(board, changes, static)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(run_in_threadpool(api.look_ahead))
         yield
+        looking.cancel()
         await changes.close()
         await run_in_threadpool(board.close)
 
@@ -162,7 +171,7 @@ def make_app(board: WebBoard, access: Access | None = None, static: StaticFiles 
         HTTPException: _refused,
         ClientDisconnect: _refused,
     }
-    app = Starlette(routes=Api(board, changes, static).routes(), exception_handlers=handlers, lifespan=lifespan)
+    app = Starlette(routes=api.routes(), exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     return Gate(app, access or Access(), changes.close)
 

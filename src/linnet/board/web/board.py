@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from linnet.board.web.safe_store import SafeStore
 from linnet.board.words import plain, shorten
 from linnet.errors import LinnetError
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS, _LOOK_PAUSE = 0.1, 20.0  # between two looks at all runs, and how much longer than one look at least
 _MOST_AHEAD = 8  # runs
 
 
@@ -40,7 +41,7 @@ class WebBoard:
     ) -> None:
         self.store = store
         self.lock = threading.RLock()
-        self.table = RunTable(store, lambda rows: [], first_look=first_look, look_seconds=_LOOK_SECONDS)
+        self.table = RunTable(store, lambda rows: [], _LOOK_SECONDS, _LOOK_PAUSE, first_look)
         self.open_runs = OpenRuns()
         self.version = 0  # of the table: goes up when it changes
         self._began = f"{time.time():.3f}"
@@ -83,7 +84,9 @@ class WebBoard:
     def look(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""
         with self.lock:
-            changed = self.table.look() if now else self.table.read(0.0)
+            first = not self.table.looked
+            with _without_collecting(first):
+                changed = self.table.look() if now else self.table.read(0.0)
             if changed:
                 self._name_rows()
                 self.version += 1
@@ -142,6 +145,20 @@ class WebBoard:
         for path in self._ids.keys() - ids.keys():
             self.open_runs.forget(path)
         self._ids, self._rows = ids, rows
+
+
+@contextmanager
+def _without_collecting(wanted: bool) -> Iterator[None]:
+    """Make many objects that stay, without looking through them for garbage over and over, now and later."""
+    if not wanted:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    gc.freeze()
 
 
 def _shown(root: Path) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import lru_cache
 
 COLOURS = 12
 _DATED = re.compile(r"\d{8}")
 _DIGITS = re.compile(r"\d{1,18}")
 
 
+@lru_cache(maxsize=1 << 16)
 def colour_of(run_id: str) -> int:
     """Runs that are numbered one after the other get different colours: their numbers count, and not a checksum."""
     numbers = sum(map(int, _DIGITS.findall(run_id)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from linnet.board.web.answers import RequestError
 from linnet.files import open_regular
 from linnet.runs import RunStore
 from linnet.runs.folder import EVENTS, MANIFEST
+
+_SETTLED_NS = 2_000_000_000  # after a change; another one in the same tick of the clock would not be seen
 
 
 class SafeStore(RunStore):
@@ -22,6 +25,7 @@ class SafeStore(RunStore):
         super().__init__(root)
         self._real_root = os.path.realpath(self.root)
         self._named = {os.path.realpath(folder): folder for folder in named}
+        self._judged: dict[str, tuple[int, bool]] = {}  # by folder, as of its time of change
 
     def folders(self) -> Iterator[Path]:
         """Every run of the root that does not lead out of it, and those that were named."""
@@ -32,17 +36,30 @@ class SafeStore(RunStore):
                     listed.add(os.path.realpath(folder))
                 yield folder
         for real, folder in self._named.items():
-            if real not in listed and not _leads_out(Path(real), real):
+            if real not in listed and not _leads_out(real, real):
                 yield folder
 
     def is_inside(self, folder: Path) -> bool:
-        """Do a folder of the root and what is read of it lie in the root?"""
-        if folder.is_symlink() and not _is_within(os.path.realpath(folder), self._real_root):
-            return os.path.realpath(folder) in self._named
-        return not _leads_out(folder, self._real_root)
+        """Do a folder and what is read of it lie in the root? Asked anew when something in it was replaced."""
+        key = str(folder)
+        try:
+            changed = os.stat(key).st_mtime_ns  # noqa: PTH116 - one for each of thousands of runs
+        except OSError:
+            return False
+        judged = self._judged.get(key)
+        if judged is None or judged[0] != changed or time.time_ns() - changed < _SETTLED_NS:
+            inside = self._lies_inside(key)
+            judged = self._judged[key] = changed, inside and not _leads_out(key, self._real_root)
+        return judged[1]
+
+    def _lies_inside(self, folder: str) -> bool:
+        if os.path.dirname(folder) == str(self.root) and not os.path.islink(folder):  # noqa: PTH114, PTH120
+            return True  # as nearly all of thousands do
+        real = os.path.realpath(folder)
+        return _is_within(real, self._real_root) or real in self._named
 
 
-def _leads_out(folder: Path, root: str) -> bool:
+def _leads_out(folder: str, root: str) -> bool:
     """Is its manifest or its stream a link out of the root?"""
     paths = (f"{folder}/{name}" for name in (MANIFEST, EVENTS))
     return any(os.path.islink(path) and not _is_within(os.path.realpath(path), root) for path in paths)  # noqa: PTH114

@@ -25,7 +25,19 @@ _MOST_NAMES = 2_000  # settings and metrics that are named
 _LONGEST = 2_000  # characters of a cell
 _AT_ONCE = 100  # runs whose metrics are read between two looks at the clock
 _SECONDS = 2.0  # of reading for one answer; what is not read by then comes with the next one
+_FACTS_SECONDS = 5.0
 _REMEMBERED = 16  # lists whose meaning is kept
+
+
+class TableFacts:
+    """What settings and metrics the runs of a table have, and in which settings they differ."""
+
+    def __init__(self, board: WebBoard, rows: list[RunRow]) -> None:
+        self.rows, self.version, self.made = rows, board.version, time.monotonic()
+        self.selection = Selection(board.store.root, [row.record for row in rows])
+        self.differing = differing_terms(self.selection)[:_USUAL_COLUMNS]
+        self.settings = self.selection.setting_names()[:_MOST_NAMES]
+        self.metrics = list(dict.fromkeys(name for row in rows for name in row.summary.latest))[:_MOST_NAMES]
 
 
 class Tables:
@@ -34,6 +46,8 @@ class Tables:
     def __init__(self, board: WebBoard) -> None:
         self._board = board
         self._lists: dict[tuple[str, str, bool, bool], RunList] = {}
+        self._known_facts: dict[int, TableFacts] = {}
+        self._all: tuple[list[RunRow], list[RunRow], list[RunRow]] | None = None
 
     def table(self, parameters: Parameters) -> TableAnswer:
         """`GET api/runs`."""
@@ -41,15 +55,16 @@ class Tables:
         where, sort = parameters.text("where"), parameters.text("sort") or "age"
         board.look()
         with board.lock:
-            rows = board.table.rows if not hidden else [*board.table.rows, *board.table.archived]
+            rows = board.table.rows if not hidden else self._with_hidden()
             total = len(board.table.rows)
             listed = self._list(where, sort, parameters.flag("reverse"), hidden)
         problems = []
         read_metrics(board, rows, listed.compared(rows))
         shown = listed.select(rows)
         problems += [listed.problem] if listed.problem else []
-        selection = Selection(board.store.root, [row.record for row in rows])
-        terms, problem = columns_of(selection, parameters)
+        facts = self._facts(rows)
+        selection = facts.selection
+        terms, problem = columns_of(facts, parameters)
         problems += [problem] if problem else []
         read_metrics(board, shown, terms)
         groups, shown, problem = self._grouped(shown, selection, parameters.text("group"))
@@ -61,8 +76,8 @@ class Tables:
             columns=_described(terms, selection),
             rows=[run_row(board, row, now, terms) for row in shown],
             groups=groups,
-            settings=selection.setting_names()[:_MOST_NAMES],
-            metrics=list(dict.fromkeys(name for row in rows for name in row.summary.latest))[:_MOST_NAMES],
+            settings=facts.settings,
+            metrics=facts.metrics,
             problem="; ".join(problems) or None,
         )
 
@@ -78,6 +93,24 @@ class Tables:
             spark = [figure(point) for point in row.spark]
             read.append(RowCurve(self._board.id_of(row), figure(value), step, spark))
         return read
+
+    def _with_hidden(self) -> list[RunRow]:
+        """All rows; the same list while they are the same, since what it means is remembered by it."""
+        parts = self._board.table.rows, self._board.table.archived
+        if self._all is None or self._all[0] is not parts[0] or self._all[1] is not parts[1]:
+            self._all = (*parts, [*parts[0], *parts[1]])
+        return self._all[2]
+
+    def _facts(self, rows: list[RunRow]) -> TableFacts:
+        """What can be said of all rows, which takes as long as the rest of the answer; renewed now and then."""
+        known, version = self._known_facts.get(id(rows)), self._board.version
+        late = known is not None and known.version != version and time.monotonic() - known.made > _FACTS_SECONDS
+        if known is None or known.rows is not rows or late:
+            self._known_facts = {key: facts for key, facts in self._known_facts.items() if facts.rows is not rows}
+            if len(self._known_facts) > 1:
+                self._known_facts.clear()
+            known = self._known_facts[id(rows)] = TableFacts(self._board, rows)
+        return known
 
     def _list(self, where: str, sort: str, reverse: bool, hidden: bool) -> RunList:
         """What a filter and an order mean; kept, since it takes as long as the rest of the answer."""
@@ -140,11 +173,11 @@ def _is_unread(row: RunRow, terms: Sequence[Term]) -> bool:
     )
 
 
-def columns_of(selection: Selection, parameters: Parameters) -> tuple[list[Term], str | None]:
+def columns_of(facts: TableFacts, parameters: Parameters) -> tuple[list[Term], str | None]:
     """The columns that were asked for; without, the settings that differ. And what is wrong with them, or None."""
     if not parameters.has("columns"):
-        return differing_terms(selection)[:_USUAL_COLUMNS], None
-    return columns_of_text(selection, parameters.text("columns"))
+        return facts.differing, None
+    return columns_of_text(facts.selection, parameters.text("columns"))
 
 
 def columns_of_text(selection: Selection, text: str) -> tuple[list[Term], str | None]:
