@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ChartModel, type ChartSubject } from "./model";
+import { ChartModel } from "./model";
+import type { ChartSubject } from "./styling";
 import { ChartSurface } from "./surface";
 import { boardView, type ChartView } from "./view";
 import "uplot/dist/uPlot.min.css";

@@ -1,28 +1,18 @@
 /** `ChartModel`: the series of one chart: which are fetched, how they are drawn, what is said of them. */
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
-import { changes, known, nameOf, paintOf, source, token } from "../data/state";
+import { nameOf, paintOf, token } from "../data/state";
 import type { Axis } from "../data/types";
-import { type Demand, type Follower, SeriesFeed, type TraceSet } from "./feed";
+import { feed } from "./board-feed";
+import type { Demand, Follower, TraceSet } from "./feed";
 import { isHandsOn } from "./frames";
 import type { LayerPart } from "./layer";
 import type { StyledTrace } from "./paint";
 import type { PlotContent } from "./plot";
 import { type Range, xRange } from "./range";
 import { kindOf } from "./scale";
-import { groupRuns, meanTrace, type RunGroup } from "./spread";
+import { bestPoint, type ChartSubject, styledTraces } from "./styling";
 import type { Trace } from "./trace";
 import { alphaOf, type ChartView } from "./view";
-
-/** What a chart is of. */
-export interface ChartSubject {
-  readonly runs: readonly string[];
-  /** The metric of the chart, and those drawn with it. */
-  readonly keys: readonly string[];
-  /** Of these, what is measured on held-out data: dashed. */
-  readonly heldOut: ReadonlySet<string>;
-  /** For groups: what each run was set to. */
-  readonly settings: ReadonlyMap<string, Readonly<Record<string, unknown>>>;
-}
 
 export type ChartStatus = "loading" | "ready" | "empty" | { readonly problem: string };
 
@@ -35,21 +25,6 @@ const LOG_RATIO = 16;
 const NEAR_ZERO = 0.05; // of the axis
 const EXACT_POINTS = 200; // more rows than stand beside a place
 const NO_TRACES: readonly StyledTrace[] = [];
-
-let theFeed: SeriesFeed | null = null;
-
-function feed(): SeriesFeed {
-  if (theFeed) return theFeed;
-  const live = computed(() => [...known.value.values()].filter((row) => row.status === "live").map((row) => row.id));
-  const started = new SeriesFeed(source, changes, (run) => known.peek().get(run)?.status === "live");
-  theFeed = started;
-  const names = computed(() => live.value.join("\n"));
-  effect(() => {
-    void names.value;
-    started.refollow();
-  });
-  return started;
-}
 
 export class ChartModel implements Follower {
   readonly view: ChartView;
@@ -186,7 +161,7 @@ export class ChartModel implements Follower {
     const reach = 3 * Math.max(...thinned.map((trace) => trace.columnWidth / trace.rowsPerColumn));
     const demand = { ...this.#demand({ min: x - reach, max: x + reach }), points: EXACT_POINTS };
     const set = await feed().fetch(demand, signal);
-    return set.traces.some((trace) => trace.exact && trace.length) ? this.#styledOf(set) : null;
+    return set.traces.some((trace) => trace.exact && trace.length) ? styledTraces(set, this.subject, this.view) : null;
   }
 
   #redrawNow(): void {
@@ -212,6 +187,7 @@ export class ChartModel implements Follower {
 
   /** Fetches what is not there yet of what is to be shown. */
   #load(): void {
+    this.#dropForeign();
     if (!this.#shown || !this.#points) return;
     const { runs, keys } = this.subject;
     if (!runs.length || !keys.length) {
@@ -246,6 +222,23 @@ export class ChartModel implements Follower {
         },
       );
     }
+  }
+
+  /**
+   * Series on another axis are not shown any more, nor, of a chart that is not in sight, those of other runs: they would
+   * only stretch the x axis of all charts.
+   */
+  #dropForeign(): void {
+    const before = this.#overview?.demand;
+    if (!before) return;
+    const { runs, keys } = this.subject;
+    const sameSubject = JSON.stringify([before.runs, before.keys]) === JSON.stringify([runs, keys]);
+    if (before.axis === this.axis && (sameSubject || this.#shown)) return;
+    this.#overview = null;
+    this.#details = [];
+    this.#asked = "";
+    this.#status.value = "loading";
+    this.#restyle();
   }
 
   /**
@@ -306,9 +299,10 @@ export class ChartModel implements Follower {
   /** `grown`: nothing but rows was added. */
   #restyle(grown = false): void {
     const parts: LayerPart[] = [];
-    if (this.#overview) parts.push({ traces: this.#styledOf(this.#overview), from: null, to: null });
+    if (this.#overview)
+      parts.push({ traces: styledTraces(this.#overview, this.subject, this.view), from: null, to: null });
     for (const detail of this.#details) {
-      parts.push({ traces: this.#styledOf(detail), from: detail.grid.from, to: detail.grid.to });
+      parts.push({ traces: styledTraces(detail, this.subject, this.view), from: detail.grid.from, to: detail.grid.to });
     }
     this.#parts = parts;
     this.#bestPoints = this.#rings();
@@ -339,46 +333,6 @@ export class ChartModel implements Follower {
     };
   }
 
-  #styledOf(set: TraceSet): StyledTrace[] {
-    const { keys, heldOut, settings } = this.subject;
-    const groupBy = this.view.groupBy.value;
-    if (groupBy) {
-      const groups = groupRuns(this.subject.runs, settings, groupBy);
-      return keys.flatMap((key) => groups.flatMap((group, at) => this.#meanOf(set, key, group, at)));
-    }
-    const several = keys.length > 1 && keys.some((key) => !heldOut.has(key) && key !== keys[0]);
-    return set.traces.map((trace) => ({
-      trace,
-      label: keyLabel(nameOf(trace.run), trace, several, heldOut),
-      colour:
-        keys.length > 1 && this.subject.runs.length === 1 && several
-          ? paint(keys.indexOf(trace.key))
-          : paintOf(trace.run),
-      dashed: heldOut.has(trace.key) && keys.length > 1,
-      spread: false,
-    }));
-  }
-
-  #meanOf(set: TraceSet, key: string, group: RunGroup, at: number): StyledTrace[] {
-    const members = set.traces.filter(
-      (trace) => trace.key === key && !trace.superseded && group.runs.includes(trace.run),
-    );
-    if (!members.length) return [];
-    const { heldOut, keys } = this.subject;
-    const [only] = group.runs;
-    return [
-      {
-        trace: meanTrace(members, group, set.grid, this.view.spread.value),
-        label: `${group.label}${group.runs.length > 1 ? ` (${group.runs.length})` : ""}${
-          heldOut.has(key) && keys.length > 1 ? ", held out" : ""
-        }`,
-        colour: group.runs.length === 1 && only ? paintOf(only) : paint(at),
-        dashed: heldOut.has(key) && keys.length > 1,
-        spread: group.runs.length > 1,
-      },
-    ];
-  }
-
   #rings(): PlotContent["rings"] {
     const best = this.view.groupBy.value ? null : bestPoint(this.styled, this.subject.keys);
     return best?.trace.best ? [{ x: best.trace.best[0], y: best.trace.best[1], colour: best.colour }] : [];
@@ -397,36 +351,4 @@ function spanOf({ grid }: TraceSet): number {
 function fromZero(extent: Range, axis: Axis, log: boolean): Range {
   if (log || axis === "wall time" || extent.min <= 0) return extent;
   return extent.min < NEAR_ZERO * extent.max ? { ...extent, min: 0 } : extent;
-}
-
-/** The trace that has the best value of a metric. */
-export function bestOf(styled: readonly StyledTrace[], key: string): StyledTrace | null {
-  let best: StyledTrace | null = null;
-  for (const candidate of styled) {
-    const { trace } = candidate;
-    if (trace.key !== key || !trace.best || trace.goal === null || trace.superseded) continue;
-    const value = trace.best[1];
-    const other = best?.trace.best?.[1];
-    if (other === undefined || (trace.goal === "min" ? value < other : value > other)) best = candidate;
-  }
-  return best;
-}
-
-/** The trace that has the best point of a chart: of held-out figures, which are what counts, where there are some. */
-export function bestPoint(styled: readonly StyledTrace[], keys: readonly string[]): StyledTrace | null {
-  for (const key of [...keys.slice(1), ...keys.slice(0, 1)]) {
-    const best = bestOf(styled, key);
-    if (best) return best;
-  }
-  return null;
-}
-
-function paint(at: number): string {
-  return token(`c${(at % 12) + 1}`);
-}
-
-function keyLabel(run: string, trace: Trace, several: boolean, heldOut: ReadonlySet<string>): string {
-  const replaced = trace.superseded ? ", replaced" : "";
-  if (several) return `${run} · ${trace.key}${replaced}`;
-  return `${run}${heldOut.has(trace.key) ? " · held out" : ""}${replaced}`;
 }

@@ -152,6 +152,28 @@ export function paintHighlight(
   paintLine(context, styled, mapping, ratio, LINE_WIDTH + 0.8, first, end);
 }
 
+/** At the edges of a clipped axis: where a line goes beyond them. */
+export function paintClipped(
+  context: CanvasRenderingContext2D,
+  { trace, colour }: StyledTrace,
+  mapping: Mapping,
+  ratio: number,
+): void {
+  const { top, height } = mapping.box;
+  const [first, end] = rowsInside(trace, mapping);
+  const length = 4 * ratio;
+  context.fillStyle = colour;
+  let painted = Number.NaN; // pixel column
+  for (let row = first; row < end; row++) {
+    const above = (trace.high[row] ?? 0) > mapping.y.max;
+    if (!above && !((trace.low[row] ?? 0) < mapping.y.min)) continue;
+    const x = Math.round(mapping.toX(trace.x[row] ?? 0));
+    if (x === painted) continue;
+    painted = x;
+    context.fillRect(x - ratio / 2, above ? top : top + height - length, ratio, length);
+  }
+}
+
 /** A ring around a point, such as the best. */
 export function paintRing(
   context: CanvasRenderingContext2D,

@@ -3,9 +3,9 @@ import uPlot from "uplot";
 import { cancelFrame, type Drawn, isHandsOn, requestFrame } from "./frames";
 import { type Box, Mapping } from "./geometry";
 import { type LayerPart, LineLayer } from "./layer";
-import { type Ink, paintHighlight, paintMark, paintRing, type StyledTrace } from "./paint";
+import { type Ink, paintClipped, paintHighlight, paintMark, paintRing, type StyledTrace } from "./paint";
 import { type Range, yRange } from "./range";
-import { forward, type Scale, type ScaleKind, type Tick, ticks } from "./scale";
+import { type Scale, type ScaleKind, type Tick, ticks } from "./scale";
 
 /** What a plot shows. */
 export interface PlotContent {
@@ -104,11 +104,13 @@ export class Plot implements Drawn {
     if (this.#shown) requestFrame(this);
   }
 
-  /** Another stretch of the x axis, with the same lines. */
-  setX(x: Range): void {
-    if (!this.#content) return;
-    this.#content = { ...this.#content, x };
-    if (this.#shown) requestFrame(this);
+  /** Nothing to show. */
+  clear(): void {
+    this.#content = null;
+    this.#end();
+    this.#layer.release();
+    delete this.#host.dataset.drawn;
+    delete this.#host.dataset.drawnX;
   }
 
   /** Some traces above the others. `dim`: those are fainter. */
@@ -249,6 +251,7 @@ export class Plot implements Drawn {
     ctx.rect(plot.bbox.left, plot.bbox.top - 4 * ratio, plot.bbox.width + 4 * ratio, plot.bbox.height + 6 * ratio);
     ctx.clip();
     for (const styled of this.#highlight) paintHighlight(ctx, styled, mapping, ratio, this.#ink());
+    if (content.clip) for (const styled of content.lines) paintClipped(ctx, styled, mapping, ratio);
     if (content.resumes) this.#paintResumes(ctx, content, mapping, ratio);
     this.#paintMarks(ctx, content, mapping, ratio);
     for (const ring of content.rings) {
@@ -307,9 +310,4 @@ export function markHeight(
 
 function clamp(value: number, low: number, high: number): number {
   return Math.min(high, Math.max(low, value));
-}
-
-/** The share of a scale that lies between two values: how far a view is zoomed. */
-export function spanOf(range: Range, log: boolean): number {
-  return forward(range.max, log) - forward(range.min, log);
 }

@@ -2,11 +2,11 @@
 import { nameOf } from "../data/state";
 import type { Axis } from "../data/types";
 import { number } from "../words";
-import { bestPoint } from "./model";
 import type { StyledTrace } from "./paint";
 import type { Range } from "./range";
 import { readingsAt } from "./readings";
 import { xText } from "./scale";
+import { bestPoint } from "./styling";
 
 /** A line in figures. */
 export interface LineSummary {

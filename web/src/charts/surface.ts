@@ -6,17 +6,16 @@ import { cursor, highlighted } from "./cursor";
 import { handsOn } from "./frames";
 import { type GestureTarget, listen } from "./gestures";
 import type { ChartModel } from "./model";
-import { Overlay, type Tip, type TipRow } from "./overlay";
+import { Overlay } from "./overlay";
 import type { Ink, StyledTrace } from "./paint";
 import { Plot } from "./plot";
 import type { Range } from "./range";
 import { nearestReading, type Reading, readingsAt } from "./readings";
-import { backward, forward, xText } from "./scale";
+import { backward, forward, valueAt } from "./scale";
+import { tipOf } from "./tip";
 
-const MOST_ROWS = 14; // of a tooltip
 const MOST_DOTS = 16;
 const NEAR = 14; // pixels: a line so close to the pointer stands above the others
-const MARK_NEAR = 7;
 const REST = 110; // milliseconds after which exact rows are asked for
 const SLACK = 0.25; // of the stretch in sight, beyond either end of the data
 const CLOSEST = 1e-7; // of all of the axis
@@ -38,6 +37,7 @@ export class ChartSurface implements GestureTarget {
   #pointer = { x: 0, y: 0 };
   #rest: ReturnType<typeof setTimeout> | undefined;
   #asking: AbortController | null = null;
+  #exact: { x: number; readings: readonly Reading[] | null } | null = null; // the rows beside the cursor, when they are there
 
   constructor(host: HTMLElement, model: ChartModel, options: SurfaceOptions = {}) {
     this.#host = host;
@@ -66,6 +66,7 @@ export class ChartSurface implements GestureTarget {
       effect(() => {
         const content = model.content.value;
         if (content) this.plot.setContent(content);
+        else this.plot.clear();
       }),
       effect(() => {
         void theme.value;
@@ -179,9 +180,7 @@ export class ChartSurface implements GestureTarget {
   }
 
   #at(range: Range, share: number): number {
-    const log = this.model.view.logX.value;
-    const low = forward(range.min, log);
-    return backward(low + share * (forward(range.max, log) - low), log);
+    return valueAt({ ...range, log: this.model.view.logX.value, kind: "number" }, share);
   }
 
   #look(min: number, max: number, push: boolean): void {
@@ -248,8 +247,10 @@ export class ChartSurface implements GestureTarget {
       this.#overlay.showTip(null, 0, 0, box);
       return;
     }
-    this.#overlay.showTip(this.#tip(x, readings, close), px, this.#pointer.y, box);
     this.#askExact(x);
+    const exact = this.#exact?.readings ?? null;
+    const tip = tipOf({ x, axis: this.model.axis, mapping, readings, exact, close, lines: this.model.styled });
+    this.#overlay.showTip(tip, px, this.#pointer.y, box);
   }
 
   #dots(readings: readonly Reading[], close: Reading | null): { x: number; y: number; colour: string }[] {
@@ -262,82 +263,30 @@ export class ChartSurface implements GestureTarget {
       );
   }
 
-  #tip(x: number, readings: readonly Reading[], close: Reading | null): Tip {
-    const { axis } = this.model;
-    const range = this.#range();
-    const across = range ? range.max - range.min : 0;
-    const at = close ? readings.indexOf(close) : 0;
-    const first = Math.max(0, Math.min(at - Math.floor(MOST_ROWS / 2), readings.length - MOST_ROWS));
-    const rows = readings.slice(first, first + MOST_ROWS).map((reading) => this.#tipRow(reading, x, reading === close));
-    const notes = this.#marksAt(x).map((text) => ({ text, warning: true }));
-    const hidden = readings.length - rows.length;
-    if (hidden > 0) notes.push({ text: `and ${hidden} more`, warning: false });
-    const width = readings[0]?.styled.trace.columnWidth ?? 0;
-    const column = width > 0 && readings.some(({ ranges, styled }) => ranges && !styled.spread);
-    const place = column
-      ? `${xText(x - width / 2, axis, across)} – ${xText(x + width / 2, axis, across)}`
-      : xText(x, axis, across);
-    return { title: `${axis} ${place}`, rows, notes };
-  }
-
-  #tipRow({ styled, value, raw, low, high, ranges, x: at }: Reading, x: number, strong: boolean): TipRow {
-    const { axis } = this.model;
-    const beside = Math.abs(this.plot.mapping.toX(at) - this.plot.mapping.toX(x)) > 3;
-    const logged = !ranges && value !== raw ? `raw ${number(raw)}` : "";
-    const range = ranges ? `${number(low)} – ${number(high)}` : "";
-    const note = [logged, range, beside ? `at ${xText(at, axis)}` : ""].filter(Boolean).join(" · ");
-    return { colour: styled.colour, dashed: styled.dashed, label: styled.label, value: number(value), note, strong };
-  }
-
-  /** Warnings at a place. */
-  #marksAt(x: number): string[] {
-    const { mapping } = this.plot;
-    const several = this.model.styled.length > 1;
-    return this.model.styled.flatMap(({ trace, label }) =>
-      trace.marks
-        .filter((mark) => Math.abs(mapping.toX(mark.x) - mapping.toX(x)) <= MARK_NEAR)
-        .slice(0, 2)
-        .map((mark) => `▲ ${several ? `${label}: ` : ""}${mark.text}`),
-    );
-  }
-
   /** Where a column stands for many steps, the rows beside the cursor are fetched as soon as it rests. */
   #askExact(x: number): void {
+    if (this.#exact?.x === x) return;
     this.#stopAsking();
-    this.#rest = setTimeout(() => void this.#showExact(x), REST);
+    const asking = new AbortController();
+    this.#asking = asking;
+    this.#exact = { x, readings: null };
+    this.#rest = setTimeout(() => {
+      this.model.exactAt(x, asking.signal).then(
+        (styled) => {
+          if (!styled || asking.signal.aborted) return;
+          this.#exact = { x, readings: readingsAt(styled, x, Number.POSITIVE_INFINITY) };
+          this.#showCursor();
+        },
+        () => {}, // the column's figures stay: they are true, and a server that does not answer is told of elsewhere
+      );
+    }, REST);
   }
 
   #stopAsking(): void {
     clearTimeout(this.#rest);
     this.#asking?.abort();
     this.#asking = null;
-  }
-
-  async #showExact(x: number): Promise<void> {
-    const asking = new AbortController();
-    this.#asking = asking;
-    try {
-      const styled = await this.model.exactAt(x, asking.signal);
-      if (!styled || asking.signal.aborted || cursor.x !== x || cursor.origin !== this) return;
-      const columns = readingsAt(this.model.styled, x, this.#reach());
-      const exact = readingsAt(styled, x, Number.POSITIVE_INFINITY);
-      const close = nearestReading(columns, this.#pointer.y, this.plot.mapping);
-      const step = exact[0]?.x ?? x;
-      const rows = exact.slice(0, MOST_ROWS).map((reading): TipRow => {
-        const column = columns.find(
-          ({ styled: of }) => of.trace.run === reading.styled.trace.run && of.trace.key === reading.styled.trace.key,
-        );
-        const row = this.#tipRow(reading, step, column !== undefined && column === close);
-        const range = column?.ranges ? `${number(column.low)} – ${number(column.high)}` : "";
-        return { ...row, note: [row.note, range].filter(Boolean).join(" · ") };
-      });
-      const notes = this.#marksAt(x).map((text) => ({ text, warning: true }));
-      if (exact.length > rows.length) notes.push({ text: `and ${exact.length - rows.length} more`, warning: false });
-      const title = `${this.model.axis} ${xText(step, this.model.axis)}`;
-      this.#overlay.showTip({ title, rows, notes }, this.plot.mapping.toX(x), this.#pointer.y, this.plot.box);
-    } catch {
-      // The column's figures stay: they are true, and a server that does not answer is told of elsewhere.
-    }
+    this.#exact = null;
   }
 }
 

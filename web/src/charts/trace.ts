@@ -2,6 +2,7 @@
 import type { Column, Series } from "../data/series";
 import type { Goal } from "../data/types";
 import { asNumber } from "../words";
+import { findSpikes } from "./spikes";
 
 export type Floats = Column;
 export type Mark = Series["marks"][number];
@@ -15,9 +16,6 @@ export interface Grid {
 
 const GROWTH = 1.5;
 const LEAST_ROOM = 64;
-const SPIKE = 6; // times the usual height of the band beside it
-const NEIGHBOURS = 12; // columns on either side that say what is usual
-const MOST_SPIKES = 200;
 const MOST_MARKS = 100;
 
 /**
@@ -311,36 +309,4 @@ function filledColumns(columns: Series["columns"], grid: Grid) {
 
 function shorter(length: number): Float32Array {
   return new Float32Array(length);
-}
-
-/** Rows at which the band reaches much farther from the line than it does on average beside them. */
-function findSpikes(trace: Trace): number[] {
-  const { length, low, high, mean, exact } = trace;
-  const rows: number[] = [];
-  if (exact && trace.smooth === null) return rows; // the line itself shows them
-  const centre = exact ? trace.line : mean;
-  let sum = 0;
-  let amount = 0;
-  const reach = (at: number) => {
-    const middle = centre[at] ?? 0;
-    const extent = Math.max((high[at] ?? 0) - middle, middle - (low[at] ?? 0));
-    return Number.isFinite(extent) ? extent : 0;
-  };
-  for (let at = 0; at < Math.min(NEIGHBOURS, length); at++, amount++) sum += reach(at);
-  for (let at = 0; at < length && rows.length < MOST_SPIKES; at++) {
-    const entering = at + NEIGHBOURS;
-    const leaving = at - NEIGHBOURS - 1;
-    if (entering < length) {
-      sum += reach(entering);
-      amount++;
-    }
-    if (leaving >= 0) {
-      sum -= reach(leaving);
-      amount--;
-    }
-    const own = reach(at);
-    const usual = amount > 1 ? Math.max(0, sum - own) / (amount - 1) : own;
-    if (own > SPIKE * usual && own > 0 && amount > 2) rows.push(at);
-  }
-  return rows;
 }

@@ -5,7 +5,7 @@ import { exportItems } from "../../charts/export";
 import { MoreIcon } from "../../charts/icons";
 import { Legend } from "../../charts/legend";
 import { Menu } from "../../charts/menu";
-import type { ChartSubject } from "../../charts/model";
+import type { ChartSubject } from "../../charts/styling";
 import type { ChartSurface } from "../../charts/surface";
 import { useCommands } from "../../keys";
 import { problem } from "../../ui/toast";

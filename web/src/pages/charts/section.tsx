@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { ChartCard } from "../../charts/card";
 import { GripIcon } from "../../charts/icons";
-import type { ChartSubject } from "../../charts/model";
+import type { ChartSubject } from "../../charts/styling";
 import { Button } from "../../ui/button";
 import { count, plural } from "../../words";
 import type { ChartEntry, ChartSection } from "./chart-list";

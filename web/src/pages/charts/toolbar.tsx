@@ -105,8 +105,8 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
             view.groupBy.value = event.currentTarget.value;
           }}
         >
-          <option value={NO_MEAN}>no runs: each its line</option>
-          <option value={ALL_BUT_SEED}>seeds: equal in all else</option>
+          <option value={NO_MEAN}>nothing: each run a line</option>
+          <option value={ALL_BUT_SEED}>seeds: runs equal in all else</option>
           {settings.map((setting) => (
             <option key={setting} value={setting}>
               runs with the same {setting}

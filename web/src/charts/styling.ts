@@ -1,0 +1,95 @@
+/** Which lines a chart has: the name, colour and dashes of each trace, or the mean of a group. */
+import { nameOf, paintOf, token } from "../data/state";
+import type { TraceSet } from "./feed";
+import type { StyledTrace } from "./paint";
+import { groupRuns, meanTrace, type RunGroup } from "./spread";
+import type { Trace } from "./trace";
+import type { ChartView } from "./view";
+
+/** What a chart is of. */
+export interface ChartSubject {
+  readonly runs: readonly string[];
+  /** The metric of the chart, and those drawn with it. */
+  readonly keys: readonly string[];
+  /** Of these, what is measured on held-out data: dashed. */
+  readonly heldOut: ReadonlySet<string>;
+  /** For groups: what each run was set to. */
+  readonly settings: ReadonlyMap<string, Readonly<Record<string, unknown>>>;
+}
+
+/** The lines of a set of traces. */
+export function styledTraces(set: TraceSet, subject: ChartSubject, view: ChartView): StyledTrace[] {
+  const { keys, heldOut, runs } = subject;
+  const groupBy = view.groupBy.value;
+  if (groupBy) {
+    const groups = groupRuns(runs, subject.settings, groupBy);
+    return keys.flatMap((key) => groups.flatMap((group, at) => groupLine(set, subject, view, key, group, at)));
+  }
+  const several = keys.length > 1 && keys.some((key) => !heldOut.has(key) && key !== keys[0]);
+  return set.traces.map((trace) => ({
+    trace,
+    label: lineLabel(nameOf(trace.run), trace, several, heldOut),
+    colour: several && runs.length === 1 ? paletteColour(keys.indexOf(trace.key)) : paintOf(trace.run),
+    dashed: heldOut.has(trace.key) && keys.length > 1,
+    spread: false,
+  }));
+}
+
+/** The mean of a group; no line where none of its runs has the metric. */
+function groupLine(
+  set: TraceSet,
+  { keys, heldOut }: ChartSubject,
+  view: ChartView,
+  key: string,
+  group: RunGroup,
+  at: number,
+): StyledTrace[] {
+  const members = set.traces.filter(
+    (trace) => trace.key === key && !trace.superseded && group.runs.includes(trace.run),
+  );
+  if (!members.length) return [];
+  const [only] = group.runs;
+  const isHeldOut = heldOut.has(key) && keys.length > 1;
+  const size = group.runs.length > 1 ? ` (${group.runs.length})` : "";
+  return [
+    {
+      trace: meanTrace(members, group, set.grid, view.spread.value),
+      label: `${group.label}${size}${isHeldOut ? ", held out" : ""}`,
+      colour: group.runs.length === 1 && only ? paintOf(only) : paletteColour(at),
+      dashed: isHeldOut,
+      spread: group.runs.length > 1,
+    },
+  ];
+}
+
+/** The trace that has the best value of a metric. */
+export function bestOf(styled: readonly StyledTrace[], key: string): StyledTrace | null {
+  let best: StyledTrace | null = null;
+  for (const candidate of styled) {
+    const { trace } = candidate;
+    if (trace.key !== key || !trace.best || trace.goal === null || trace.superseded) continue;
+    const value = trace.best[1];
+    const other = best?.trace.best?.[1];
+    if (other === undefined || (trace.goal === "min" ? value < other : value > other)) best = candidate;
+  }
+  return best;
+}
+
+/** The trace that has the best point of a chart: of held-out figures, which are what counts, where there are some. */
+export function bestPoint(styled: readonly StyledTrace[], keys: readonly string[]): StyledTrace | null {
+  for (const key of [...keys.slice(1), ...keys.slice(0, 1)]) {
+    const best = bestOf(styled, key);
+    if (best) return best;
+  }
+  return null;
+}
+
+function paletteColour(at: number): string {
+  return token(`c${(at % 12) + 1}`);
+}
+
+function lineLabel(run: string, trace: Trace, several: boolean, heldOut: ReadonlySet<string>): string {
+  const replaced = trace.superseded ? ", replaced" : "";
+  if (several) return `${run} · ${trace.key}${replaced}`;
+  return `${run}${heldOut.has(trace.key) ? " · held out" : ""}${replaced}`;
+}
