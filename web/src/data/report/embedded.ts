@@ -24,7 +24,7 @@ export class EmbeddedSource implements Source {
     this.#data = data;
     for (const run of data.contents.runs) asOfNow(run, data.contents.made);
     this.#runs = new Map(data.contents.runs.map((run) => [run.id, run]));
-    this.#table = new HeldTable(data.contents);
+    this.#table = new HeldTable(data.contents, (run, key, step) => this.#rowValue(run, key, step));
     for (const { run, number, column, mime } of data.contents.files)
       this.#files.set(`${run} ${number}`, { column, mime });
   }
@@ -134,6 +134,16 @@ export class EmbeddedSource implements Source {
     const problem = run.problems[part];
     if (problem !== undefined) throw new SourceError(problem, NOT_HERE);
     return run[part];
+  }
+
+  /** The last value at or before a step of a run that got there, as the server has it; of null, the first of all. */
+  #rowValue(run: RunPart, key: string, step: number | null): number | null | undefined {
+    const series = run.series.find((one) => one.key === key && !one.superseded);
+    if (!series?.rows || (step !== null && !((run.detail.row.step ?? -1) >= step))) return null;
+    if (series.grid) return undefined;
+    const steps = this.#data.numbers(series.rows.step);
+    const after = step === null ? 1 : steps.findIndex((one) => one > step);
+    return this.#data.numbers(series.rows.value)[(after < 0 ? steps.length : after) - 1] ?? null;
   }
 
   #linesOf({ runs, keys, axis, superseded }: SeriesQuery): HeldLine[] {

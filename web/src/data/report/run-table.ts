@@ -32,18 +32,29 @@ const SORTS: Readonly<Record<string, (run: RunPart) => Value>> = {
   best: ({ curve }) => (curve ? finite(asNumber(curve.best)) : null),
 };
 
+/** The value of a metric at a step, or of its first row for null; undefined where the report does not hold that row. */
+export type RowValue = (run: RunPart, key: string, step: number | null) => number | null | undefined;
+
 export class HeldTable {
   readonly #contents: Contents;
+  readonly #rowValue: RowValue;
   readonly #runs: readonly RunPart[];
   readonly #settings: readonly string[];
   readonly #metrics = new Map<string, Map<string, MetricInfo>>();
+  /** Settings by the words that mean nothing else: a name may hold any letter. */
+  readonly #typed = new Map<string, Term>();
 
-  constructor(contents: Contents) {
+  constructor(contents: Contents, rowValue: RowValue) {
     this.#contents = contents;
+    this.#rowValue = rowValue;
     this.#runs = contents.runs;
     this.#settings = [...new Set(contents.runs.flatMap(({ detail }) => Object.keys(detail.settings)))];
     for (const { id, detail } of contents.runs) {
       this.#metrics.set(id, new Map(detail.metrics.map((metric) => [metric.key, metric])));
+    }
+    for (const name of this.#settings) {
+      const term: Term = { kind: "setting", name, statistic: "last", step: null };
+      this.#typed.set(typedOf(term), term);
     }
   }
 
@@ -59,10 +70,8 @@ export class HeldTable {
     };
     const filtered = attempt("", () => this.#filtered(query.where), this.#runs);
     const sorted = this.#sorted(filtered, query.sort || "age", query.reverse);
-    const usual = () => this.#contents.table.columns.map(({ term }) => this.#term(parseColumn(term)));
-    const terms = query.columns.length
-      ? attempt("columns: ", () => query.columns.map((typed) => this.#term(parseColumn(typed))), [])
-      : usual();
+    const asked = query.columns.length ? query.columns : this.#contents.table.columns.map(({ term }) => term);
+    const terms = attempt("columns: ", () => asked.map((typed) => this.#meaning(typed)), []);
     const [groups, ordered] = attempt("group: ", () => this.#grouped(sorted, query.group), [[], sorted]);
     return {
       ...this.#contents.table,
@@ -88,7 +97,7 @@ export class HeldTable {
     let descending = false;
     if (!Object.hasOwn(SORTS, by)) {
       try {
-        const term = this.#term(parseColumn(by));
+        const term = this.#meaning(by);
         key = (run) => this.#value(run, term);
         descending = term.kind === "metric" && this.#goal(term) === "max";
       } catch {
@@ -104,7 +113,7 @@ export class HeldTable {
 
   #grouped(runs: readonly RunPart[], by: string): [RunTable["groups"], readonly RunPart[]] {
     if (!by) return [[], runs];
-    const term = this.#term(parseColumn(by));
+    const term = this.#meaning(by);
     const members = new Map<string, { key: SortKey; runs: RunPart[] }>();
     for (const run of runs) {
       const value = this.#value(run, term);
@@ -136,9 +145,15 @@ export class HeldTable {
     return goal === "min" ? Math.min(...values) : Math.max(...values);
   }
 
+  #meaning(typed: string): Term {
+    return this.#typed.get(typed) ?? this.#term(parseColumn(typed));
+  }
+
   /** What a column means: what every run has, else a setting, else a metric. */
   #term({ name, statistic, step }: Column): Term {
-    if (statistic !== null || step !== null) return { kind: "metric", name, statistic: statistic ?? "last", step };
+    if (statistic !== null || step !== null) {
+      return this.#requireHeld({ kind: "metric", name, statistic: statistic ?? "last", step });
+    }
     if (Object.hasOwn(FIELDS, name)) return fieldTerm(FIELDS[name] ?? name);
     const metric: Term = { kind: "metric", name, statistic: "last", step: null };
     const setting = this.#setting(name);
@@ -148,6 +163,17 @@ export class HeldTable {
     }
     if (setting !== name && this.#goal(metric) !== null) return metric;
     return { kind: "setting", name: setting, statistic: "last", step: null };
+  }
+
+  /** Refuses a single row of runs that are too long to be held whole. */
+  #requireHeld(term: Term): Term {
+    const needsRow = term.step !== null || term.statistic === "first";
+    if (needsRow && this.#runs.some((run) => this.#rowValue(run, term.name, term.step) === undefined)) {
+      throw new Error(
+        `${labelOf(term)} is one row of a long run, and a report holds its curve alone: linnet board --web`,
+      );
+    }
+    return term;
   }
 
   #setting(name: string): string | null {
@@ -166,10 +192,8 @@ export class HeldTable {
     if (term.kind === "field") return fieldOf(run, term.name);
     if (term.kind === "setting") return detail.settings[term.name] as Value;
     const metric = this.#metrics.get(run.id)?.get(term.name);
-    if (term.step !== null || term.statistic === "first") {
-      throw new Error(`${labelOf(term)} needs every row of a run, and a report holds its curve: linnet board --web`);
-    }
     if (!metric) return null;
+    if (term.step !== null || term.statistic === "first") return this.#rowValue(run, term.name, term.step);
     const figure = { last: metric.last, best: metric.best, min: metric.low, max: metric.high }[term.statistic];
     return figure === null ? null : asNumber(figure);
   }
