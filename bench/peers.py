@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-VERSIONS = {"trackio": "0.43.0", "tensorboard": "2.21.0", "wandb": "0.31.0"}
+VERSIONS = {"trackio": "0.43.0", "tensorboard": "2.21.0", "wandb": "0.31.0", "aim": "3.29.1"}
 
 _HOME = Path(__file__).parent / ".peers"
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,24 @@ def sweep(script: str, runs: int, steps: int) -> Path:
     return _kept(script, "linnet_sweep", _linnet_fingerprint(), runs, steps, None)
 
 
+def spiked(script: str, steps: int) -> Path:
+    """A run by Linnet with one metric, in which single steps stand out (`workload.SPIKES`)."""
+    return _kept(script, "linnet_spiked", _linnet_fingerprint(), 1, steps, None)
+
+
+def six(script: str, runs: int, steps: int) -> Path:
+    """Runs by Linnet with six metrics each."""
+    return _kept(script, "linnet_six", _linnet_fingerprint(), runs, steps, None)
+
+
 def peer(script: str, name: str, runs: int, steps: int, python: Path) -> Path:
     """The same data as the peer keeps it."""
     return _kept(script, name, peers.VERSIONS[name], runs, steps, python)
+
+
+def peer_spiked(script: str, name: str, steps: int, python: Path) -> Path:
+    """What `spiked` gives, as the peer keeps it."""
+    return _kept(script, f"{name}_spiked", peers.VERSIONS[name], 1, steps, python)
 
 
 def _kept(script: str, name: str, version: str, runs: int, steps: int, python: Path | None) -> Path:
@@ -128,48 +143,127 @@ def fill_linnet_sweep(folder: str, runs: int, steps: int) -> dict[str, Any]:
     return {}
 
 
+def fill_linnet_spiked(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """A loss with spikes."""
+    import linnet
+
+    with linnet.start(Path(folder), arch="bench", system_every=0) as run:
+        for step, loss in workload.spiked(steps):
+            run.log(step, loss=loss)
+    return {}
+
+
+def fill_linnet_six(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """The five scalars and one more, each run at a level of its own."""
+    import linnet
+
+    for number in range(runs):
+        level = 1 + number / runs
+        with linnet.start(Path(folder), arch="bench", system_every=0, config={"level": level}) as run:
+            for step, (loss, lr, grad_norm, tokens_per_s, acc) in workload.walk(steps):
+                run.log(
+                    step,
+                    loss=loss * level,
+                    lr=lr * level,
+                    grad_norm=grad_norm * level,
+                    tokens_per_s=tokens_per_s / level,
+                    acc=acc / level,
+                    step_seconds=grad_norm / level,
+                )
+    return {}
+
+
+def _named(steps: int) -> Iterator[tuple[int, dict[str, float]]]:
+    for step, row in workload.walk(steps):
+        yield step, dict(zip(workload.NAMES, row, strict=True))
+
+
+def _spikes(steps: int) -> Iterator[tuple[int, dict[str, float]]]:
+    for step, loss in workload.spiked(steps):
+        yield step, {"loss": loss}
+
+
 def fill_trackio(folder: str, runs: int, steps: int) -> dict[str, Any]:
     """Through its own `bulk_log`, which is what its logging thread calls."""
+    for run in range(runs):
+        _to_trackio(folder, run, steps, _named(steps))
+    return {}
+
+
+def fill_trackio_spiked(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """The loss with spikes, likewise."""
+    _to_trackio(folder, 0, steps, _spikes(steps))
+    return {}
+
+
+def _to_trackio(folder: str, run: int, steps: int, rows: Iterator[tuple[int, dict[str, float]]]) -> None:
     os.environ["TRACKIO_DIR"] = folder
     from trackio.sqlite_storage import SQLiteStorage
 
     began = datetime(2026, 5, 31, tzinfo=UTC)
-    for run in range(runs):
-        name = f"run-{run:04d}"
-        chunk: list[tuple[int, workload.Row]] = []
-        for step, row in workload.walk(steps):
-            chunk.append((step, row))
-            if len(chunk) == _CHUNK or step == steps:
-                SQLiteStorage.bulk_log(
-                    "bench",
-                    name,
-                    [dict(zip(workload.NAMES, row, strict=True)) for _, row in chunk],
-                    steps=[step for step, _ in chunk],
-                    timestamps=[(began + timedelta(milliseconds=step)).isoformat() for step, _ in chunk],
-                    log_ids=[f"{run:08x}{step:024x}" for step, _ in chunk],
-                    config={"seed": run},
-                )
-                chunk = []
-    return {}
+    chunk: list[tuple[int, dict[str, float]]] = []
+    for step, row in rows:
+        chunk.append((step, row))
+        if len(chunk) == _CHUNK or step == steps:
+            SQLiteStorage.bulk_log(
+                "bench",
+                f"run-{run:04d}",
+                [row for _, row in chunk],
+                steps=[step for step, _ in chunk],
+                timestamps=[(began + timedelta(milliseconds=step)).isoformat() for step, _ in chunk],
+                log_ids=[f"{run:08x}{step:024x}" for step, _ in chunk],
+                config={"seed": run},
+            )
+            chunk = []
 
 
 def fill_tensorboard(folder: str, runs: int, steps: int) -> dict[str, Any]:
     """Its own event records by its own record writer, less the thread and the reopening of the file."""
+    for run in range(runs):
+        _to_tensorboard(folder, run, _named(steps))
+    return {}
+
+
+def fill_tensorboard_spiked(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """The loss with spikes, likewise."""
+    _to_tensorboard(folder, 0, _spikes(steps))
+    return {}
+
+
+def _to_tensorboard(folder: str, run: int, rows: Iterator[tuple[int, dict[str, float]]]) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    for run in range(runs):
-        home = Path(folder) / f"run-{run:04d}"
-        home.mkdir()
-        with (home / f"events.out.tfevents.{1780185600 + run}.bench.0.0").open("wb") as file:
-            out = RecordWriter(file)
-            out.write(Event(wall_time=1780185600.0, file_version="brain.Event:2").SerializeToString())
-            for step, row in workload.walk(steps):
-                pairs = zip(workload.NAMES, row, strict=True)
-                values = [Summary.Value(tag=tag, simple_value=value) for tag, value in pairs]
-                event = Event(wall_time=1780185600 + step / 1000, step=step, summary=Summary(value=values))
-                out.write(event.SerializeToString())
+    home = Path(folder) / f"run-{run:04d}"
+    home.mkdir()
+    with (home / f"events.out.tfevents.{1780185600 + run}.bench.0.0").open("wb") as file:
+        out = RecordWriter(file)
+        out.write(Event(wall_time=1780185600.0, file_version="brain.Event:2").SerializeToString())
+        for step, row in rows:
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in row.items()]
+            event = Event(wall_time=1780185600 + step / 1000, step=step, summary=Summary(value=values))
+            out.write(event.SerializeToString())
+
+
+def fill_aim_spiked(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Through what its `track` calls for each value; what it keeps of a metric as a whole is written where it changes.
+
+    `track` itself takes four times as long, which is an hour for a million steps of five scalars.
+    """
+    from aim import Run
+    from aim.storage.context import Context
+
+    run = Run(repo=folder, system_tracking_interval=None, log_system_params=False, capture_terminal_logs=False)
+    low, high, metric = float("inf"), float("-inf"), None
+    for step, loss in workload.spiked(steps):
+        if not low <= loss <= high or step == steps:
+            run.track(loss, name="loss", step=step)
+            low, high = min(low, loss), max(high, loss)
+            metric = run._tracker.sequence_infos[Context({}).idx, "loss"]
+        else:
+            run._tracker._add_value(metric, loss, step, None, 1780185600 + step / 1000)
+    run.close()
     return {}
 
 
@@ -177,6 +271,11 @@ ROLES: dict[str, Callable[..., dict[str, Any]]] = {
     "fill_linnet": fill_linnet,
     "fill_linnet_2": fill_linnet_2,
     "fill_linnet_sweep": fill_linnet_sweep,
+    "fill_linnet_spiked": fill_linnet_spiked,
+    "fill_linnet_six": fill_linnet_six,
     "fill_trackio": fill_trackio,
+    "fill_trackio_spiked": fill_trackio_spiked,
     "fill_tensorboard": fill_tensorboard,
+    "fill_tensorboard_spiked": fill_tensorboard_spiked,
+    "fill_aim_spiked": fill_aim_spiked,
 }

@@ -25,6 +25,16 @@ def rows() -> list[Row]:
     ]
 
 
+SPIKES = frozenset(random.Random(20).sample(range(1, 1_000_001), 20))  # steps of `spiked`
+SPIKE = 100.25  # among losses of 2 to 10; no number like it is sent for anything else
+
+
+def spiked(steps: int) -> Iterator[tuple[int, float]]:
+    """(step, loss) for steps 1 to `steps`; those of `SPIKES` stand out for a single step."""
+    for step, row in walk(steps):
+        yield step, SPIKE if step in SPIKES else row[0]
+
+
 def walk(steps: int) -> Iterator[tuple[int, Row]]:
     """(step, row) for steps 1 to `steps`."""
     table = rows()

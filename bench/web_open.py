@@ -1,0 +1,173 @@
+"""What `board_web.py` measures of one person who looks: charts, a zoom, a list, an empty folder. Each in a process."""
+
+import gzip
+import re
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import boards
+import browser
+import store
+from boards import Board
+
+STEPS = 1_000_000
+_ZOOMS = ((0.25, 0.75), (0.3, 0.6), (0.4, 0.5), (0.1, 0.4), (0.5, 0.9))  # drags, each within what the last left
+# Scripts and style sheets of a page, as they travelled.
+_CODE = """performance.getEntriesByType("resource")
+  .filter(({name}) => /\\.(js|css)(\\?|$)/.test(name))
+  .reduce((sum, {encodedBodySize}) => sum + encodedBodySize, 0)"""
+# All runs are counted, and those in sight have a name and a last value.
+_LISTED = """document.querySelector('.run-table [aria-rowcount]')?.getAttribute('aria-rowcount') > RUNS
+  && shown('.run-table [role=row] .cell-last').filter((cell) => /[0-9]/.test(cell.textContent)).length > 10"""
+
+
+def open_linnet(root: str, run: str, samples: int) -> dict[str, Any]:
+    """From the request to all charts: without a cache, while the server starts and when it is up; with a cache."""
+    times: dict[str, list[float]] = {"at once": [], "up": [], "cached": [], "again": []}
+    address, drawn = boards.LINNET.charts(run), boards.LINNET.drawn.replace("ROWS", str(STEPS))
+    with browser.chromium() as chromium:
+        for _ in range(samples):
+            for way in ("at once", "up", "cached"):
+                if way != "cached":
+                    store.forget_derived(Path(root))
+                with boards.serve(boards.LINNET, root) as served, browser.fresh(chromium) as context:
+                    if way != "at once":
+                        _wait_for_cache(Path(root, run))
+                        served.settle()
+                    times[way].append(browser.look(context, served.address + address, drawn)[1])
+                    if way == "cached":
+                        times["again"].append(browser.look(context, served.address + address, drawn)[1])
+                    _wait_for_cache(Path(root, run))
+    return times
+
+
+def _wait_for_cache(run: Path) -> None:
+    """The cache is written when a run was read, behind the answer."""
+    end = time.monotonic() + browser.PATIENCE
+    while not (run / ".cache").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def open_peer(name: str, python: str, root: str, samples: int) -> dict[str, Any]:
+    """From the request to its first chart, by a server that is up and has loaded; then again, by the same browser."""
+    board = boards.PEERS[name]
+    first, again, code = [], [], 0
+    with browser.chromium() as chromium, boards.serve(board, root, Path(python)) as served:
+        served.settle()
+        address = served.address + board.charts(run_of(board, served.address))
+        with suppress(TimeoutError):  # what took too long is left out
+            for _ in range(samples):
+                with browser.fresh(chromium) as context:
+                    page, seconds = browser.look(context, address, board.drawn)
+                    first.append(seconds)
+                    code = page.evaluate(_CODE)
+                    page.close()
+                    page, seconds = browser.look(context, address, board.drawn)
+                    again.append(seconds)
+    return {"first": first, "again": again, "code": code}
+
+
+def run_of(board: Board, address: str) -> str:
+    if board is not boards.AIM:
+        return ""
+    with urllib.request.urlopen(f"{address}api/runs/search/run/?limit=1", timeout=60) as response:
+        found = re.search(rb"[0-9a-f]{24}", response.read())
+    assert found, "aim lists no run"
+    return found[0].decode()
+
+
+def zoom(root: str, run: str, samples: int) -> dict[str, Any]:
+    """Drag on a chart, ever deeper: from the button's release to all charts in the new range; bytes sent for it."""
+    seconds, sent = [], []
+    watch = """() => { document.addEventListener("pointerup", () => {
+      const began = performance.now();
+      window.benchZoomed = null;
+      const before = document.querySelector(".chart-surface").dataset.drawnX;
+      const look = () => {
+        const charts = [...document.querySelectorAll(".chart-surface[data-drawn]")];
+        const ranges = new Set(charts.map((chart) => chart.dataset.drawnX));
+        const [range] = ranges;
+        const done = ranges.size === 1 && range !== "all" && range !== before;
+        requestAnimationFrame(done ? () => { window.benchZoomed = performance.now() - began; } : look);
+      };
+      requestAnimationFrame(look);
+    }, {capture: true}); }"""
+    with boards.looking(boards.LINNET, root) as (served, context):
+        address, drawn = boards.LINNET.charts(run), boards.LINNET.drawn.replace("ROWS", str(STEPS))
+        page, _ = browser.look(context, served.address + address, drawn)
+        page.evaluate(watch)
+        box = page.locator(".chart-surface").first.bounding_box()
+        y = box["y"] + box["height"] / 2
+        for _ in range(samples):
+            for left, right in _ZOOMS:
+                page.wait_for_timeout(300)
+                traffic = browser.Transferred(page)
+                page.mouse.move(box["x"] + box["width"] * left, y)
+                page.mouse.down()
+                page.mouse.move(box["x"] + box["width"] * right, y, steps=3)
+                page.mouse.up()
+                seconds.append(browser.until(page, "window.benchZoomed") / 1000)
+                page.wait_for_timeout(100)
+                sent.append(traffic.bytes("api/series"))
+            page.mouse.dblclick(box["x"] + box["width"] / 2, y)
+            browser.until(page, "document.querySelector('.chart-surface').dataset.drawnX === 'all'")
+    return {"seconds": seconds, "sent": sent}
+
+
+def list_runs(root: str, runs: int, samples: int) -> dict[str, Any]:
+    """From the request to the table with all runs counted and those in sight with their figures; without any cache."""
+    seconds, memory = [], []
+    with browser.chromium() as chromium:
+        for _ in range(samples):
+            store.forget_derived(Path(root))
+            with boards.serve(boards.LINNET, root) as served, browser.fresh(chromium) as context:
+                page, taken = browser.look(context, served.address + "#/runs", _LISTED.replace("RUNS", str(runs - 1)))
+                seconds.append(taken)
+                page.wait_for_timeout(1000)
+                memory.append(served.peak())
+    return {"seconds": seconds, "memory": memory}
+
+
+def empty_folder(root: str, samples: int) -> dict[str, Any]:
+    """From the request to the first paint, and to the text that says what to type."""
+    painted, told = [], []
+    with browser.chromium() as chromium:
+        for _ in range(samples):
+            with boards.serve(boards.LINNET, root) as served, browser.fresh(chromium) as context:
+                page, seconds = browser.look(
+                    context, served.address, "document.body.innerText.includes('linnet train')"
+                )
+                told.append(seconds)
+                painted.append(
+                    page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
+                )
+    return {"painted": painted, "told": told}
+
+
+def weight(root: str) -> dict[str, Any]:
+    """JavaScript and CSS that the server has, all of it, as it is sent to a browser that takes gzip."""
+    from linnet.board.web.static_files import STATIC
+
+    sent = 0
+    with boards.serve(boards.LINNET, root) as served:
+        for file in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css")]:
+            address = served.address + file.relative_to(STATIC).as_posix()
+            request = urllib.request.Request(address, headers={"Accept-Encoding": "gzip"})
+            with urllib.request.urlopen(request, timeout=10) as response:
+                content = response.read()
+                assert response.headers["content-encoding"] == "gzip" and gzip.decompress(content)
+                sent += len(content)
+    return {"bytes": sent}
+
+
+ROLES = {
+    "open_linnet": open_linnet,
+    "open_peer": open_peer,
+    "zoom": zoom,
+    "list_runs": list_runs,
+    "empty_folder": empty_folder,
+    "weight": weight,
+}
