@@ -40,6 +40,7 @@ _LEAST_ROWS = 3  # of a metric that is said to be constant
 
 def detail(board: WebBoard, run_id: str) -> RunDetail:
     """A run as it stands."""
+    board.look()  # a child of it may be new
     row = board.row(run_id)
     board.look_at([row.path])
     with board.open(run_id) as open_run:

@@ -25,7 +25,7 @@ _MOST_NAMES = 2_000  # settings and metrics that are named
 _LONGEST = 2_000  # characters of a cell
 _AT_ONCE = 100  # runs whose metrics are read between two looks at the clock
 _SECONDS = 2.0  # of reading for one answer; what is not read by then comes with the next one
-_FACTS_SECONDS = 5.0
+_FACTS_PAUSE = 20.0  # times as long as it took to look through all runs, before that is done again
 _REMEMBERED = 16  # lists whose meaning is kept
 
 
@@ -33,11 +33,17 @@ class TableFacts:
     """What settings and metrics the runs of a table have, and in which settings they differ."""
 
     def __init__(self, board: WebBoard, rows: list[RunRow]) -> None:
-        self.rows, self.version, self.made = rows, board.version, time.monotonic()
+        self.rows, self.version, began = rows, board.version, time.monotonic()
         self.selection = Selection(board.store.root, [row.record for row in rows])
         self.differing = differing_terms(self.selection)[:_USUAL_COLUMNS]
         self.settings = self.selection.setting_names()[:_MOST_NAMES]
         self.metrics = list(dict.fromkeys(name for row in rows for name in row.summary.latest))[:_MOST_NAMES]
+        self._made = time.monotonic()
+        self._took = self._made - began
+
+    def is_old(self) -> bool:
+        """Was it made so long ago that making it again is no burden?"""
+        return time.monotonic() - self._made > _FACTS_PAUSE * self._took
 
 
 class Tables:
@@ -104,7 +110,7 @@ class Tables:
     def _facts(self, rows: list[RunRow]) -> TableFacts:
         """What can be said of all rows, which takes as long as the rest of the answer; renewed now and then."""
         known, version = self._known_facts.get(id(rows)), self._board.version
-        late = known is not None and known.version != version and time.monotonic() - known.made > _FACTS_SECONDS
+        late = known is not None and known.version != version and known.is_old()
         if known is None or known.rows is not rows or late:
             self._known_facts = {key: facts for key, facts in self._known_facts.items() if facts.rows is not rows}
             if len(self._known_facts) > 1:
