@@ -58,6 +58,13 @@ def test_walking_right_passes_every_chart_in_order() -> None:
     assert seen == names
 
 
+def test_the_charts_of_a_short_row_take_the_room_that_it_leaves() -> None:
+    page = arrange({"": list("abcde"), "validation": ["f", "g"], "grad": ["h"]}, 150, 24).pages[0]
+    widths = {cell.name: cell.width for cell in page.cells}
+    assert [widths[name] for name in "abc"] == [30, 30, 30]
+    assert [widths[name] for name in "fgh"] == [50, 50, 50]  # up to twice as wide, here a third of the row
+
+
 def test_the_cursor_goes_from_row_to_row_where_they_are_far_apart() -> None:
     x = np.array([1.0, 50.0, 100.0, 100.2, 100.4, 1000.0])
     y = np.array([1.0, np.nan, 1.0, 1.0, 1.0, 1.0])

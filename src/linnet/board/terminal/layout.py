@@ -143,8 +143,10 @@ def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, he
             if head:
                 headings.append(Heading(group, y))
                 y += 1
-            for at, name in enumerate(members[begin : begin + columns]):
-                left, right = at * width // columns, (at + 1) * width // columns
+            row = members[begin : begin + columns]
+            share = max(len(row), -(-columns // 2))  # what a row lacks its charts take, up to twice their width
+            for at, name in enumerate(row):
+                left, right = at * width // share, (at + 1) * width // share
                 tall_here = min(tall, max(3, height - y))
                 cells.append(Cell(name, left, y, right - left, tall_here, len(cells) + 1, group))
             y += tall
