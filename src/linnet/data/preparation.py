@@ -207,7 +207,7 @@ class Preparation:
         for passage in texts:
             yield passage
             done += len(passage.text)
-            if done - reported >= _REPORTED_EVERY:
+            if done - reported >= _REPORTED_EVERY and done < self.size:  # the end is told once
                 reported = done
-                self.progress(stage, min(done, self.size), self.size)
+                self.progress(stage, done, self.size)
         self.progress(stage, self.size, self.size)
