@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from linnet.board.report import page
@@ -52,11 +53,22 @@ def test_runs_in_the_order_in_which_they_are_named(root: Path, capsys: pytest.Ca
 
 def test_patterns_filters_metrics_title_and_theme(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("a-*", "--where", "name:wide", "--keys", "loss,validation/*", "--title", "Mine", "--theme", "dark")
-    assert run(capsys, *words)[0] == 0
+    code, _, err = run(capsys, *words)
+    assert (code, err) == (0, "")
     contents = opened().contents
     assert (contents["title"], contents["theme"], contents["version"] != "") == ("Mine", "dark", True)
     (held,) = contents["runs"]
     assert sorted(series["key"] for series in held["series"]) == ["loss", "validation/loss"]
+
+
+def test_where_columns_are_fewer_one_line_says_so(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = np.random.default_rng(0).normal(size=(2_100, 150)).tolist()
+    write(
+        root / "many",
+        ({"kind": "step", "t": s, "step": s} | {f"m{k}": x for k, x in enumerate(row)} for s, row in enumerate(values)),
+    )
+    code, _, err = run(capsys, "many")
+    assert code == 0 and "columns instead of 2,000" in err and err.count("\n") == 1
 
 
 def test_into_a_pipe(root: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -53,7 +53,7 @@ def report(
         force: Replace a file that is no report.
     """
     from linnet.board.report.page import Page, is_report
-    from linnet.board.report.report import ReportQuestion, make_report
+    from linnet.board.report.report import POINTS, ReportQuestion, make_report
 
     _check_name(out)
     room = None if artifacts is None else _bytes(artifacts)
@@ -81,7 +81,10 @@ def report(
     else:
         write_file(out, made.content, sync=False)
         print(f"{plain(out)}  {size(len(made.content))}, {made.runs} {'run' if made.runs == 1 else 'runs'}")
-    _tell_left_out(made.left_out)
+    if made.points < POINTS:
+        coarse = f"long series have {made.points:,} columns instead of {POINTS:,}, so that the file stays small"
+        complain(f"{coarse}; --keys chooses metrics")
+    _tell_left_out([part for part in made.left_out if not part.chosen])
     return 0
 
 

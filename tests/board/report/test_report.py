@@ -191,6 +191,8 @@ def test_only_the_metrics_that_are_asked_for_are_held(root: Path, trained: Path)
     assert [series["key"] for series in run["series"]] == ["loss"]
     assert [metric["key"] for metric in run["detail"]["metrics"]] == ["loss"]
     assert "tokens" in run["series"][0]["axes"]
+    (part,) = report.contents["left_out"]
+    assert part["chosen"] and part["what"].startswith("metrics that were not asked for: ")
 
 
 def with_files(folder: Path) -> Path:

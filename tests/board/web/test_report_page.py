@@ -63,6 +63,10 @@ def open_report(page: Page, root: Path, address: str = "", **question: Any) -> s
     return f"file://{path}"
 
 
+def test_the_page_of_a_report_leaves_room_for_numbers_in_2_mb() -> None:
+    assert Template().size < 500_000  # what the test of ten long runs leaves for it
+
+
 def test_a_report_opens_with_its_charts_and_their_last_values(offline: Page, runs: Path) -> None:
     open_report(offline, runs, title=HOSTILE)
     offline.wait_for_selector(f"[data-key=loss] {DRAWN}")

@@ -6,8 +6,13 @@ import msgspec
 
 
 class LeftOut(msgspec.Struct):
-    """A part that is not in the report. `run`: None where it is of all; `bytes`: None where that is not known."""
+    """A part that is not in the report.
+
+    - `run`: None where it is of all; `bytes`: None where that is not known.
+    - `chosen`: whoever made the report did not want it.
+    """
 
     run: str | None
     what: str
     bytes: int | None = None
+    chosen: bool = False

@@ -78,6 +78,7 @@ export interface LeftOut {
   run: string | null;
   what: string;
   bytes: number | null;
+  chosen: boolean; // whoever made the report did not want it
 }
 
 export interface Contents {
