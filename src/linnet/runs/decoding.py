@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from linnet.files import read_at
 from linnet.runs.events import Event, parse
-from linnet.runs.lines import LineReader
+from linnet.runs.lines import LineReader, is_one_a_line
 from linnet.runs.metric_names import is_field_name, rows
 
 _ENVELOPE = ("kind", "phase", "t", "step", "epoch")
 _MOST_SCHEMAS = 256  # held ready; a stream of ever new fields must not take memory for each
 _LEAST_LINES = 32  # fewer lines are not worth decoding together
 _HEAD = re.compile(rb"[^0-9\-\n]{1,24}")  # how the lines of one schema begin: all that stands before the first number
-_NEWLINE, _BRACE = ord("\n"), ord("{")
+_NEWLINE = ord("\n")
 _schemas: dict[tuple[str, ...], LineSchema] = {}
 
 PARALLEL_BYTES = 128 << 20  # of a stream that is worth workers: one takes a quarter of a second to come
@@ -69,7 +69,7 @@ class LineSchema:
         """The columns of whole lines; None when one of them has another schema, is damaged or empty."""
         try:
             decoded = self._decode(lines)
-            if not _one_a_line(len(decoded), lines):
+            if not is_one_a_line(len(decoded), lines):
                 return None
             return [self._column(decoded, name) for name in ("step", "t", "epoch", *self.names)]
         except (ValueError, RecursionError, OverflowError):  # the last: a step of more than 64 bits
@@ -137,14 +137,6 @@ def _cut(block: bytes, starts: NDArray[np.int64], schema: LineSchema | None) -> 
         half = len(starts) // 2
         yield from _cut(block, starts[: half + 1], schema)
         yield from _cut(block, starts[half:], schema)
-
-
-def _one_a_line(objects: int, lines: bytes) -> bool:
-    """Is there one object in each line? The decoder takes two in a line, or one in two, just as well."""
-    content = np.frombuffer(lines, dtype=np.uint8)
-    newline = content == _NEWLINE
-    begins = np.count_nonzero(newline[:-1] & (content[1:] == _BRACE)) + (lines[:1] == b"{")
-    return bool(begins == objects == np.count_nonzero(newline))
 
 
 def _is_plain_step(fields: dict[str, Any]) -> bool:
