@@ -17,6 +17,7 @@ from linnet.runs.metric_names import ENVELOPE, is_field_name
 _MOST_NAMES = 256  # of a decoder; lines of more are taken one by one
 _FIELDS = ENVELOPE | {"nonfinite", "values", "type"}  # of a line, that are no metrics
 _APART = ("sys/", "decode/", "serve/")  # metrics that have rules of their own
+_any_decoder = msgspec.json.Decoder(dict[str, Any])
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
@@ -70,12 +71,12 @@ class LineDecoder:
         if not group.lines:
             return {}
         if not self._names:
-            for line in (group.lines[0], group.lines[-1]):
-                self.learn(parse(line) or {})
+            self.learn(parse(group.lines[0]) or {})
+        block = b"\n".join(group.lines)
         try:
-            decoded = (self._decode or self._prepared())(b"\n".join(group.lines))
+            decoded = (self._decode or self._prepared())(block)
         except (ValueError, RecursionError):
-            raise UnfitLinesError from None
+            decoded = self._decoded_again(block)
         if len(decoded) != len(group.lines):
             raise UnfitLinesError
         for line in filter(attrgetter("nonfinite"), decoded):
@@ -83,6 +84,18 @@ class LineDecoder:
         group.steps = list(map(attrgetter("step"), decoded))
         metrics = decoded if self._within is None else list(map(attrgetter("values"), decoded))
         return self._points(array("q", group.steps), metrics)
+
+    def _decoded_again(self, block: bytes) -> list[Any]:
+        """The same with the names that all these lines have, where that is news."""
+        known = len(self._names)
+        try:
+            for line in _any_decoder.decode_lines(block):
+                self.learn(line)
+            if len(self._names) > known:
+                return self._prepared()(block)
+        except (ValueError, RecursionError):
+            pass
+        raise UnfitLinesError
 
     def _prepared(self) -> Callable[[bytes], list[Any]]:
         if len(self._names) > _MOST_NAMES or not all(map(_is_plain, self._names)):
@@ -114,20 +127,25 @@ class LineDecoder:
 
     def _points(self, steps: array[int], rows: list[Any]) -> dict[str, MetricPoints]:
         points: dict[str, MetricPoints] = {}
-        empty = set(range(len(rows)))  # lines without a number: steps that no metric has
+        sparse: dict[str, list[float | None]] = {}
         for name, attribute in self._attributes.items():
             values = list(map(attrgetter(attribute), rows))
-            if None not in values:
+            try:
                 points[name] = MetricPoints(steps, array("d", values))
-                empty.clear()
-                continue
-            at = [index for index, value in enumerate(values) if value is not None]
-            empty.difference_update(at)
-            if at:
-                points[name] = MetricPoints(array("q", [steps[i] for i in at]), array("d", [values[i] for i in at]))
-        if empty:
+            except TypeError:  # some lines do not have it
+                sparse[name] = values
+        lines_with = range(len(rows)) if points else {at for values in sparse.values() for at in _present(values)}
+        if len(lines_with) < len(rows):  # a step without a number is none of any metric's
             raise UnfitLinesError
+        for name, values in sparse.items():
+            if at := _present(values):
+                present = array("d", [value for value in values if value is not None])
+                points[name] = MetricPoints(array("q", [steps[index] for index in at]), present)
         return points
+
+
+def _present(values: list[float | None]) -> list[int]:
+    return [at for at, value in enumerate(values) if value is not None]
 
 
 def _is_plain(name: str) -> bool:

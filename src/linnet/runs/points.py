@@ -6,7 +6,6 @@ is collected is what `Metrics` reads, point by point.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
@@ -18,6 +17,7 @@ from linnet.runs.point_decoder import LineDecoder, LineGroup, MetricPoints
 _MOST_METRICS = 4096
 _TOKENS = ("decode/", "serve/")  # metrics whose steps count tokens or requests, not steps of training
 _STEP, _SCALARS = b'{"kind":"step",', b'{"kind":"scalars",'  # as Linnet writes them
+_TELLING = 10  # where the lines of no other kind have the letter that a step has
 
 
 class UnfitStreamError(Exception):
@@ -35,7 +35,7 @@ class PointCollector:
 
     def take(self, block: bytes) -> None:
         """Add what a block says; UnfitStreamError where only another reader can tell."""
-        lines, begin = block.split(b"\n"), 0
+        lines, begin = block.removesuffix(b"\n").split(b"\n"), 0
         for at in [at for at, line in enumerate(lines) if b"resume" in line] if b"resume" in block else []:
             event = decode(lines[at])
             if event is not None and event.kind == "resume":  # it makes void what stands before
@@ -46,7 +46,10 @@ class PointCollector:
 
     def _take_lines(self, lines: list[bytes]) -> None:
         """Steps and scalars by columns, as long as nothing depends on the order of lines; the others one by one."""
-        others_at = [at for at, line in enumerate(lines) if not line.startswith(_STEP)]
+        try:  # the decoder looks at the rest of the line
+            others_at = [at for at, line in enumerate(lines) if line[_TELLING] != _STEP[_TELLING]]
+        except IndexError:
+            others_at = [at for at, line in enumerate(lines) if not line.startswith(_STEP)]
         scalars_at = [at for at in others_at if lines[at].startswith(_SCALARS)]
         groups = {"step": LineGroup(lines, _gaps(others_at, len(lines))), "scalars": LineGroup(lines, scalars_at)}
         others = [
@@ -64,7 +67,9 @@ class PointCollector:
             self._take_singly(lines)
             return
         for name, points in (item for column in columns for item in column.items()):
-            self._extend(name, points)
+            known = self._known(name)
+            known.steps.extend(points.steps)
+            known.values.extend(points.values)
         latest = -1  # line with a step
         for (at, event), numbers in zip(others, metrics, strict=True):
             latest = self._pass(groups.values(), at, latest)
@@ -102,7 +107,9 @@ class PointCollector:
         step = self._step if event.step is None else event.step
         for name, value in metrics.items():
             self._machine_only &= event.kind == "system" or not name.startswith("sys/")
-            self._extend(name, MetricPoints(array("q", (step,)), array("d", (value,))))
+            known = self._known(name)
+            known.steps.append(step)
+            known.values.append(value)
         if event.step is None or is_token != {False}:
             return False
         self._step = event.step
@@ -119,12 +126,13 @@ class PointCollector:
             if not name.startswith("sys/"):
                 points.keep_to(step)
 
-    def _extend(self, name: str, points: MetricPoints) -> None:
-        known = self.metrics.setdefault(name, MetricPoints())
-        known.steps.extend(points.steps)
-        known.values.extend(points.values)
-        if len(self.metrics) > _MOST_METRICS:
-            raise UnfitStreamError("more metrics than are worth keeping")
+    def _known(self, name: str) -> MetricPoints:
+        """The points of a metric so far."""
+        if name not in self.metrics:
+            if len(self.metrics) == _MOST_METRICS:
+                raise UnfitStreamError("more metrics than are worth keeping")
+            self.metrics[name] = MetricPoints()
+        return self.metrics[name]
 
 
 def _gaps(taken: list[int], count: int) -> list[int]:
