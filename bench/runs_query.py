@@ -37,7 +37,7 @@ def ask(root: str, question: str) -> dict[str, Any]:
 
 def end_again(root: str) -> dict[str, Any]:
     """Leave beside every stream what its writer left there when the run ended."""
-    from linnet.runs.points_cache import keep_points
+    from linnet.runs.point_keeper import keep_points
 
     return {"kept": sum(keep_points(events) for events in Path(root).glob("*/events.jsonl"))}
 

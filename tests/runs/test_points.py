@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import linnet
 from linnet.runs import Metrics, RunStore, add_note
 from linnet.runs.columns import Term
 from linnet.runs.figure_reader import read_figures
-from linnet.runs.points_cache import keep_points, kept_figures
+from linnet.runs.point_keeper import PointKeeper, keep_points
+from linnet.runs.points_cache import kept_figures
 from linnet.runs.selection import Filters, select
 from tests.runs import random_streams
 from tests.runs.random_streams import MACHINE, content, figures_of
@@ -26,7 +28,7 @@ from tests.runs.random_streams import MACHINE, content, figures_of
 @pytest.fixture(scope="module", autouse=True)
 def short_streams() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("linnet.runs.points_cache._SHORTEST", 0)
+        patch.setattr("linnet.runs.point_keeper._SHORTEST", 0)
         yield
 
 
@@ -64,6 +66,28 @@ def test_kept_points_say_what_the_stream_says(
     assert as_told(events) == as_read(events)
     events.write_bytes(content([*late, *lines]))  # another stream beside points that are sound
     assert as_told(events) == as_read(events)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(random_streams.lines, st.lists(st.integers(0, 3000), max_size=4), st.integers(1, 300))
+def test_points_may_be_collected_while_the_stream_is_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], cuts: list[int], at_once: int
+) -> None:
+    events = tmp_path_factory.mktemp("run") / "events.jsonl"
+    written, done = content(lines), 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("linnet.runs.point_keeper._AT_ONCE", at_once)
+        patch.setattr("linnet.runs.point_keeper._BLOCK", 64)
+        keeper = PointKeeper(events)
+        for cut in sorted(cuts):
+            with events.open("ab") as stream:
+                stream.write(written[done:cut])
+            done = max(done, cut)
+            keeper.collect()
+    with events.open("ab") as stream:
+        stream.write(written[done:])
+    if keeper.leave():
+        assert repr(kept_figures(str(events.parent), MACHINE)) == as_read(events)
 
 
 @pytest.fixture
@@ -156,12 +180,42 @@ def test_the_machines_figures_are_kept(tmp_path: Path) -> None:
     assert kept is not None and kept["sys/cpu/percent"].last == (7, 50.0)
 
 
+@pytest.mark.usefixtures("no_stream_is_read")
+def test_a_long_run_is_collected_by_its_thread_so_that_its_end_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.runs.point_keeper._AT_ONCE", 20_000)
+    monkeypatch.setattr("linnet.runs.sink.Upkeep.maintain_seconds", 0.01)
+    collected = threading.Event()
+    take = PointKeeper._take
+    monkeypatch.setattr(PointKeeper, "_take", lambda self, *end: (take(self, *end), collected.set())[0])
+    with linnet.start(tmp_path, run_id="a", system_every=0) as run:
+        for number in range(1, 1001):
+            run.log(number, loss=1 / number)
+            if number % 100 == 0:
+                collected.clear()
+                assert collected.wait(10)
+    figures = read_figures(str(tmp_path / "a"), WHOLE)["loss"]
+    assert (figures.count, figures.low) == (1000, (1000, 0.001))
+
+
+def test_a_loop_that_is_faster_than_its_thread_ends_without_waiting_for_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.runs.point_keeper._AT_ONCE", 20_000)
+    with linnet.start(tmp_path, run_id="a", system_every=0) as run:
+        for number in range(1, 1001):
+            run.log(number, loss=1 / number)
+    assert not (tmp_path / "a/.cache").exists()
+    assert read_figures(str(tmp_path / "a"), WHOLE)["loss"].count == 1000
+
+
 @pytest.mark.parametrize(("shortest", "longest"), [(0, 100), (8000, 9000)])
 def test_a_long_or_short_stream_leaves_none(
     tmp_path: Path, shortest: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("linnet.runs.points_cache._SHORTEST", shortest)
-    monkeypatch.setattr("linnet.runs.points_cache._LONGEST", longest)
+    monkeypatch.setattr("linnet.runs.point_keeper._SHORTEST", shortest)
+    monkeypatch.setattr("linnet.runs.point_keeper._LONGEST", longest)
     with linnet.start(tmp_path, run_id="a", system_every=0) as run:
         run.log(1, loss=1.0)
     assert not (tmp_path / "a/.cache").exists()

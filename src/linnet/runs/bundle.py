@@ -480,6 +480,7 @@ class RunBundle(Shown):
 
     def _maintain(self) -> None:
         self._sink.maintain()
+        self._folder.points.collect()
         if self._folder.manifest_due and not self._ended:
             self._folder.write_manifest()
 

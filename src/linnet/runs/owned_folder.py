@@ -17,7 +17,7 @@ from linnet.runs import provenance
 from linnet.runs.folder import ARTIFACTS, EVENTS, MANIFEST, claim_or_name, safe_name
 from linnet.runs.manifest import Manifest
 from linnet.runs.manifest import read as read_manifest
-from linnet.runs.points_cache import keep_points
+from linnet.runs.point_keeper import PointKeeper
 from linnet.runs.sink import Sink
 from linnet.runs.summary import last_event, last_seconds, load_manifest
 
@@ -33,6 +33,7 @@ class OwnedFolder:
     """
 
     sink: Sink
+    points: PointKeeper  # of the stream, collected while it is written
 
     def __init__(self, path: Path, manifest: Manifest, exact: Collection[str]) -> None:
         self.path = path
@@ -129,7 +130,7 @@ class OwnedFolder:
         """What is left to do when the last event is written. Never raises."""
         if self.manifest_due:
             self.write_manifest()
-        keep_points(self.path / EVENTS)
+        self.points.leave()
 
     def _adopt_labels(self) -> None:
         """Take up what somebody else has changed in `run.json` since this process wrote it last."""
@@ -174,6 +175,7 @@ class OwnedFolder:
 
     def _open_stream(self, start_t: float = 0.0) -> None:
         self.sink = Sink(self.path / EVENTS, start_t=start_t, remade=self._move_to)
+        self.points = PointKeeper(self.path / EVENTS)
 
     def _refusal(self) -> str:
         """Why the stream of a folder that is there cannot be written; empty when it can, and it is open then."""
@@ -189,6 +191,7 @@ class OwnedFolder:
     def _move_to(self, path: Path) -> None:
         """The folder was made again, perhaps under another name."""
         self.path = path
+        self.points = PointKeeper(path / EVENTS)
         if path.name != self.run_id:
             self.run_id = self.manifest.run_id = path.name
         self.write_manifest()

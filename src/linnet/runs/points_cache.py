@@ -1,20 +1,18 @@
 """The points of every metric of a run that has ended, kept under it, so that a first question decodes no stream.
 
-The writer leaves the file (`.cache/points`) behind `run_end`. It is derived and disposable, and used only while the
-stream is provably the one it was made from: untouched since (size, times, inode), or grown behind bytes whose checksum
-still agrees, as by a late evaluation or a note; of those only what is new is decoded. The header and every column have
-a checksum of their own.
+The file (`.cache/points`) is derived and disposable, and used only while the stream is provably the one it was made
+from: untouched since (size, times, inode), or grown behind bytes whose checksum still agrees, as by a late evaluation
+or a note; of those only what is new is decoded. The header and every column have a checksum of their own.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,23 +22,18 @@ from linnet.files import open_regular, read_at, write_file
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
 from linnet.runs.figures import MetricFigures, Point, Wanted
 from linnet.runs.folder import CACHE, EVENTS
-from linnet.runs.lines import BOM, UnfitLinesError, checksum
+from linnet.runs.lines import UnfitLinesError, checksum
 from linnet.runs.point_decoder import MetricPoints
-from linnet.runs.points import PointCollector, UnfitStreamError
 
 _NAME = "points"
 _MAGIC = b"linnet-points-1\n"
-_SHORTEST = 8 << 10  # bytes of a stream; shorter ones are read as fast as their points
-_LONGEST = 8 << 20  # the end of a run takes some ten milliseconds for each megabyte
-_BLOCK = 256 << 10  # bytes decoded at once: what memory holds besides the points
+_LONGEST_TAIL = 8 << 20  # bytes behind those that were kept
 _FIRST_READ = 8 << 10  # bytes in which most headers end
 _CELL = 8  # bytes of a step and of a value, little-endian
 _FRAME = len(_MAGIC) + 8  # before the header: what the file is, length and checksum
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-log = logging.getLogger("linnet")
 
 
 class _Column(msgspec.Struct, array_like=True, frozen=True):
@@ -92,33 +85,18 @@ _metric_decoder = msgspec.msgpack.Decoder(_Metric)
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def keep_points(events: Path) -> bool:
-    """Leave the points of a stream that has ended beside it; False when there are none to leave. Never raises."""
-    try:
-        with os.fdopen(open_regular(events), "rb", buffering=0) as stream:
-            status = os.fstat(stream.fileno())
-            if not _SHORTEST <= status.st_size <= _LONGEST:
-                return False
-            content = stream.read(status.st_size)
-        position = content.rfind(b"\n") + 1
-        collector, begin = PointCollector(), len(BOM) if content.startswith(BOM) else 0
-        while begin < position:
-            end = content.find(b"\n", min(begin + _BLOCK, position - 1)) + 1
-            collector.take(content[begin:end])
-            begin = end
-        writer = _Writer()
-        metrics = {name: writer.put(points) for name, points in collector.metrics.items() if len(points.values)}
-        header = _Header(position, zlib.crc32(content[:position]), _stamp(status), writer.steps, metrics)
-        target = events.parent / CACHE / _NAME
-        target.parent.mkdir(exist_ok=True)
-        write_file(target, writer.file(header), sync=False)
-    except UnfitStreamError as reason:
-        log.debug("%s: no points are kept: %s", events, reason)
-        return False
-    except Exception:  # a full disk, no memory: the stream has it all
-        log.debug("%s: no points are kept", events, exc_info=True)
-        return False
-    return True
+def save_points(
+    events: Path, position: int, crc: int, status: os.stat_result, metrics: Mapping[str, MetricPoints]
+) -> None:
+    """Write the points of a stream's first `position` bytes beside it; OSError where that cannot be.
+
+    `crc`: the checksum of those bytes; `status`: of the stream before they were read to the end.
+    """
+    writer = _Writer()
+    stored = {name: writer.put(points) for name, points in metrics.items() if len(points.values)}
+    target = events.parent / CACHE / _NAME
+    target.parent.mkdir(exist_ok=True)
+    write_file(target, writer.file(_Header(position, crc, _stamp(status), writer.steps, stored)), sync=False)
 
 
 class _Writer:
@@ -263,7 +241,7 @@ def _tail(events: str, header: _Header) -> bytes | None:
     stream = open_regular(events)
     try:
         length = os.fstat(stream).st_size - header.position
-        if not header.position or not 0 <= length <= _LONGEST or checksum(stream, header.position) != header.crc:
+        if not header.position or not 0 <= length <= _LONGEST_TAIL or checksum(stream, header.position) != header.crc:
             return None
         tail = read_at(stream, length, header.position)
         return tail[: tail.rfind(b"\n") + 1]
