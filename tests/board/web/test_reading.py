@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from linnet.board.run_list import RunList
 from linnet.board.run_table import RunTable
 from linnet.board.web.board import WebBoard
 from linnet.board.web.colours import COLOURS, colour_of
+from linnet.board.web.open_runs import OpenRuns
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.web.static_files import StaticFiles
 from linnet.gguf import GGUFWriter, MetadataBlock
@@ -219,3 +221,28 @@ def test_nan_is_a_word_in_json(client: TestClient, root: Path) -> None:
     (row,) = client.get("/api/runs").json()["rows"]
     assert (row["last"], row["warning"]) == ("nan", "NaN at 6")
     assert json.loads(client.get("/api/runs/a").text)["metrics"][0]["last"] == "nan"
+
+
+def test_few_runs_are_held_open_and_letting_go_waits_for_nobody(root: Path) -> None:
+    held = OpenRuns(most_runs=2)
+    paths = [str(write(root / name, steps(5))) for name in "abc"]
+    for path in paths:
+        with held.use(path) as run:
+            run.read()
+    assert held.paths() == paths[1:]
+    reading, done = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with held.use(paths[1]) as run:
+            reading.set()
+            assert done.wait(10)
+            run.read()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert reading.wait(10)
+    held.forget(paths[1])  # while it is read
+    done.set()
+    reader.join()
+    assert held.paths() == paths[2:]
+    held.close()

@@ -157,7 +157,7 @@ class RunState:
             "log": _end_of(journal.log_entries()),
             "checkpoints": len(journal.checkpoint_paths()),
             "artifacts": sum(len(series.artifacts) for series in artifacts),
-            "manifest": encoded(run.watched.summary.manifest),
+            "manifest": run.watched.summary.manifest,
             "status": run.watched.status,
         }
         known, self.marks = self.marks, marks

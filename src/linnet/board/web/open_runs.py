@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from linnet.runs.scan import events_of_kinds
 
 _MOST_RUNS = 256
 _MOST_CELLS = 48 << 20  # numbers of all open runs; those of long runs are on disk, mapped
+_COUNT_SECONDS = 1.0  # between two looks at how much is held
 _LEISURE = 0.5  # seconds after an answer
 _LONG_STREAM = 16 << 20  # bytes; what else is in a longer one is looked for when nobody waits
 
@@ -121,6 +123,7 @@ class OpenRuns:
     def __init__(self, most_runs: int = _MOST_RUNS, most_cells: int = _MOST_CELLS) -> None:
         self._most_runs, self._most_cells = most_runs, most_cells
         self._lock = threading.Lock()
+        self._counted = 0.0
         self._runs: OrderedDict[str, OpenRun] = OrderedDict()
 
     @contextmanager
@@ -149,20 +152,21 @@ class OpenRuns:
         with self._lock:
             run = self._runs.pop(path, None)
         if run is not None:
-            with run.lock:
-                run.close()
+            _close(run)
 
     def _let_go(self) -> None:
         dropped = []
         with self._lock:
+            if len(self._runs) <= self._most_runs and time.monotonic() - self._counted < _COUNT_SECONDS:
+                return
+            self._counted = time.monotonic()
             cells = sum(run.cells for run in self._runs.values())
             while len(self._runs) > 1 and (len(self._runs) > self._most_runs or cells > self._most_cells):
                 _, run = self._runs.popitem(last=False)
                 cells -= run.cells
                 dropped.append(run)
         for run in dropped:
-            with run.lock:
-                run.close()
+            _close(run)
 
     def paths(self) -> list[str]:
         """The folders of those that are open."""
@@ -175,3 +179,15 @@ class OpenRuns:
     def close(self) -> None:
         while self._runs:
             self._runs.popitem()[1].close()
+
+
+def _close(run: OpenRun) -> None:
+    """Close a run that is let go, unless somebody is reading it: then its files are closed when nobody has it any more.
+
+    Never waited for: who lets go may hold the table's lock, and who reads may be waiting for that.
+    """
+    if run.lock.acquire(blocking=False):
+        try:
+            run.close()
+        finally:
+            run.lock.release()
