@@ -9,7 +9,7 @@ export default defineConfig({
     outDir: "../src/linnet/board/web/static",
     emptyOutDir: true,
     target: "es2022",
-    modulePreload: { polyfill: false },
+    modulePreload: false, // pages that come later need nothing but themselves
     assetsInlineLimit: 0, // no data: addresses, which the Content-Security-Policy refuses
     cssCodeSplit: false,
     reportCompressedSize: false,

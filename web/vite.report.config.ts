@@ -9,6 +9,7 @@ export default mergeConfig(
       outDir: "../src/linnet/board/web/static/report",
       rolldownOptions: {
         input: "src/report.tsx",
+        transform: { define: { "import.meta": "{}" } }, // nothing is fetched by an address: one script has all pages
         output: { format: "iife", entryFileNames: "report.js", assetFileNames: "report[extname]" },
       },
     },

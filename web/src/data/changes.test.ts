@@ -46,6 +46,22 @@ it("leaves the runs of followed series as they are: each has a position for each
   vi.useRealTimers();
 });
 
+it("says of which runs the stream tells from now on, once it is open", () => {
+  vi.useFakeTimers();
+  const [changes, streams] = started();
+  const said: string[][] = [];
+  changes.onWatched((runs) => said.push([...runs]));
+  changes.watch(["a"]);
+  vi.runAllTimers();
+  expect(said).toEqual([]);
+  streams.listener?.connected(true);
+  changes.watch(["b"]);
+  vi.runAllTimers();
+  streams.listener?.connected(true);
+  expect(said).toEqual([["a"], ["b"]]);
+  vi.useRealTimers();
+});
+
 it("tells each listener until it ends", () => {
   const [changes, streams] = started();
   const said: string[] = [];

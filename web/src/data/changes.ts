@@ -16,11 +16,14 @@ export class Changes {
   readonly #series = new Set<Listener<SeriesChange>>();
   readonly #run = new Set<Listener<RunEvent>>();
   readonly #reconnect = new Set<() => void>();
+  readonly #newlyWatched = new Set<Listener<readonly string[]>>();
   readonly #watched = new Map<string, number>();
   #interest: () => ChangesQuery = () => NOTHING;
   #source: Source | null = null;
   #close: (() => void) | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #asked: readonly string[] = []; // runs of the stream that is opened
+  #told: ReadonlySet<string> = new Set(); // runs of the stream that was open last
 
   start(source: Source): void {
     this.#source = source;
@@ -69,6 +72,9 @@ export class Changes {
     return query.keys.length ? query : { ...query, runs: [...new Set([...query.runs, ...this.#watched.keys()])] };
   }
 
+  /** The stream tells of these runs from now on; what was asked before may have missed something. */
+  onWatched = (listener: Listener<readonly string[]>) => subscribe(this.#newlyWatched, listener);
+
   #reopen(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#open(), REOPEN_AFTER);
@@ -77,7 +83,12 @@ export class Changes {
   #open(): void {
     if (!this.#source?.live) return;
     this.#close?.();
-    this.#close = this.#source.changes(() => this.#query(), {
+    const query = () => {
+      const asked = this.#query();
+      this.#asked = asked.runs;
+      return asked;
+    };
+    this.#close = this.#source.changes(query, {
       runs: (event) => tell(this.#runs, event),
       series: (event) => tell(this.#series, event),
       run: (event) => tell(this.#run, event),
@@ -88,6 +99,11 @@ export class Changes {
   #connected(open: boolean): void {
     const back = open && this.connection.peek() === "lost";
     this.connection.value = open ? "open" : "lost";
+    if (open) {
+      const added = this.#asked.filter((run) => !this.#told.has(run));
+      this.#told = new Set(this.#asked);
+      if (added.length) tell(this.#newlyWatched, added);
+    }
     if (!back) return;
     for (const listener of this.#reconnect) listener();
   }

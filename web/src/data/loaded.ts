@@ -1,7 +1,7 @@
 /** What was asked of runs, each answer kept up to date while a component shows it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunPart } from "./source";
-import { changes } from "./state";
+import { changes, known } from "./state";
 
 export interface Loaded<T> {
   value: T | null;
@@ -35,10 +35,18 @@ export function useLoadedRuns<T>(
       if (!parts.includes("row")) return;
       for (const { id } of event.rows) if (ids.includes(id)) again(id, ROW_AGAIN_AFTER);
     });
+    // A live run may have gone on between the question and the moment from which the stream tells of it.
+    const endMissed = changes.onWatched((watched) => {
+      for (const id of watched) {
+        const row = known.peek().get(id);
+        if (ids.includes(id) && (!row || row.status === "live")) again(id, 0);
+      }
+    });
     const endWatching = parts.length ? changes.watch(ids) : () => {};
     return () => {
       endParts();
       endRows();
+      endMissed();
       endWatching();
     };
   });
