@@ -90,9 +90,18 @@ export function navigate(path: string, changes: Record<string, string> = {}, man
   go(parseAddress(link(path, changes)), manner);
 }
 
+type ParamsListener = (changes: Readonly<Record<string, string>>) => void;
+const listeners = new Set<ParamsListener>();
+
+/** Tells of parameters that are set on this page; Back and links are no choice of anybody. */
+export function onParams(listener: ParamsListener): void {
+  listeners.add(listener);
+}
+
 /** Several parameters in one step of the history; an empty text takes one out. */
 export function setParams(changes: Record<string, string>, manner: Manner = {}): void {
   const { path, params } = current.peek();
+  for (const listener of listeners) listener(changes);
   go({ path, params: given([...params, ...Object.entries(changes)]) }, manner);
 }
 

@@ -27,5 +27,7 @@ test("arrows stop at the ends, and begin at them", () => {
   expect(neighbour(ORDER, "c", 10)).toBe("d");
   expect(neighbour(ORDER, null, 1)).toBe("a");
   expect(neighbour(ORDER, null, -1)).toBe("d");
+  expect(neighbour(ORDER, null, 1e9)).toBe("d");
+  expect(neighbour(ORDER, "filtered out", -1e9)).toBe("a");
   expect(neighbour([], null, 1)).toBeNull();
 });

@@ -28,7 +28,7 @@ export function toggleAll(marked: readonly string[], ids: readonly string[]): st
 /** The row that stands `step` rows from another; at the ends it stays. */
 export function neighbour(order: readonly string[], id: string | null, step: number): string | null {
   if (!order.length) return null;
-  const at = id === null ? -1 : order.indexOf(id);
-  if (at < 0) return (step < 0 ? order.at(-1) : order[0]) ?? null;
+  const listed = id === null ? -1 : order.indexOf(id);
+  const at = listed >= 0 ? listed : step > 0 ? -1 : order.length; // from nowhere: in at the end it comes from
   return order[Math.min(order.length - 1, Math.max(0, at + step))] ?? null;
 }

@@ -1,6 +1,6 @@
 /** What all pages share: the source, the folder and its table of runs, which runs are shown, colours, theme. */
 import { batch, computed, effect, signal } from "@preact/signals";
-import { flag, list, setParams, sharedParam, text } from "../address";
+import { flag, list, onParams, setParams, sharedParam, text } from "../address";
 import { Changes } from "./changes";
 import { assignColours, COLOURS } from "./colours";
 import { Marks } from "./marks";
@@ -177,20 +177,21 @@ export async function refreshTable(): Promise<void> {
 
 const SOON = 300; // milliseconds: a run came or went
 const LATER = 5000; // what runs are ordered, grouped or filtered by may have changed
-const REST = 10; // a table that takes a second is asked for every ten seconds at most
+const SOON_REST = 2; // a table that takes a second is asked for after two seconds, for the sake of order after ten
+const LATER_REST = 10;
 let due = Number.POSITIVE_INFINITY;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Asks for the table anew after a while; an earlier time counts, and a question that is under way is waited for. */
-function refreshIn(milliseconds: number): void {
-  const wait = Math.max(milliseconds, REST * lastTook);
+function refreshIn(milliseconds: typeof SOON | typeof LATER): void {
+  const wait = Math.max(milliseconds, (milliseconds === SOON ? SOON_REST : LATER_REST) * lastTook);
   const at = performance.now() + wait;
   if (at >= due) return;
   due = at;
   clearTimeout(timer);
   timer = setTimeout(() => {
     due = Number.POSITIVE_INFINITY;
-    if (asking) refreshIn(wait);
+    if (asking) refreshIn(milliseconds);
     else void refreshTable();
   }, wait);
 }
@@ -228,9 +229,11 @@ function keepChoices(root: string): void {
   setParams(Object.fromEntries(kept.filter((pair): pair is readonly [string, string] => pair[1] !== null)), {
     replace: true,
   });
-  for (const param of KEPT) {
-    effect(() => remember(key(param.name), param.text ?? null));
-  }
+  onParams((changes) => {
+    for (const { name } of KEPT) {
+      if (changes[name] !== undefined) remember(key(name), changes[name] || null);
+    }
+  });
 }
 
 /** Begins: learns of the folder, loads its table, and follows what changes. */

@@ -14,7 +14,7 @@ import { FilterBox } from "../ui/filter-box";
 import { GroupHead } from "../ui/group-head";
 import { Progress } from "../ui/run-label";
 import { Sparkline } from "../ui/sparkline";
-import { VirtualList } from "../ui/virtual-list";
+import { keepFocus, VirtualList } from "../ui/virtual-list";
 import { number, plural } from "../words";
 import { sheetOpen } from "./state";
 import "./side.css";
@@ -137,6 +137,8 @@ function SideRow({ item }: { item: RunItem }) {
           aria-checked={on}
           aria-label={`Show ${row.name}`}
           class="dot-button"
+          tabIndex={-1}
+          onMouseDown={keepFocus}
           onClick={(event) => toggleShown(row.id, event.shiftKey)}
         >
           <span class={`dot${on ? "" : " off"}`} />
@@ -146,7 +148,7 @@ function SideRow({ item }: { item: RunItem }) {
         <span class="tree-lines" aria-hidden="true">
           {item.lines}
         </span>
-        <a href={link(`/run/${encodeURIComponent(row.id)}`)} title={row.id}>
+        <a href={link(`/run/${encodeURIComponent(row.id)}`)} title={row.id} tabIndex={-1}>
           {row.name}
         </a>{" "}
         <Progress id={row.id} />

@@ -4,7 +4,7 @@ import { suggestions, wordBefore } from "./suggestions";
 
 const row = (change: Partial<RunRow>) => ({ status: "completed", tags: [], recipe: null, ...change }) as RunRow;
 const VOCABULARY = {
-  settings: ["config.lr", "config.optimizer", "model.d_model", "teacher.lr_end"],
+  settings: ["experiment", "config.lr", "config.optimizer", "model.d_model", "teacher.lr_end"],
   metrics: ["loss", "validation/loss"],
   rows: [row({ tags: ["wide", "keep"] }), row({ status: "live", tags: ["two words"], recipe: "warm-start" })],
 };
@@ -20,6 +20,7 @@ test("names of metrics and settings, as short as they are clear", () => {
   expect(offered("los")).toEqual(["loss", "validation/loss"]);
   expect(offered("opt")).toEqual(["optimizer"]);
   expect(offered("lr")).toContain("lr_end");
+  expect(offered("exp")).toEqual(["experiment:"]);
   expect(offered("loss<")).toEqual([]);
 });
 

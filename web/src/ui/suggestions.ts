@@ -35,7 +35,9 @@ export function suggestions(word: string, vocabulary: Vocabulary): Suggestion[] 
   const value = /^(\w+):(.*)$/.exec(word);
   if (value) return valuesOf(value[1] ?? "", value[2] ?? "", vocabulary.rows);
   if (/[<>=!~:]/.test(word)) return [];
-  const settings = vocabulary.settings.map((name) => shortName(name, vocabulary.settings));
+  const settings = vocabulary.settings
+    .filter((name) => !(name in WORDS))
+    .map((name) => shortName(name, vocabulary.settings));
   const all: Suggestion[] = [
     ...vocabulary.metrics.map((text): Suggestion => ({ text, kind: "metric" })),
     ...Object.keys(WORDS).map((name): Suggestion => ({ text: `${name}:`, kind: "word" })),

@@ -24,6 +24,11 @@ export interface VirtualListProps<T extends { key: string }> {
   style?: Record<string, string>;
 }
 
+/** For buttons within rows: a click leaves the keyboard with the list, whose arrows and Space go on from there. */
+export function keepFocus(event: MouseEvent): void {
+  event.preventDefault();
+}
+
 const SPARE = 8; // rows drawn beyond the edges: a fast wheel shows no gap
 
 export function VirtualList<T extends { key: string }>(props: VirtualListProps<T>) {

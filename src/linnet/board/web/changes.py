@@ -47,6 +47,7 @@ class Changes:
         self._lock = threading.Lock()  # a round, or a follower's first messages, at a time
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rows: dict[str, answers.RunRow] = {}  # as they were last sent
+        self._knows_rows = False  # they were looked at; a folder may have none
         self._sent_at: dict[str, float] = {}
         self._late: set[str] = set()  # folders of rows that changed and were not sent yet
         self._states: dict[str, RunState] = {}
@@ -133,7 +134,7 @@ class Changes:
         self._board.look(now=now)
         with self._board.lock:
             rows = [*self._board.table.rows, *self._board.table.archived]
-        first = not self._rows
+        first, self._knows_rows = not self._knows_rows, True
         known = {self._board.id_of(row): row for row in rows}
         gone = [run_id for run_id in self._rows if run_id not in known]
         for run_id in gone:
@@ -222,6 +223,7 @@ class Changes:
     def _forget(self) -> None:
         """Nobody looks any more."""
         self._rows.clear()
+        self._knows_rows = False
         self._states.clear()
         self._seen.clear()
         self._late.clear()

@@ -11,7 +11,7 @@ import { cellText } from "../../ui/cell";
 import { GroupHead } from "../../ui/group-head";
 import { Progress } from "../../ui/run-label";
 import { Sparkline } from "../../ui/sparkline";
-import { VirtualList } from "../../ui/virtual-list";
+import { keepFocus, VirtualList } from "../../ui/virtual-list";
 import { age, count, duration, number } from "../../words";
 import { gridTemplate, leastWidth, NARROW, type TableColumn, tableColumns } from "./columns-of-table";
 import "./run-table.css";
@@ -161,8 +161,10 @@ function CellContent({ item, column, on, narrow }: CellProps) {
           type="button"
           role="checkbox"
           class="dot-button"
+          tabIndex={-1}
           aria-checked={on}
           aria-label={`Mark ${row.name}`}
+          onMouseDown={keepFocus}
           onClick={(event) => mark(row.id, event.shiftKey)}
         >
           <span class={`dot ring${on ? " on" : ""}`} />
@@ -177,7 +179,7 @@ function CellContent({ item, column, on, narrow }: CellProps) {
                 {item.lines}
               </span>
             )}
-            <a href={link(`/run/${encodeURIComponent(row.id)}`)} title={nameTitle(item)}>
+            <a href={link(`/run/${encodeURIComponent(row.id)}`)} title={nameTitle(item)} tabIndex={-1}>
               {row.name}
             </a>
           </span>
