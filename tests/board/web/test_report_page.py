@@ -154,6 +154,23 @@ def test_images_of_a_report_are_in_it_and_what_is_left_out_is_named(offline: Pag
     expect(offline.get_by_role("dialog")).to_contain_text("noise of step 2")
 
 
+def test_script_in_a_picture_of_a_report_does_not_run(offline: Page, root: Path) -> None:
+    said: list[str] = []
+    offline.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" onload="alert(1)"><script>alert(2)</script></svg>'
+    )
+    folder = write(root / "svg", training(), **ABOUT)
+    (folder / "artifacts").mkdir()
+    (folder / "artifacts" / "plot.svg").write_text(svg)
+    about = {"kind": "artifact", "t": 1.0, "step": 1, "name": "plot", "media": "image", "path": "artifacts/plot.svg"}
+    append(folder, [about])
+    open_report(offline, root, "#/run/svg/artifacts")
+    image = offline.locator(".picture img")
+    assert image.evaluate("img => img.decode().then(() => img.naturalWidth)") == 9
+    assert said == []
+
+
 def test_nothing_of_a_report_can_be_changed(offline: Page, runs: Path) -> None:
     open_report(offline, runs, "#/run/short/notes")
     expect(offline.get_by_text("the good seed; keep")).to_be_visible()

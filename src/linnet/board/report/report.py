@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.series import with_header
 from linnet.board.web.table import Tables
-from linnet.board.words import plain
+from linnet.board.words import plain, shorten
 
 MAGIC = b"LNR1"
 POINTS = 2_000  # columns of a long series
@@ -31,6 +32,7 @@ _FEWEST_POINTS = 250
 _LARGEST = 2_000_000  # bytes of the file, where the user asks for no more
 _LARGEST_WITHOUT_FILES = 1_750_000
 _LARGEST_UNSHOWN = 50_000  # bytes of a file that the page does not show, such as a trace
+_NAMED = 12  # metrics that are named where they are left out
 _TRIES = 4  # numbers of columns that are tried until the file is small enough
 
 
@@ -115,12 +117,22 @@ class _Writer:
             curves |= {curve.id: curve for curve in Tables(self._board).curves(Parameters(_Pairs({"runs": [run_id]})))}
         parts = []
         for run_id in self._ids:
-            keys = None if self._question.keys is None else list(self._question.keys)
             try:
-                parts.append(run_part(self._board, run_id, keys, curves.get(run_id), self._left_out))
+                parts.append(run_part(self._board, run_id, self._question.keys, curves.get(run_id), self._left_out))
             except (RequestError, OSError) as error:
                 self._left_out.append(LeftOut(run_id, f"the run, which cannot be read: {plain(str(error))}"))
+        if self._question.keys is not None and (others := self._unasked_metrics(self._question.keys)):
+            rest = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+            names = shorten(plain(", ".join(others[:_NAMED])), 500)
+            self._left_out.append(LeftOut(None, f"metrics that were not asked for: {names}{rest}", chosen=True))
         return parts
+
+    def _unasked_metrics(self, keys: frozenset[str]) -> list[str]:
+        names: dict[str, None] = {}
+        for run_id in self._ids:
+            with suppress(RequestError, OSError), self._board.open(run_id) as run:
+                names |= dict.fromkeys(run.history.names())
+        return [name for name in names if name not in keys]
 
     def write(self) -> Report:
         points, pool = POINTS, self._take_series(POINTS)

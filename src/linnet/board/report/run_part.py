@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,11 +22,10 @@ from linnet.board.web.answers import (
     TimingInfo,
 )
 from linnet.board.web.board import WebBoard
-from linnet.board.words import plain, shorten
+from linnet.board.words import plain
 
 T = TypeVar("T")
 _MOST_SAMPLE_TEXT = 400_000  # characters of a run's samples; of more, the latest
-_NAMED = 8  # metrics that are named
 _MOST_FLOW = 1_000_000  # bytes of a run's graph
 
 
@@ -50,7 +49,7 @@ class RunPart(msgspec.Struct):
 
 
 def run_part(
-    board: WebBoard, run_id: str, keys: Sequence[str] | None, curve: RowCurve | None, left_out: list[LeftOut]
+    board: WebBoard, run_id: str, keys: Collection[str] | None, curve: RowCurve | None, left_out: list[LeftOut]
 ) -> RunPart:
     """All but its series. `keys`: metrics to take; None for all. What is left out is added to `left_out`."""
     problems: dict[str, str] = {}
@@ -64,10 +63,7 @@ def run_part(
 
     told = detail.detail(board, run_id)
     if keys is not None:
-        others = [metric.key for metric in told.metrics if metric.key not in keys]
         told.metrics = [metric for metric in told.metrics if metric.key in keys]
-        if others:
-            left_out.append(LeftOut(run_id, f"metrics that were not asked for: {_listed(others)}", chosen=True))
     listed = read("checkpoints", checkpoints.checkpoints)
     return RunPart(
         id=run_id,
@@ -85,11 +81,6 @@ def run_part(
         series=[],
         problems=problems,
     )
-
-
-def _listed(names: list[str]) -> str:
-    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return shorten(plain(", ".join(names[:_NAMED])), 500) + rest
 
 
 def _latest_samples(samples: list[Sample], run_id: str, left_out: list[LeftOut]) -> list[Sample]:
