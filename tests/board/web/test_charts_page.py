@@ -228,3 +228,23 @@ def test_what_a_resume_replaced_is_shown_on_demand(page: Page, served: str, root
     assert "replaced" not in page.locator("[data-key=loss] .legend").inner_text()
     page.keyboard.press("F")
     expect(page.locator("[data-key=loss] .legend")).to_contain_text("resumed, replaced")
+
+
+def test_a_chart_is_dragged_to_another_place(page: Page, served: str, runs: Path) -> None:
+    look(page, served)
+    first, second = keys(page)[:2]
+    page.locator(f'[data-key="{second}"]').hover()
+    page.locator(f'[data-key="{second}"] .chart-grip').hover()
+    page.mouse.down()
+    place = box(page, first)
+    page.mouse.move(place["x"] + 20, place["y"] + 20, steps=6)
+    page.mouse.up()
+    expect(page.locator('[aria-label="training charts"] .chart-cell').first).to_have_attribute("data-key", second)
+    assert f"order={second},{first}" in page.url
+
+
+def test_an_axis_that_a_metric_does_not_tell_is_said(page: Page, served: str, root: Path) -> None:
+    write(root / "plain", steps(30), **ABOUT)
+    look(page, served, "#/charts?runs=plain")
+    page.goto(served + "#/charts?runs=plain&x=tokens")
+    expect(page.get_by_text("no rows that tell of tokens")).to_be_visible()

@@ -46,6 +46,7 @@ export class Plot implements Drawn {
   #yTicks: Tick[] = [];
   #deadline = Number.POSITIVE_INFINITY;
   #unfinished = false;
+  #told = "";
   #shown = true;
   #highlight: readonly StyledTrace[] = [];
   #dimmed = false;
@@ -109,6 +110,7 @@ export class Plot implements Drawn {
     this.#content = null;
     this.#end();
     this.#layer.release();
+    this.#told = "";
     delete this.#host.dataset.drawn;
     delete this.#host.dataset.drawnX;
   }
@@ -169,9 +171,11 @@ export class Plot implements Drawn {
   #tellDrawn(finest: LayerPart | undefined): void {
     const rows = finest?.traces.reduce((sum, { trace }) => sum + trace.position, 0) ?? 0;
     const stretch = finest?.from == null ? "all" : `${finest.from}:${finest.to}`;
-    const { dataset } = this.#host;
-    if (dataset.drawn !== `${rows}`) dataset.drawn = `${rows}`;
-    if (dataset.drawnX !== stretch) dataset.drawnX = stretch;
+    const told = `${rows} ${stretch}`;
+    if (told === this.#told) return; // to ask the element itself would cost more than a frame has
+    this.#told = told;
+    this.#host.dataset.drawn = `${rows}`;
+    this.#host.dataset.drawnX = stretch;
   }
 
   destroy(): void {
