@@ -56,6 +56,7 @@ $(VENV)/.train: $(INPUTS) | $(BIN)/python
 	@echo "Installing torch and Linnet into $(VENV): a minute or a few, by the network"
 	@$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	@$(INSTALL) -c constraints.txt -e '.[train,web]'
+	@test -f src/linnet/board/web/static/index.html || echo "The board's page in the browser is not built: it needs Node, or a package index, and an npm registry. Later: make web"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
