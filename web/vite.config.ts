@@ -4,15 +4,18 @@ import { defineConfig, type Plugin } from "vite";
 const SERVER = "http://127.0.0.1:6464";
 
 /**
- * uPlot without what no chart here uses: bars, steps, splines, joined tables. They hang on the one function that it
- * exports, so the bundler cannot tell. Where uPlot is written otherwise they stay, and the page is larger.
+ * uPlot without what no chart here uses: ways to draw series (charts draw their lines themselves), joined tables, dates.
+ * They hang on the one function that it exports, so the bundler cannot tell. Where uPlot is written otherwise they stay,
+ * and the page is larger.
  */
 const leanPlot: Plugin = {
   name: "lean-uplot",
   transform(code, id) {
     if (!id.includes("/uplot/dist/uPlot.esm.js")) return null;
-    const unused = /^\s*\(?(?:paths\.(?:stepped|bars|spline)|uPlot\.(?:join|rangeAsinh|orient|addGap))\s*=.*;$/gm;
-    return { code: code.replace(unused, ""), map: null };
+    const unused = /^\s*\(?(?:paths\.\w+|uPlot\.(?:join|rangeAsinh|orient|addGap|clipGaps|fmtDate|tzDate))\s*=.*;$/gm;
+    const builders = /^const (linearPath|pointsPath) = .*;$/gm;
+    const lean = code.replace(unused, "").replace(builders, "const $1 = null;");
+    return { code: lean.replace(/let paths = uPlot\.paths = \{[^}]*\};/, ""), map: null };
   },
 };
 

@@ -3,7 +3,6 @@ import { ChartModel } from "./model";
 import type { ChartSubject } from "./styling";
 import { ChartSurface } from "./surface";
 import { boardView, type ChartView } from "./view";
-import "uplot/dist/uPlot.min.css";
 import "./chart.css";
 
 export interface ChartProps {
