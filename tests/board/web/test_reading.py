@@ -62,6 +62,14 @@ def test_an_empty_or_missing_folder_is_read_ahead_without_a_word(tmp_path: Path)
     board.close()
 
 
+def test_a_folder_named_from_here_is_the_same_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "a", steps(5))
+    monkeypatch.chdir(root.parent)
+    board = WebBoard(SafeStore(root.name), (Path(root.name) / "a",))
+    assert board.info().chosen == ["a"] and board.row("a").path == str(root / "a")
+    board.close()
+
+
 def test_the_board_says_where_it_looks(client: TestClient, root: Path) -> None:
     info = client.get("/api/board").json()
     assert info["root"].endswith(root.name) and info["writable"] is True
@@ -124,6 +132,23 @@ def test_rows_on_the_screen_get_their_best_value_and_curve(client: TestClient, g
     first, second = client.get("/api/curves?runs=run-3&runs=run-0&runs=gone").json()
     assert (first["id"], first["best_step"], len(first["spark"])) == ("run-3", 20, 20)
     assert second["best"] == pytest.approx(1.05)
+
+
+def test_sorted_by_the_best_value_all_are_read(client: TestClient, grid: Path) -> None:
+    assert [row["id"] for row in client.get("/api/runs?sort=best").json()["rows"]] == [f"run-{n}" for n in range(6)]
+    assert client.get("/api/runs?sort=best&reverse=1").json()["rows"][0]["id"] == "run-5"
+
+
+def test_what_could_not_be_read_in_time_is_said_and_comes_later(
+    client: TestClient, grid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.board.web.table._FIGURE_SECONDS", -1.0)
+    table = client.get("/api/runs?columns=best(loss)").json()
+    assert table["problem"] == "6 runs are not read yet; ask again" and table["rows"][0]["values"] == [None]
+    monkeypatch.undo()
+    monkeypatch.setenv("LINNET_RUNS", str(grid))
+    table = client.get("/api/runs?columns=best(loss)&sort=run").json()
+    assert table["problem"] is None and table["rows"][0]["values"] == [pytest.approx(1.05)]
 
 
 def test_a_colour_stays_with_its_run_and_neighbours_differ() -> None:

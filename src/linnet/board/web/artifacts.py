@@ -11,12 +11,14 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 from urllib.parse import quote
 
 from linnet.board.web.answers import ArtifactGroup, ArtifactItem, RequestError, plain_json
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.safe_store import open_inside
+from linnet.files import read_at
 from linnet.runs import Artifact
 
 _SIGNATURES = {
@@ -35,23 +37,21 @@ _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbo
 
 @dataclass
 class FileAnswer:
-    """A file, or a part of it, as it is sent. `fd` is the receiver's to close, by reading all `pieces`."""
+    """A file, or a part of it, as it is sent; closed when its pieces were read, or nobody has it any more."""
 
-    fd: int
+    file: BinaryIO
     begin: int
     end: int
     status: int
     headers: dict[str, str]
 
     def pieces(self) -> Iterator[bytes]:
-        """The content, and the end of the descriptor."""
-        try:
+        """The content."""
+        with self.file as file:
             at = self.begin
-            while at < self.end and (piece := os.pread(self.fd, min(_PIECE, self.end - at), at)):
+            while at < self.end and (piece := read_at(file.fileno(), min(_PIECE, self.end - at), at)):
                 at += len(piece)
                 yield piece
-        finally:
-            os.close(self.fd)
 
 
 def artifacts(board: WebBoard, run_id: str) -> list[ArtifactGroup]:
@@ -102,13 +102,13 @@ def artifact_content(
         artifact = numbered(run).get(number)
         if artifact is None:
             raise RequestError(404, "there is no such artifact (any more)")
-        fd = open_inside(run.run.path, artifact.path.relative_to(run.run.path))
+        file = os.fdopen(open_inside(run.run.path, artifact.path.relative_to(run.run.path)), "rb", buffering=0)
     try:
-        size = os.fstat(fd).st_size
-        mime = _content_type(artifact, os.pread(fd, 32, 0), size)
+        size = os.fstat(file.fileno()).st_size
+        mime = _content_type(artifact, read_at(file.fileno(), 32, 0), size)
         begin, end, status = _range(part, size)
     except BaseException:
-        os.close(fd)
+        file.close()
         raise
     attached = download or mime == "application/octet-stream" or (as_page and mime == "image/svg+xml")
     name = quote(artifact.path.name if "/media/" not in str(artifact.path) else _file_name(artifact), safe="")
@@ -122,7 +122,7 @@ def artifact_content(
     }
     if status == 206:
         headers["content-range"] = f"bytes {begin}-{end - 1}/{size}"
-    return FileAnswer(fd, begin, end, status, headers)
+    return FileAnswer(file, begin, end, status, headers)
 
 
 def _file_name(artifact: Artifact) -> str:

@@ -45,7 +45,7 @@ class WebBoard:
         self.open_runs = OpenRuns()
         self.version = 0  # of the table: goes up when it changes
         self._began = f"{time.time():.3f}"
-        self._chosen = chosen
+        self._chosen = tuple(map(store.as_listed, chosen))
         self._defaults_of, self._defaults = defaults, dict[str, dict[str, Any]]()
         self._ids: dict[str, str] = {}  # of each folder
         self._rows: dict[str, RunRow] = {}  # by id

@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from linnet.board.first_look import Stamp, stamp_of
 from linnet.board.run_table import RunRow
-from linnet.board.web import answers
 from linnet.board.web.answers import RequestError
 from linnet.board.web.board import WebBoard
 from linnet.board.web.follower import Follower, RunState, event
@@ -26,6 +25,8 @@ from linnet.board.web.parameters import Parameters
 from linnet.board.web.table import columns_of_text, read_metrics, run_row
 from linnet.board.web.watcher import FolderWatcher
 from linnet.errors import LinnetError
+from linnet.runs import RunSummary
+from linnet.runs.columns import Term
 from linnet.runs.selection import Selection
 
 MOST_STREAMS = 64
@@ -37,6 +38,9 @@ _ROW_SECONDS = 0.5  # between two messages about one row of the table
 _LOOK_SECONDS = 1.0
 
 
+Messages = dict[int, bytes]  # by the page that they are for
+
+
 class Changes:
     """The streams that are open, and the watcher while there are some."""
 
@@ -46,12 +50,13 @@ class Changes:
         self._watcher = FolderWatcher(board.store.root, self._round)
         self._lock = threading.Lock()  # a round, or a follower's first messages, at a time
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rows: dict[str, answers.RunRow] = {}  # as they were last sent
-        self._knows_rows = False  # they were looked at; a folder may have none
+        self._summaries: dict[str, RunSummary] = {}  # of rows as they were last sent, by id
+        self._version: int | None = None  # of the table then
         self._sent_at: dict[str, float] = {}
         self._late: set[str] = set()  # folders of rows that changed and were not sent yet
         self._states: dict[str, RunState] = {}
         self._seen: dict[str, Stamp] = {}
+        self._terms: tuple[list[RunRow], dict[str, list[Term]]] = ([], {})
         self._looked = 0.0
         self._round_began, self._cpu = 0.0, 0.0
 
@@ -78,7 +83,8 @@ class Changes:
             self._followers.remove(follower)
         if not self._followers and self._watcher.running:
             await asyncio.to_thread(self._watcher.stop)
-            self._forget()
+            if not self._followers:
+                self._forget()
 
     async def look_now(self) -> None:
         """Something was changed through this server."""
@@ -96,57 +102,48 @@ class Changes:
     def _begin(self, follower: Follower) -> None:
         """The first messages of a page: where the table stands, and what it does not have of its series yet."""
         with self._lock:
-            self._look(now=False)
-            message = event("runs", {"position": self._board.position, "rows": [], "gone": []})
+            messages = self._look(now=False)
+            messages[id(follower)] = event("runs", {"position": self._board.position, "rows": [], "gone": []})
             for row in self._board.known(follower.runs):
-                message += self._told_of_run([follower], row).get(id(follower), b"")
                 self._seen[row.path] = stamp_of(row.path)
+                _join(messages, self._told_of_run(row))
             self._watcher.watch(self._watched_folders())
-        self._send(follower, message)
+            self._send_all(messages)
 
     def _round(self, folders: set[str], ticked: bool) -> None:
         """Read what is new and hand it out; then rest."""
         with self._lock, suppress(LinnetError, OSError):
-            messages: dict[int, bytes] = {}
+            messages: Messages = {}
             if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _LOOK_SECONDS:
                 messages = self._look(now=False)
-            for follower_id, message in self._told_of_rows(self._changed_paths(folders)).items():
-                messages[follower_id] = messages.get(follower_id, b"") + message
+            _join(messages, self._told_of_rows(self._changed_paths(folders)))
             for row in self._followed_rows():
                 if row.path in folders or self._seen.get(row.path) != stamp_of(row.path):
                     self._seen[row.path] = stamp_of(row.path)
-                    for follower_id, message in self._told_of_run(self._followers, row).items():
-                        messages[follower_id] = messages.get(follower_id, b"") + message
+                    _join(messages, self._told_of_run(row))
             self._watcher.watch(self._watched_folders())
-            for follower in list(self._followers):
-                self._send(follower, messages.get(id(follower), b""))
+            self._send_all(messages)
         self._rest()
 
     def _look_and_send(self) -> None:
         with self._lock, suppress(LinnetError, OSError):
             messages = self._look(now=True)
-            for follower in list(self._followers):
-                self._send(follower, messages.get(id(follower), b""))
+            self._send_all(messages)
 
-    def _look(self, *, now: bool) -> dict[int, bytes]:
+    def _look(self, *, now: bool) -> Messages:
         """Look at the whole table: messages about rows that are new, changed or gone."""
         self._looked = time.monotonic()
         self._board.look(now=now)
         with self._board.lock:
-            rows = [*self._board.table.rows, *self._board.table.archived]
-        first, self._knows_rows = not self._knows_rows, True
-        known = {self._board.id_of(row): row for row in rows}
-        gone = [run_id for run_id in self._rows if run_id not in known]
+            if self._version == self._board.version:
+                return {}
+            first, self._version = self._version is None, self._board.version
+            rows = {self._board.id_of(row): row for row in [*self._board.table.rows, *self._board.table.archived]}
+        gone = [run_id for run_id in self._summaries if run_id not in rows]
         for run_id in gone:
-            del self._rows[run_id]
             self._states.pop(run_id, None)
-        now_seconds = time.time()
-        changed = []
-        for run_id, row in known.items():
-            shown = _without_time(run_row(self._board, row, now_seconds))
-            if self._rows.get(run_id) != shown:
-                self._rows[run_id] = shown
-                changed.append(row)
+        changed = [row for run_id, row in rows.items() if self._summaries.get(run_id) is not row.summary]
+        self._summaries = {run_id: row.summary for run_id, row in rows.items()}
         return {} if first or not (changed or gone) else self._rows_messages(changed, gone)
 
     def _changed_paths(self, folders: set[str]) -> list[str]:
@@ -161,21 +158,20 @@ class Changes:
             self._sent_at[path] = now
         return due
 
-    def _told_of_rows(self, paths: list[str]) -> dict[int, bytes]:
+    def _told_of_rows(self, paths: list[str]) -> Messages:
         changed = self._board.look_at(paths) if paths else []
         for row in changed:
-            self._rows[self._board.id_of(row)] = _without_time(run_row(self._board, row, time.time()))
+            self._summaries[self._board.id_of(row)] = row.summary
         return self._rows_messages(changed, []) if changed else {}
 
-    def _rows_messages(self, changed: list[RunRow], gone: list[str]) -> dict[int, bytes]:
+    def _rows_messages(self, changed: list[RunRow], gone: list[str]) -> Messages:
         """For each page the rows that changed, with the columns that it shows."""
         by_columns: dict[str | None, bytes] = {}
         messages = {}
         now = time.time()
-        for follower in self._followers:
+        for follower in list(self._followers):
             if follower.columns not in by_columns:
-                selection = Selection(self._board.store.root, [row.record for row in self._board.table.rows])
-                terms, _ = ([], None) if follower.columns is None else columns_of_text(selection, follower.columns)
+                terms = self._terms_of(follower.columns)
                 read_metrics(self._board, changed, terms)
                 rows = [run_row(self._board, row, now, terms) for row in changed]
                 data = {"position": self._board.position, "rows": rows, "gone": gone}
@@ -183,18 +179,30 @@ class Changes:
             messages[id(follower)] = by_columns[follower.columns]
         return messages
 
+    def _terms_of(self, columns: str | None) -> list[Term]:
+        """What columns mean, worked out once for the runs there are."""
+        rows = self._board.table.rows
+        if not columns:
+            return []
+        if self._terms[0] is not rows:
+            self._terms = rows, {}
+        if columns not in self._terms[1]:
+            selection = Selection(self._board.store.root, [row.record for row in rows])
+            self._terms[1][columns] = columns_of_text(selection, columns)[0]
+        return self._terms[1][columns]
+
     def _followed_rows(self) -> list[RunRow]:
         runs = dict.fromkeys(run_id for follower in self._followers for run_id in follower.runs)
         return self._board.known(list(runs))
 
-    def _told_of_run(self, followers: list[Follower], row: RunRow) -> dict[int, bytes]:
+    def _told_of_run(self, row: RunRow) -> Messages:
         """What is new in one run, for each page that shows it."""
-        run_id, messages = self._board.id_of(row), {}
+        run_id, messages = self._board.id_of(row), dict[int, bytes]()
         with suppress(RequestError), self._board.open_runs.use(row.path) as run:
             run.read()
             what = self._states.setdefault(run_id, RunState()).changes(run)
             told = event("run", {"id": run_id, "what": what}) if what else b""
-            for follower in followers:
+            for follower in list(self._followers):
                 if run_id in follower.runs:
                     messages[id(follower)] = told + follower.series_changes(run_id, run)
         return messages
@@ -205,10 +213,12 @@ class Changes:
             live = [row.path for row in self._board.table.rows if row.summary.status in ("live", "stalled")]
         return list(dict.fromkeys([*(row.path for row in self._followed_rows()), *live[-256:]]))
 
-    def _send(self, follower: Follower, message: bytes) -> None:
-        if message and self._loop is not None:
-            with suppress(RuntimeError):  # the server is ending
-                self._loop.call_soon_threadsafe(follower.push, message)
+    def _send_all(self, messages: Messages) -> None:
+        for follower in list(self._followers):
+            message = messages.get(id(follower), b"")
+            if message and self._loop is not None:
+                with suppress(RuntimeError):  # the server is ending
+                    self._loop.call_soon_threadsafe(follower.push, message)
 
     def _rest(self) -> None:
         """Wait until what this process used since the last round is a small share of a core."""
@@ -222,18 +232,18 @@ class Changes:
 
     def _forget(self) -> None:
         """Nobody looks any more."""
-        self._rows.clear()
-        self._knows_rows = False
+        self._summaries.clear()
+        self._version = None
         self._states.clear()
         self._seen.clear()
         self._late.clear()
         self._sent_at.clear()
 
 
-def _without_time(row: answers.RunRow) -> answers.RunRow:
-    """A row as it is compared: its age changes all the time."""
-    row.age = 0.0
-    return row
+def _join(messages: Messages, further: Messages) -> None:
+    """Put further messages behind those there are."""
+    for follower, message in further.items():
+        messages[follower] = messages.get(follower, b"") + message
 
 
 class _EventStream(Response):

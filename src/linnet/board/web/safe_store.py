@@ -23,9 +23,16 @@ class SafeStore(RunStore):
 
     def __init__(self, root: str | os.PathLike[str] | None = None, named: tuple[Path, ...] = ()) -> None:
         super().__init__(root)
+        self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - links stay as they are; changes are told by full paths
         self._real_root = os.path.realpath(self.root)
-        self._named = {os.path.realpath(folder): folder for folder in named}
+        self._named = {os.path.realpath(folder): self.as_listed(folder) for folder in named}
         self._judged: dict[str, tuple[int, bool]] = {}  # by folder, as of its time of change
+
+    def as_listed(self, folder: Path) -> Path:
+        """The path by which a run is listed here, however it was named."""
+        listed = self.root / folder.name
+        same = os.path.realpath(listed) == os.path.realpath(folder)
+        return listed if same else Path(os.path.abspath(folder))  # noqa: PTH100
 
     def folders(self) -> Iterator[Path]:
         """Every run of the root that does not lead out of it, and those that were named."""

@@ -23,8 +23,10 @@ _USUAL_COLUMNS = 8  # settings that are shown when nobody chose
 _MOST_COLUMNS = 64
 _MOST_NAMES = 2_000  # settings and metrics that are named
 _LONGEST = 2_000  # characters of a cell
-_AT_ONCE = 100  # runs whose metrics are read between two looks at the clock
-_SECONDS = 2.0  # of reading for one answer; what is not read by then comes with the next one
+_AT_ONCE = 500  # runs whose metrics are read between two looks at the clock
+_FIGURE_SECONDS = 30.0  # of reading for a table; runs that are not read by then are said to be missing
+_GROWN_SECONDS, _BYTES_A_SECOND = 5.0, 2e6  # after which a stream that grows is read again for its figures
+_SECONDS = 2.0  # of reading curves; those that are not read by then are to be asked for again
 _FACTS_PAUSE = 20.0  # times as long as it took to look through all runs, before that is done again
 _REMEMBERED = 16  # lists whose meaning is kept
 
@@ -65,14 +67,18 @@ class Tables:
             total = len(board.table.rows)
             listed = self._list(where, sort, parameters.flag("reverse"), hidden)
         problems = []
-        read_metrics(board, rows, listed.compared(rows))
+        unread = read_metrics(board, rows, listed.compared(rows))
+        if sort == "best":
+            unread = max(unread, self._sum_up(rows))
         shown = listed.select(rows)
         problems += [listed.problem] if listed.problem else []
         facts = self._facts(rows)
         selection = facts.selection
         terms, problem = columns_of(facts, parameters)
         problems += [problem] if problem else []
-        read_metrics(board, shown, terms)
+        unread = max(unread, read_metrics(board, shown, terms))
+        if unread:
+            problems.append(f"{unread} runs are not read yet; ask again")
         groups, shown, problem = self._grouped(shown, selection, parameters.text("group"))
         problems += [problem] if problem else []
         now = time.time()
@@ -99,6 +105,16 @@ class Tables:
             spark = [figure(point) for point in row.spark]
             read.append(RowCurve(self._board.id_of(row), figure(value), step, spark))
         return read
+
+    def _sum_up(self, rows: Sequence[RunRow]) -> int:
+        """Read the best values of all runs; of how many they could not be read in time."""
+        until = time.monotonic() + _FIGURE_SECONDS
+        for at, row in enumerate(rows):
+            if time.monotonic() >= until:
+                return len(rows) - at
+            with self._board.lock:
+                self._board.table.sum_up(row)
+        return 0
 
     def _with_hidden(self) -> list[RunRow]:
         """All rows; the same list while they are the same, since what it means is remembered by it."""
@@ -154,29 +170,37 @@ class Tables:
         return groups, ordered, None
 
 
-def read_metrics(board: WebBoard, rows: Sequence[RunRow], terms: Sequence[Term]) -> None:
-    """Read the figures of metrics that are not at hand, for about as long as somebody waits for an answer."""
+def read_metrics(board: WebBoard, rows: Sequence[RunRow], terms: Sequence[Term]) -> int:
+    """Read the figures of metrics that are not at hand; of how many runs they could not be read in time.
+
+    Others are answered meanwhile. The first time, of thousands of runs, it takes seconds; then an index knows them.
+    """
     metrics = [term for term in terms if term.kind == "metric"]
-    until = time.monotonic() + _SECONDS
     if not metrics:
-        return
+        return 0
+    until = time.monotonic() + _FIGURE_SECONDS
     with board.lock:
         stale = [row for row in rows if _is_unread(row, metrics)]
-        for begin in range(0, len(stale), _AT_ONCE):
-            part = stale[begin : begin + _AT_ONCE]
-            records = [RunRecord(row.summary) for row in part]
-            read_values(board.store.root, records, metrics)
-            for row, record in zip(part, records, strict=True):
+    for begin in range(0, len(stale), _AT_ONCE):
+        if time.monotonic() >= until:
+            return len(stale) - begin
+        part = stale[begin : begin + _AT_ONCE]
+        stamps, records = [row.stamp for row in part], [RunRecord(row.summary) for row in part]
+        read_values(board.store.root, records, metrics)
+        with board.lock:
+            for row, record, stamp in zip(part, records, stamps, strict=True):
                 row.record.figures = {**row.record.figures, **record.figures}
-                row.figures_of = row.stamp
-            if time.monotonic() >= until:
-                return
+                row.figures_of, row.figures_at = stamp, time.monotonic()
+    return 0
 
 
 def _is_unread(row: RunRow, terms: Sequence[Term]) -> bool:
-    return any(row.record.value(term) is UNREAD for term in terms) or (
-        row.figures_of != row.stamp and any(term.name in row.record.figures for term in terms)
-    )
+    """Are figures missing, or from a stream that has grown since? Of one that grows they are read now and then."""
+    if any(row.record.value(term) is UNREAD for term in terms):
+        return True
+    if row.figures_of == row.stamp or not any(term.name in row.record.figures for term in terms):
+        return False
+    return time.monotonic() - row.figures_at > max(_GROWN_SECONDS, row.stamp[1] / _BYTES_A_SECOND)
 
 
 def columns_of(facts: TableFacts, parameters: Parameters) -> tuple[list[Term], str | None]:

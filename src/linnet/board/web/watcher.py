@@ -59,8 +59,10 @@ class FolderWatcher:
             self._again.set()
 
     def start(self) -> None:
-        self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="linnet-board-watcher", daemon=True)
+        self._stopping = threading.Event()  # another one: the thread before may still be ending
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stopping,), name="linnet-board-watcher", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -71,15 +73,15 @@ class FolderWatcher:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
             self._again.clear()
-            if self._polling or not self._watch():
+            if self._polling or not self._watch(stopping):
                 self._again.wait(_POLL_MS / 1000)
-                if not self._stopping.is_set():
+                if not stopping.is_set():
                     self._on_change(set(), True)
 
-    def _watch(self) -> bool:
+    def _watch(self, stopping: threading.Event) -> bool:
         """Watch until other folders are wanted; False where the system cannot."""
         folders = [folder for folder in self._wanted if os.path.isdir(folder)]  # noqa: PTH112 - hundreds of them
         try:
@@ -95,7 +97,7 @@ class FolderWatcher:
                 recursive=False,
                 ignore_permission_denied=True,
             ):
-                if self._stopping.is_set():
+                if stopping.is_set():
                     return True
                 self._on_change({folder for _, path in changes for folder in _folders_of(path)}, not changes)
         except (OSError, RuntimeError):  # no watches left, or a folder has just gone
