@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,19 @@ class Served:
 
     def settle(self) -> None:
         """Wait until it has nothing to do: what it reads at its start is read."""
-        end = time.monotonic() + _UP_WITHIN
-        before = self.cpu_seconds()
-        while time.monotonic() < end:
-            time.sleep(0.3)
-            if (now := self.cpu_seconds()) - before < 0.05:
-                return
-            before = now
+        end, quiet = time.monotonic() + _UP_WITHIN, 0
+        while time.monotonic() < end and quiet < 8:
+            time.sleep(0.05)
+            quiet = 0 if self._is_busy() else quiet + 1
+
+    def _is_busy(self) -> bool:
+        """Does one of its threads run, or wait for a processor or a disk?"""
+        states = []
+        for process in self._family():
+            for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+                with suppress(OSError):
+                    states.append(stat.read_text().rpartition(")")[2].split()[0])
+        return any(state in "RD" for state in states)
 
     def memory(self) -> float:
         """What it and its children have resident, in MB."""

@@ -19,6 +19,7 @@ import workload
 import writers
 
 _CHUNK = 50_000
+_DISTINCT = 1000  # runs of `many` that differ
 _THE_RUN = {"run.json", "events.jsonl", "flow.json", "weights", "state", "artifacts"}
 
 
@@ -41,6 +42,12 @@ def spiked(script: str, steps: int) -> Path:
 def six(script: str, runs: int, steps: int) -> Path:
     """Runs by Linnet with six metrics each."""
     return _kept(script, "linnet_six", _linnet_fingerprint(), runs, steps, None)
+
+
+def many(script: str, runs: int, steps: int) -> Path:
+    """As many runs as are wanted, of a thousand that `sweep` wrote: each has folder and manifest of its own."""
+    sweep(script, _DISTINCT, steps)
+    return _kept(script, "linnet_many", _linnet_fingerprint(), runs, steps, None)
 
 
 def peer(script: str, name: str, runs: int, steps: int, python: Path) -> Path:
@@ -140,6 +147,19 @@ def fill_linnet_sweep(folder: str, runs: int, steps: int) -> dict[str, Any]:
                 )
                 if step % 50 == 0:
                     run.eval(step, "validation", loss=loss * 1.05)
+    return {}
+
+
+def fill_linnet_many(folder: str, runs: int, steps: int) -> dict[str, Any]:
+    """Manifests with other ids, streams by hard links: to log ten thousand runs takes the better part of an hour."""
+    sources = sorted((sample.DATA / f"linnet_sweep-{_DISTINCT}x{steps}" / _linnet_fingerprint()).glob("*/run.json"))
+    for number in range(runs):
+        source = sources[number % len(sources)].parent
+        home = Path(folder) / f"{source.name}-{number // len(sources)}"
+        home.mkdir()
+        (home / "events.jsonl").hardlink_to(source / "events.jsonl")
+        manifest = (source / "run.json").read_text()
+        (home / "run.json").write_text(manifest.replace(f'"run_id": "{source.name}"', f'"run_id": "{home.name}"'))
     return {}
 
 
@@ -271,6 +291,7 @@ ROLES: dict[str, Callable[..., dict[str, Any]]] = {
     "fill_linnet": fill_linnet,
     "fill_linnet_2": fill_linnet_2,
     "fill_linnet_sweep": fill_linnet_sweep,
+    "fill_linnet_many": fill_linnet_many,
     "fill_linnet_spiked": fill_linnet_spiked,
     "fill_linnet_six": fill_linnet_six,
     "fill_trackio": fill_trackio,

@@ -118,12 +118,13 @@ def zoom(root: str, run: str, samples: int) -> dict[str, Any]:
 
 
 def list_runs(root: str, runs: int, samples: int) -> dict[str, Any]:
-    """From the request to the table with all runs counted and those in sight with their figures; without any cache."""
+    """From the request to the table with all runs counted and those in sight with figures; by a server that is up."""
     seconds, memory = [], []
     with browser.chromium() as chromium:
         for _ in range(samples):
             store.forget_derived(Path(root))
             with boards.serve(boards.LINNET, root) as served, browser.fresh(chromium) as context:
+                served.settle()
                 page, taken = browser.look(context, served.address + "#/runs", _LISTED.replace("RUNS", str(runs - 1)))
                 seconds.append(taken)
                 page.wait_for_timeout(1000)
