@@ -78,6 +78,7 @@ def measure_open(bench: Bench) -> None:
     bench.row("1,000,000 × 5, no cache, asked while the server starts: linnet", found["at once"])
     cached = bench.row("1,000,000 × 5, with cache: linnet", found["cached"])
     again = bench.row("1,000,000 × 5, same server and browser again: linnet", found["again"])
+    report.row("JavaScript and CSS as sent for the charts: linnet", max(found["code"]) / 1000, None, "kB")
     firsts: dict[str, float] = {}
     agains: dict[str, float] = {}
     for board, python in bench.peers():

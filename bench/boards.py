@@ -192,8 +192,8 @@ AIM = Board(
     command=lambda python, root, port: [str(python.parent / "aim"), "up", "--repo", root, "--port", str(port), "--yes"],
     environment=lambda root, port: {},
     charts=lambda run: f"runs/{run}/metrics",
-    drawn="shown('svg path').some((path) => (path.getAttribute('d') ?? '').length > 2000)",
-    waited_for="an SVG path has some hundred points",
+    drawn="shown('path.Line').some((path) => (path.getAttribute('d') ?? '').length > 1000)",
+    waited_for="the path of its first line has some hundred points",
     ready=lambda address: _is_up(address),
 )
 

@@ -10,18 +10,31 @@ import boards
 import browser
 import sample
 
-_REDRAWS = """(() => {
-  // Each time that uPlot draws a chart it clears its canvas once.
-  window.benchRedraws = 0;
-  window.benchFrames = [];
+# With the button held down, a move in every frame, to and fro; whoever drives the browser could not send as many.
+_PAN = """async ([seconds, middle, y, reach]) => {
+  const element = document.querySelector(".chart-surface");
+  const frames = [];
+  let redraws = 0;  // each time that uPlot draws a chart it clears its canvas once
   const clear = CanvasRenderingContext2D.prototype.clearRect;
   CanvasRenderingContext2D.prototype.clearRect = function (...box) {
-    if (this.canvas.isConnected) window.benchRedraws++;
+    if (this.canvas.isConnected) redraws++;
     return clear.apply(this, box);
   };
-  const frame = (now) => { window.benchFrames.push(now); requestAnimationFrame(frame); };
-  requestAnimationFrame(frame);
-})()"""
+  await new Promise((resolve) => {
+    const frame = (now) => {
+      frames.push(now);
+      const passed = (now - frames[0]) / 1000;
+      if (passed > seconds) return resolve();
+      const x = middle + reach * Math.sin((passed * Math.PI) / 2);
+      const init = {pointerId: window.benchPointer, pointerType: "mouse", clientX: x, clientY: y, shiftKey: true};
+      element.dispatchEvent(new PointerEvent("pointermove", {...init, bubbles: true}));
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
+  CanvasRenderingContext2D.prototype.clearRect = clear;
+  return [frames, redraws];
+}"""
 _ARRIVALS = """(() => {
   window.benchArrivals = [];
   const look = () => {
@@ -51,15 +64,13 @@ def pan(root: str, runs: int, rows: int, seconds: float) -> dict[str, Any]:
         page.mouse.up()
         browser.until(page, "document.querySelector('.chart-surface').dataset.drawnX !== 'all'")
         page.wait_for_timeout(500)
+        page.evaluate(
+            "document.addEventListener('pointerdown', ({pointerId}) => { window.benchPointer = pointerId; }, true)"
+        )
         page.keyboard.down("Shift")
         page.mouse.move(middle, y)
         page.mouse.down()
-        page.evaluate(_REDRAWS)
-        began = time.monotonic()
-        while (now := time.monotonic() - began) < seconds:
-            away = abs((now / 2) % 2 - 1) - 0.5  # to and fro, four seconds a turn
-            page.mouse.move(middle + away * box["width"] * 0.6, y)
-        frames, redraws = page.evaluate("[window.benchFrames, window.benchRedraws]")
+        frames, redraws = page.evaluate(_PAN, [seconds, middle, y, box["width"] * 0.3])
         page.mouse.up()
         page.keyboard.up("Shift")
     took = (frames[-1] - frames[0]) / 1000

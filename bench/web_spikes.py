@@ -112,7 +112,7 @@ def spikes_of_peer(name: str, python: str, root: str) -> dict[str, Any]:
     """In what a peer's server sends to its chart of the whole run."""
     board = boards.PEERS[name]
     with browser.chromium() as chromium, boards.serve(board, root, Path(python)) as served:
-        address = served.address + board.charts(run_of(board, served.address))
+        address = served.address + board.charts(run_of(board, root))
         with browser.fresh(chromium) as context:
             traffic = browser.Transferred(context, "xhr", "fetch")
             try:
