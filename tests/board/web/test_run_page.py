@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 import linnet
 from linnet.runs import start
-from tests.board.conftest import steps, write
+from tests.board.conftest import FIGURES, append, steps, write
 
 ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 LABELS = ("cat", "dog", "owl")
@@ -24,7 +24,14 @@ def told(root: Path) -> Path:
         run.log(1, loss=2.0)
     about = {"config": {"lr": 2e-3, "width": 64}, "name": ATTACK, "tags": [ATTACK]}
     with start(
-        root, run_id="told", parent="base", parent_step=1, total_steps=40, chosen={"dtype": "float32"}, **about
+        root,
+        run_id="told",
+        parent="base",
+        parent_step=1,
+        total_steps=40,
+        chosen={"dtype": "float32"},
+        system_every=0,
+        **about,
     ) as run:
         for step in range(1, 41):
             run.log(step, loss=4 / step)
@@ -46,6 +53,7 @@ def told(root: Path) -> Path:
         for op, source in (("linear", f"blocks.{n - 1}.add" if n else "ids"), ("add", f"blocks.{n}.linear"))
     ]
     (root / "told" / "flow.json").write_text(flow % ",".join(layers))
+    append(root / "told", [{"kind": "system", "t": 40.0, **FIGURES}])
     return root / "told"
 
 

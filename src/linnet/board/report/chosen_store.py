@@ -13,7 +13,7 @@ class ChosenStore(SafeStore):
 
     def __init__(self, root: Path, folders: tuple[Path, ...]) -> None:
         super().__init__(root, folders)
-        self._folders = folders
+        self._folders = tuple(map(self.as_listed, folders))
 
     def folders(self) -> Iterator[Path]:
         yield from self._folders
