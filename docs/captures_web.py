@@ -8,6 +8,7 @@ They are written to docs/captures/web-*.png. `make test` installs what this need
 
 import argparse
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -76,7 +77,8 @@ def _last_step(root: Path) -> int:
 def served(root: Path) -> Iterator[str]:
     """The address of a board on these runs."""
     command = [sys.executable, "-m", "linnet", "board", "--web", "--no-open", "--port", "0", "--runs", str(root)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root.parent)
+    home = {"HOME": str(root.parents[1])}  # the page shows the folder as ~/ablations/runs
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **home})
     assert server.stdout is not None
     address = re.search(r"http://\S+", server.stdout.readline())
     assert address is not None
@@ -87,8 +89,8 @@ def served(root: Path) -> Iterator[str]:
 
 def take(root: Path, most: int = 5) -> None:
     """Take every picture."""
-    summaries = RunStore(root).list()[:most]
-    ids = [summary.run_id for summary in summaries]
+    summaries = sorted(RunStore(root).list(), key=lambda summary: summary.manifest.created_at, reverse=True)
+    ids = [summary.run_id for summary in summaries[:most]]
     HOME.mkdir(exist_ok=True)
     with served(root) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
@@ -116,9 +118,8 @@ def take(root: Path, most: int = 5) -> None:
 
 
 def save(png: bytes, path: Path) -> None:
-    """With 256 colours: half of the bytes, and nobody sees it."""
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+    """Without transparency, in as few bytes as PNG can."""
+    Image.open(io.BytesIO(png)).convert("RGB").save(path, optimize=True)
     print(f"docs/captures/{path.name}  {path.stat().st_size // 1000} kB")
 
 
