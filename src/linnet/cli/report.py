@@ -138,6 +138,6 @@ def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
         whose = "" if part.run is None else f"{plain(part.run)}: "
         complain(f"left out: {whose}{plain(part.what)}{'' if part.bytes is None else f', {size(part.bytes)}'}")
     if len(left_out) > _NAMED:
-        rest = left_out[_NAMED:]
-        count = sum(part.bytes or 0 for part in rest)
-        complain(f"left out: {len(rest)} more parts, {size(count)}; the page names all. --artifacts 20MB takes more in")
+        unnamed = left_out[_NAMED:]
+        parts = f"{len(unnamed)} more parts, {size(sum(part.bytes or 0 for part in unnamed))}"
+        complain(f"left out: {parts}; the page names all. --artifacts 20MB takes more in")

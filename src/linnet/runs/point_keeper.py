@@ -70,8 +70,8 @@ class PointKeeper:
         stream = open_regular(self._events)
         try:
             status = os.fstat(stream)
-            rest = status.st_size - self._position
-            if not _SHORTEST <= status.st_size <= _LONGEST or rest > most:
+            unread = status.st_size - self._position
+            if not _SHORTEST <= status.st_size <= _LONGEST or unread > most:
                 return False
             if checksum(stream, self._position) != self._crc:
                 raise UnfitStreamError("another stream than the one that was collected")

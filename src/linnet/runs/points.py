@@ -145,6 +145,6 @@ def _gaps(taken: list[int], count: int) -> list[int]:
 
 def _require_apart(*names: Iterable[str]) -> None:
     """Of a metric that several kinds of lines have, columns would not tell the order."""
-    kinds = [set(each) for each in names]
+    kinds = [set(of_kind) for of_kind in names]
     if len(set().union(*kinds)) < sum(map(len, kinds)):
         raise UnfitLinesError

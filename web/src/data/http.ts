@@ -9,7 +9,27 @@ import {
   SourceError,
   type TableQuery,
 } from "./source";
-import type { Problem, RowCurve, RunChange, RunSizes } from "./types";
+import type {
+  ArtifactSeries,
+  BoardInfo,
+  Checkpoint,
+  CheckpointDetail,
+  Evaluation,
+  EventPage,
+  LogEntry,
+  Note,
+  OpTiming,
+  Problem,
+  RowCurve,
+  RunChange,
+  RunDetail,
+  RunMetrics,
+  RunRow,
+  RunSizes,
+  RunTable,
+  Sample,
+  TensorHistogram,
+} from "./types";
 
 export type QueryValue = string | number | boolean | readonly (string | number)[] | undefined;
 
@@ -33,9 +53,9 @@ export class HttpSource implements Source {
   /** `base`: where the API is, with a slash at the end; relative to the page. */
   constructor(readonly base = "api/") {}
 
-  board = (signal?: AbortSignal) => this.#get<never>("board", {}, signal);
+  board = (signal?: AbortSignal) => this.#get<BoardInfo>("board", {}, signal);
   table = (query: TableQuery, signal?: AbortSignal) =>
-    this.#get<never>(
+    this.#get<RunTable>(
       "runs",
       {
         where: query.where,
@@ -62,41 +82,41 @@ export class HttpSource implements Source {
     }
     return sizes;
   }
-  run = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id), {}, signal);
-  metrics = (runs: readonly string[], signal?: AbortSignal) => this.#get<never>("metrics", { runs }, signal);
+  run = (id: string, signal?: AbortSignal) => this.#get<RunDetail>(this.#of(id), {}, signal);
+  metrics = (runs: readonly string[], signal?: AbortSignal) => this.#get<RunMetrics[]>("metrics", { runs }, signal);
   async series(query: SeriesQuery, signal?: AbortSignal): Promise<SeriesAnswer> {
     const answer = await this.#ask(`series${queryString({ ...query })}`, signal ? { signal } : {});
     return decodeSeries(await answer.arrayBuffer());
   }
-  samples = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "samples"), {}, signal);
-  notes = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "notes"), {}, signal);
-  log = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "log"), {}, signal);
-  checkpoints = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "checkpoints"), {}, signal);
+  samples = (id: string, signal?: AbortSignal) => this.#get<Sample[]>(this.#of(id, "samples"), {}, signal);
+  notes = (id: string, signal?: AbortSignal) => this.#get<Note[]>(this.#of(id, "notes"), {}, signal);
+  log = (id: string, signal?: AbortSignal) => this.#get<LogEntry[]>(this.#of(id, "log"), {}, signal);
+  checkpoints = (id: string, signal?: AbortSignal) => this.#get<Checkpoint[]>(this.#of(id, "checkpoints"), {}, signal);
   checkpoint = (id: string, step: number, signal?: AbortSignal) =>
-    this.#get<never>(this.#of(id, "checkpoints", step), {}, signal);
+    this.#get<CheckpointDetail>(this.#of(id, "checkpoints", step), {}, signal);
   tensor = (id: string, step: number, name: string, signal?: AbortSignal) =>
-    this.#get<never>(this.#of(id, "checkpoints", step, "tensor"), { name }, signal);
-  artifacts = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "artifacts"), {}, signal);
+    this.#get<TensorHistogram>(this.#of(id, "checkpoints", step, "tensor"), { name }, signal);
+  artifacts = (id: string, signal?: AbortSignal) => this.#get<ArtifactSeries[]>(this.#of(id, "artifacts"), {}, signal);
   holds = () => true;
   artifactAddress = (id: string, number: number) => this.base + this.#of(id, "artifacts", number);
   async artifactText(id: string, number: number, signal?: AbortSignal): Promise<string> {
     return (await this.#ask(this.#of(id, "artifacts", number), signal ? { signal } : {})).text();
   }
-  evaluations = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "evaluations"), {}, signal);
-  profile = (id: string, signal?: AbortSignal) => this.#get<never>(this.#of(id, "profile"), {}, signal);
+  evaluations = (id: string, signal?: AbortSignal) => this.#get<Evaluation[]>(this.#of(id, "evaluations"), {}, signal);
+  profile = (id: string, signal?: AbortSignal) => this.#get<OpTiming[]>(this.#of(id, "profile"), {}, signal);
   flow = (id: string, signal?: AbortSignal) => this.#get<unknown>(this.#of(id, "flow"), {}, signal);
   events = (id: string, after: number, limit: number, signal?: AbortSignal) =>
-    this.#get<never>(this.#of(id, "events"), { after, limit }, signal);
+    this.#get<EventPage>(this.#of(id, "events"), { after, limit }, signal);
 
   changes(query: () => ChangesQuery, listener: ChangesListener): () => void {
     return followChanges(() => `${this.base}changes${queryString({ ...query() })}`, listener);
   }
 
-  change = (id: string, change: RunChange) => this.#write<never>("PATCH", this.#of(id), change);
+  change = (id: string, change: RunChange) => this.#write<RunRow>("PATCH", this.#of(id), change);
   addNote = (id: string, text: string, step?: number) =>
-    this.#write<never>("POST", this.#of(id, "notes"), step === undefined ? { text } : { text, step });
+    this.#write<Note>("POST", this.#of(id, "notes"), step === undefined ? { text } : { text, step });
   remove = (id: string) => this.#write<{ bytes: number }>("DELETE", this.#of(id));
-  restore = (id: string) => this.#write<never>("POST", this.#of(id, "restore"));
+  restore = (id: string) => this.#write<RunRow>("POST", this.#of(id, "restore"));
 
   #of(id: string, ...parts: (string | number)[]): string {
     return ["runs", encodeURIComponent(id), ...parts].join("/");

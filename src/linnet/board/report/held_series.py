@@ -102,11 +102,13 @@ def _held(
     is_long = total > grid.points
     if is_long:
         bounds = _bounds(line, grid)
-        for axis, told in facts.items():
+        for axis, facts_on_axis in facts.items():
             x, middles = line.placed.x, (grid.edges()[:-1] + grid.edges()[1:]) / 2
             if axis != "step":
                 x, middles = in_order[axis], _middles(in_order[axis], bounds)
-            told.marks = [_at_its_column(mark, x[: total - TAIL], bounds, middles) for mark in told.marks]
+            facts_on_axis.marks = [
+                _at_its_column(mark, x[: total - TAIL], bounds, middles) for mark in facts_on_axis.marks
+            ]
     return HeldSeries(
         key=line.curve.name,
         goal=line.curve.goal,

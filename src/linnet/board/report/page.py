@@ -28,8 +28,8 @@ class Page:
                 "the page that a report is made of is not built; in a source checkout: make web,"
                 " else install Linnet again: pip install --force-reinstall --no-deps linnet"
             ) from None
-        self._before, title, rest = content.partition(_TITLE)
-        self._between, data, self._after = rest.partition(_DATA)
+        self._before, title, below_title = content.partition(_TITLE)
+        self._between, data, self._after = below_title.partition(_DATA)
         if not title or not data:
             raise LinnetError(f"{template} is no page that a report is made of; build it anew: make web")
         self.size = len(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from linnet.board.report.chosen_store import ChosenStore
 from linnet.board.report.column_pool import ColumnInfo, ColumnPool
 from linnet.board.report.held_files import HeldFile, held_files
 from linnet.board.report.held_series import held_series
@@ -22,6 +21,7 @@ from linnet.board.report.run_part import RunPart, run_part
 from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer, encoded
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
+from linnet.board.web.safe_store import SafeStore
 from linnet.board.web.series import with_header
 from linnet.board.web.table import Tables
 from linnet.board.words import plain, shorten
@@ -81,9 +81,20 @@ class Report:
     left_out: list[LeftOut]
 
 
+class _ChosenStore(SafeStore):
+    """The runs that a report is of, wherever they lie. What of them leads out of their folders is not read."""
+
+    def __init__(self, root: Path, folders: tuple[Path, ...]) -> None:
+        super().__init__(root, folders)
+        self._folders = tuple(map(self.as_listed, folders))
+
+    def folders(self) -> Iterator[Path]:
+        yield from self._folders
+
+
 def make_report(question: ReportQuestion, page: Page) -> Report:
     """Read the runs and write them into the page."""
-    board = WebBoard(ChosenStore(question.root, question.folders), question.folders, defaults=question.defaults)
+    board = WebBoard(_ChosenStore(question.root, question.folders), question.folders, defaults=question.defaults)
     try:
         return _Writer(board, question, page).write()
     finally:
@@ -122,9 +133,9 @@ class _Writer:
             except (RequestError, OSError) as error:
                 self._left_out.append(LeftOut(run_id, f"the run, which cannot be read: {plain(str(error))}"))
         if self._question.keys is not None and (others := self._unasked_metrics(self._question.keys)):
-            rest = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+            and_more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
             names = shorten(plain(", ".join(others[:_NAMED])), 500)
-            self._left_out.append(LeftOut(None, f"metrics that were not asked for: {names}{rest}", chosen=True))
+            self._left_out.append(LeftOut(None, f"metrics that were not asked for: {names}{and_more}", chosen=True))
         return parts
 
     def _unasked_metrics(self, keys: frozenset[str]) -> list[str]:

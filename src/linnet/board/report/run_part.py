@@ -61,13 +61,13 @@ def run_part(
             problems[part] = plain(str(error))
             return []
 
-    told = detail.detail(board, run_id)
+    info = detail.detail(board, run_id)
     if keys is not None:
-        told.metrics = [metric for metric in told.metrics if metric.key in keys]
+        info.metrics = [metric for metric in info.metrics if metric.key in keys]
     listed = read("checkpoints", checkpoints.checkpoints)
     return RunPart(
         id=run_id,
-        detail=told,
+        detail=info,
         curve=curve,
         samples=_latest_samples(read("samples", tabs.samples), run_id, left_out),
         notes=read("notes", tabs.notes),
@@ -77,7 +77,7 @@ def run_part(
         artifacts=read("artifacts", artifacts.artifacts),
         evaluations=read("evaluations", tabs.evaluations),
         profile=read("profile", tabs.profile),
-        flow=_flow(board, run_id, problems, left_out) if told.has.flow else None,
+        flow=_flow(board, run_id, problems, left_out) if info.has.flow else None,
         series=[],
         problems=problems,
     )

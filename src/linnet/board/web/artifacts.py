@@ -71,8 +71,8 @@ def numbered(run: OpenRun) -> dict[int, Artifact]:
     listed = [artifact for series in run.journal.artifacts() for artifact in series.artifacts]
     numbers: dict[int, Artifact] = {}
     for artifact in listed[-_MOST:]:
-        told = f"{artifact.name}\0{artifact.media}\0{artifact.step}\0{artifact.t}\0{artifact.path.name}"
-        number = zlib.crc32(told.encode("utf-8", "replace"))
+        identity = f"{artifact.name}\0{artifact.media}\0{artifact.step}\0{artifact.t}\0{artifact.path.name}"
+        number = zlib.crc32(identity.encode("utf-8", "replace"))
         while number in numbers:
             number += 1
         numbers[number] = artifact
@@ -80,7 +80,7 @@ def numbered(run: OpenRun) -> dict[int, Artifact]:
 
 
 def _item(number: int, artifact: Artifact) -> ArtifactItem:
-    caption, mime = artifact.fields.get("caption"), _told_type(artifact)
+    caption, mime = artifact.fields.get("caption"), _logged_type(artifact)
     return ArtifactItem(
         number=number,
         step=artifact.step,
@@ -132,7 +132,7 @@ def _file_name(artifact: Artifact) -> str:
     return f"{name[:100]}{step}{artifact.path.suffix[:10]}"
 
 
-def _told_type(artifact: Artifact) -> str:
+def _logged_type(artifact: Artifact) -> str:
     """The type by what the event and the name say; its content is looked at when it is sent."""
     suffix = artifact.path.suffix.lower()
     if artifact.media == "image":
@@ -150,11 +150,11 @@ def _told_type(artifact: Artifact) -> str:
 
 def _content_type(artifact: Artifact, head: bytes, size: int) -> str:
     """The type by which it is sent: of images the one that their first bytes tell."""
-    told = _told_type(artifact)
-    if not told.startswith("image/"):
-        return told
-    if told == "image/svg+xml":
-        return told if size <= _LARGEST_SVG else "application/octet-stream"
+    mime = _logged_type(artifact)
+    if not mime.startswith("image/"):
+        return mime
+    if mime == "image/svg+xml":
+        return mime if size <= _LARGEST_SVG else "application/octet-stream"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     sniffed = (mime for signature, mime in _SIGNATURES.items() if head.startswith(signature))

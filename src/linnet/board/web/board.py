@@ -65,8 +65,8 @@ class WebBoard:
         if recipe is None:
             return {}
         if recipe not in self._defaults:
-            told = self._defaults_of(recipe)
-            self._defaults[recipe] = {f"config.{name}": value for name, value in told.items()}
+            defaults = self._defaults_of(recipe)
+            self._defaults[recipe] = {f"config.{name}": value for name, value in defaults.items()}
         return self._defaults[recipe]
 
     def read_ahead(self) -> None:

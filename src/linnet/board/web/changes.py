@@ -200,11 +200,11 @@ class Changes:
         run_id, messages = self._board.id_of(row), dict[int, bytes]()
         with suppress(RequestError), self._board.open_runs.use(row.path) as run:
             run.read()
-            what = self._states.setdefault(run_id, RunState()).changes(run)
-            told = event("run", {"id": run_id, "what": what}) if what else b""
+            changed = self._states.setdefault(run_id, RunState()).changes(run)
+            message = event("run", {"id": run_id, "what": changed}) if changed else b""
             for follower in list(self._followers):
                 if run_id in follower.runs:
-                    messages[id(follower)] = told + follower.series_changes(run_id, run)
+                    messages[id(follower)] = message + follower.series_changes(run_id, run)
         return messages
 
     def _watched_folders(self) -> list[str]:
@@ -225,9 +225,9 @@ class Changes:
         used, self._cpu = time.process_time() - self._cpu, time.process_time()
         now = time.monotonic()
         passed, self._round_began = now - self._round_began, now
-        rest = min(_LONGEST_REST, used / _SHARE - passed)
-        if rest > 0:
-            time.sleep(rest)
+        pause = min(_LONGEST_REST, used / _SHARE - passed)
+        if pause > 0:
+            time.sleep(pause)
             self._round_began = time.monotonic()
 
     def _forget(self) -> None:

@@ -78,8 +78,8 @@ def metrics(board: WebBoard, parameters: Parameters) -> list[RunMetrics]:
     for row in board.known(parameters.texts("runs", MOST_RUNS)):
         with board.open_runs.use(row.path) as run:
             run.read_numbers()
-            told = plain_json(settings(row.summary.manifest))
-            infos.append(RunMetrics(board.id_of(row), metric_infos(run), axes_of(run), told))
+            flat_settings = plain_json(settings(row.summary.manifest))
+            infos.append(RunMetrics(board.id_of(row), metric_infos(run), axes_of(run), flat_settings))
     return infos
 
 
@@ -134,8 +134,8 @@ def _chosen(open_run: OpenRun) -> dict[str, Any]:
     events = [*([] if start is None else [start]), *(e for e in open_run.turns() if e.kind == "resume")]
     chosen: dict[str, Any] = {}
     for event in events:
-        told = event.data.get("chosen")
-        chosen |= told if isinstance(told, dict) else {}
+        choices = event.data.get("chosen")
+        chosen |= choices if isinstance(choices, dict) else {}
     return chosen
 
 

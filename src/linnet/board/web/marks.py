@@ -17,22 +17,25 @@ _LIKELY = 4.0  # standard deviations that a row so far out has at least among 64
 _RISE = 0.2  # of the median: what is less is no spike to the eye
 _SILENCE, _PAUSES = 120.0, 60.0  # seconds, and usual times between two rows, of which both must have passed
 
-Found = tuple[int, str, str]  # row, kind, text
+RowMark = tuple[int, str, str]  # row, kind, text
 
 
 class MarkFinder:
     """The marks of one series, found once: only rows that are new are looked at again."""
 
     def __init__(self) -> None:
-        self._rows = 0
-        self._nonfinite: list[Found] = []
-        self._silences: list[Found] = []
-        self._spikes: list[tuple[float, Found]] = []  # with how far they are from what is usual
+        self._forget()
 
-    def find(self, curve: Curve, values: Floats) -> list[Found]:
+    def _forget(self) -> None:
+        self._rows = 0
+        self._nonfinite: list[RowMark] = []
+        self._silences: list[RowMark] = []
+        self._spikes: list[tuple[float, RowMark]] = []  # with how far they are from what is usual
+
+    def find(self, curve: Curve, values: Floats) -> list[RowMark]:
         """All marks up to the last row. `values`: those of the curve, as they were logged."""
         if len(values) < self._rows:
-            self.__init__()  # type: ignore[misc]
+            self._forget()
         whole = len(values) // _BLOCK * _BLOCK
         if whole > self._rows:
             self._take(curve, values, self._rows, whole)
@@ -40,11 +43,11 @@ class MarkFinder:
         tail = MarkFinder()
         if len(values) > self._rows:
             tail._take(curve, values, max(0, len(values) - _BLOCK), len(values))
-        late = [found for found in tail._all() if found[0] >= self._rows]
+        late = [mark for mark in tail._all() if mark[0] >= self._rows]
         return sorted(self._all() + late)
 
-    def _all(self) -> list[Found]:
-        return [*self._nonfinite, *self._silences, *(found for _, found in self._spikes)]
+    def _all(self) -> list[RowMark]:
+        return [*self._nonfinite, *self._silences, *(mark for _, mark in self._spikes)]
 
     def _take(self, curve: Curve, values: Floats, begin: int, end: int) -> None:
         part = values[begin:end]

@@ -262,7 +262,7 @@ def _best(line: Line) -> tuple[float, float] | None:
 def _resumes(line: Line, axis: str) -> list[float]:
     """Where on the axis the run was resumed."""
     places = [_place_of(line, axis, event.step, event.t) for event in line.run.turns() if event.kind == "resume"]
-    return [place for place in places if place is not None][-100:]
+    return [x for x in places if x is not None][-100:]
 
 
 def _place_of(line: Line, axis: str, step: int | None, t: float) -> float | None:
@@ -278,8 +278,8 @@ def _place_of(line: Line, axis: str, step: int | None, t: float) -> float | None
         return float(step)
     x = places_of_rows(line)
     row = int(np.searchsorted(line.curve.step, step))
-    place = float(x[min(row, len(x) - 1)])
-    return place if math.isfinite(place) else None
+    x_of_row = float(x[min(row, len(x) - 1)])
+    return x_of_row if math.isfinite(x_of_row) else None
 
 
 def _marks(line: Line, grid: Grid, axis: str) -> list[Mark]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
-from linnet.board.journal import LogEntry, Note, Sample
+from linnet.board.journal import Journal, LogEntry, Note, Sample
 from linnet.board.web.answers import ConfusionInfo, EvaluationInfo, EventPage, RequestError, TimingInfo, plain_json
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
@@ -16,6 +17,8 @@ from linnet.board.web.safe_store import open_inside
 from linnet.files import read_at
 from linnet.runs.events import parse
 from linnet.runs.folder import EVENTS, FLOW
+
+_T = TypeVar("_T")
 
 _PAGE_BYTES = 1 << 20
 _MOST_EVENTS = 1_000
@@ -25,23 +28,24 @@ _FARTHEST = 1 << 50
 
 def samples(board: WebBoard, run_id: str) -> list[Sample]:
     """What the model wrote, in order."""
-    with board.open(run_id) as run:
-        run.read()
-        return run.journal.samples()
+    return _of_journal(board, run_id, Journal.samples)
 
 
 def notes(board: WebBoard, run_id: str) -> list[Note]:
     """What people remarked."""
-    with board.open(run_id) as run:
-        run.read()
-        return run.journal.notes()
+    return _of_journal(board, run_id, Journal.notes)
 
 
 def log(board: WebBoard, run_id: str) -> list[LogEntry]:
     """Turns, warnings, damaged lines."""
+    return _of_journal(board, run_id, Journal.log_entries)
+
+
+def _of_journal(board: WebBoard, run_id: str, part: Callable[[Journal], list[_T]]) -> list[_T]:
+    """A part of what a run said, read to its end."""
     with board.open(run_id) as run:
         run.read()
-        return run.journal.log_entries()
+        return part(run.journal)
 
 
 def evaluations(board: WebBoard, run_id: str) -> list[EvaluationInfo]:
@@ -93,13 +97,13 @@ def events(board: WebBoard, run_id: str, parameters: Parameters) -> EventPage:
             raise RequestError(400, "after is no position that an answer told: no line begins there")
         block = read_at(file.fileno(), _PAGE_BYTES, after)
         lines = block.split(b"\n")
-        whole, rest = lines[:-1], lines[-1]
+        whole, unfinished = lines[:-1], lines[-1]
         if not whole and len(block) == _PAGE_BYTES:
             return _behind_long_line(file.fileno(), after, size)
         position = after + sum(len(line) + 1 for line in whole[:limit])
         records = (parse(line) for line in whole[:limit])
         shown = [plain_json(fields) for fields in records if fields is not None]
-        return EventPage(position, shown, more=position < size - len(rest))
+        return EventPage(position, shown, more=position < size - len(unfinished))
 
 
 def _behind_long_line(fd: int, position: int, size: int) -> EventPage:
