@@ -14,7 +14,7 @@ import msgspec
 from linnet.errors import LinnetError, UsageError, mismatch, missing_extra, near_words, suggestion
 from linnet.infer.loading import load as infer_load
 from linnet.models.model_name import model_path
-from linnet.recipes.flags import Flag, count_of, defaults_of
+from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
 from linnet.train.process import wait_asleep_where_shared
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from linnet.infer.loaded_model import LoadedModel
     from linnet.recipes import Job
     from linnet.recipes.fork import ForkPoint
+    from linnet.recipes.restart import PreviousRun
     from linnet.recipes.training import Training
     from linnet.train import Callback
     from linnet.train.plan import Plan
@@ -109,6 +110,7 @@ def train(
     tag: str | Iterable[str] = (),
     runs: str | os.PathLike[str] | None = None,
     from_: str | os.PathLike[str] | Run | None = None,
+    resume: Literal["never", "auto"] = "never",
     dry_run: bool = False,
     **flags: Any,
 ) -> Run | Plan:
@@ -125,14 +127,29 @@ def train(
     - `run_id`, `name`, `experiment`, `group`, `tag`, `runs`: what the run is called and where it goes.
     - `from_`: begin at a checkpoint of another run (`"RUN"`, `"RUN@best"`, `"RUN@200"`): what is not given is as it was
       there. The new run knows its `parent`, and counts on from its step.
+    - `resume`: `auto` goes on with the run of that `run_id` where it has a checkpoint, and starts it where it has none:
+      the same program may then be started again after whatever ended it.
     - `dry_run`: try a few steps and return the `Plan`, what the training would take; no run is made.
 
     What does not fit together is a UsageError before anything is made.
     """
     if data is None and tokenizer is not None:
         flags["tokenizer"] = tokenizer
+    if resume not in ("never", "auto"):
+        raise UsageError(f"train: resume cannot be {resume!r}; choose from never, auto")
     fork = None if from_ is None else _fork_point(from_, runs)
     recipe = recipe or ("from-scratch" if fork is None else fork.parent.recipe)
+    asked = _asked(recipe, flags, runs)
+    callbacks, preparing = _with_screen(callbacks, progress)
+    previous: PreviousRun | None = None
+    if resume == "auto" and not dry_run:
+        from linnet.recipes.restart import PreviousRun
+
+        previous = PreviousRun.find(run_id, runs, recipe, asked, forked=fork is not None)
+    if previous is not None and previous.is_done:
+        return previous.run
+    if previous is not None and previous.step is not None:
+        return _resume(previous.run, data, eval_data, loss, callbacks=callbacks, preparing=preparing, previous=previous)
     if fork is not None:
         job = _forked_job(recipe, fork, data, eval_data, flags, loss is not None)
     elif data is not None:
@@ -145,14 +162,14 @@ def train(
         job = replace(job, loss=loss, loss_name=getattr(loss, "__qualname__", type(loss).__name__))
     from linnet.recipes import start
 
-    callbacks, preparing = _with_screen(callbacks, progress)
     if dry_run:
         from linnet.recipes.dry_run import dry_run as planned
 
         return planned(job, preparing, fork)
     labels: dict[str, Any] = {"run_id": run_id, "name": name, "experiment": experiment, "group": group}
     labels |= {"tags": [tag] if isinstance(tag, str) else list(tag)}
-    return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, fork=fork, **labels))
+    labels |= {"flags": kept_values(recipe_type(recipe).flags, asked), "fork": fork, "previous": previous}
+    return _run_of(start(job, runs_root=runs, callbacks=callbacks, preparing=preparing, **labels))
 
 
 @_as_a_command
@@ -174,13 +191,9 @@ def resume(
     - `run`: a run, its id, the beginning of one, a path, or `latest`.
     - `data`, `eval_data`, `loss`: the program's own, where the run was started with them.
     """
-    from linnet.recipes import resume as resume_run
-    from linnet.recipes.job import Rows
-
     callbacks, preparing = _with_screen(callbacks, progress)
-    own: dict[str, Any] = {"rows": None if data is None else Rows(data, eval_data), "loss": loss}
-    screen: dict[str, Any] = {"callbacks": callbacks, "preparing": preparing}
-    return _run_of(resume_run(run, steps=steps, force=force, runs_root=runs, **own, **screen))
+    options: dict[str, Any] = {"steps": steps, "force": force, "runs_root": runs}
+    return _resume(run, data, eval_data, loss, callbacks=callbacks, preparing=preparing, **options)
 
 
 load = _as_a_command(infer_load)
@@ -244,6 +257,16 @@ def _with_screen(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Ca
     return [*callbacks, screen_for()], preparing
 
 
+def _resume(
+    run: str | os.PathLike[str] | Run, data: Any, eval_data: Any, loss: LossFunction | None, **options: Any
+) -> Run:
+    from linnet.recipes import resume
+    from linnet.recipes.job import Rows
+
+    rows = None if data is None else Rows(data, eval_data)
+    return _run_of(resume(run, rows=rows, loss=loss, **options))
+
+
 def _run_of(training: Training) -> Run:
     training.run()
     return Run.load(training.run_dir)
@@ -256,6 +279,17 @@ def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | N
             raise UsageError(f"train: {recipe} needs a {flag.name}: {flag.help}")
     values = {name: _value(flags[name], given[name], runs) for name in given}
     return recipe_type(recipe).job({**defaults_of(flags.values()), **values, "runs": runs})
+
+
+def _asked(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """The flags that were given, as `run.json` can hold them; a tokenizer that is an object is none of them."""
+    flags = _known_flags(recipe, given)
+    plain = {name: value for name, value in given.items() if name != "tokenizer" or _is_named(value)}
+    return {name: _value(flags[name], value, runs) for name, value in plain.items()}
+
+
+def _is_named(tokenizer: Any) -> bool:
+    return isinstance(tokenizer, str | os.PathLike | Run)
 
 
 def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
@@ -303,14 +337,13 @@ def _row_job(
     if corpus := [name for name in ("corpus", "field", "cache", "documents", "dedup", "plain") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
     if "vocab" not in flags:
-        size = None if isinstance(tokenizer, str | os.PathLike | Run) else vocabulary_size(tokenizer)
+        size = None if _is_named(tokenizer) else vocabulary_size(tokenizer)
         if tokenizer is None:
             raise UsageError("train: data= needs a tokenizer or a vocab, the number of token ids")
         flags = flags if size is None else {**flags, "vocab": size}
     job = _job(recipe, flags, runs)
     held_out = float(flags.get("held_out", 0.02))
-    named = isinstance(tokenizer, str | os.PathLike | Run)
-    source = model_path(tokenizer, runs).absolute() if named else tokenizer
+    source = model_path(tokenizer, runs).absolute() if _is_named(tokenizer) else tokenizer
     prompts = job.prompts if "prompt" in flags else ()
     rows = Rows(data, eval_data, source)
     return replace(job, data=RowData(type(data).__name__, held_out), rows=rows, prompts=prompts)

@@ -1,6 +1,8 @@
 """A trainer that is killed again and again. Torch is loaded once; each attempt is a fork, so that kills come quickly.
 
 python killed_trainer.py KILLS SEED WORDS…      WORDS: the command line of the training
+
+With `--resume auto` among them the same words are said again each time, whatever the kill has left.
 """
 
 from __future__ import annotations
@@ -55,8 +57,11 @@ def start_over() -> None:
 def run(kills: int, chance: random.Random, words: list[str]) -> str:
     """Kill, go on, kill; then let it end. Says how often it was killed and how it ended."""
     killed = 0
+    again = "--resume" in words
     while killed < kills:
-        if can_resume():
+        if again:
+            code = attempt(words, chance.uniform(0.1, 1.2))
+        elif can_resume():
             code = attempt(["resume", "latest"], chance.uniform(0.05, 0.9))
         else:
             start_over()
@@ -67,10 +72,11 @@ def run(kills: int, chance: random.Random, words: list[str]) -> str:
             return f"killed {killed}, last 0"
         else:
             return f"killed {killed}, failed with {code}"
-    if can_resume():
+    if can_resume() and not again:
         code = attempt(["resume", "latest"], None)
     else:
-        start_over()
+        if not again:
+            start_over()
         code = attempt(words, None)
     return f"killed {killed}, last {code}"
 

@@ -252,7 +252,7 @@ def test_tokens_and_seconds_of_a_resumed_run_are_of_one_clock(run: Run) -> None:
 # -- signals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_ends_the_run_with_a_checkpoint_and_its_own_exit_code(corpus: Path, number: signal.Signals) -> None:
     training = start(job_of(corpus, checkpoint_every=0), callbacks=[At(5, send(number))], run_id="a")
     assert finish(training, json=True) == 128 + number

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Group, Parameter, Token
 
@@ -15,12 +15,13 @@ from linnet.board import words
 from linnet.cli.completion import complete_model
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
 from linnet.errors import UsageError
-from linnet.recipes.flags import Flag, count_of, defaults_of
+from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import RECIPES, recipe_type
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
     from linnet.recipes.fork import ForkPoint
+    from linnet.recipes.restart import PreviousRun
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class RunFlags:
         tag: May be given several times.
         from_: Begin at a checkpoint of another run: RUN (its latest), RUN@best or RUN@200. What is not given is as it
             was there; the new run knows its parent.
+        resume: auto: go on with the run of that run_id where it has a checkpoint, else start it; the same command can
+            then be given again after whatever ended it. never: a run_id that is taken gets a number behind it.
         dry_run: Say what the training would take, after a few steps on trial, and end; no run is made.
     """
 
@@ -46,6 +49,7 @@ class RunFlags:
     group: str | None = None
     tag: tuple[str, ...] = ()
     from_: Annotated[str | None, Parameter(name="--from")] = None
+    resume: Literal["never", "auto"] = "never"
     dry_run: bool = False
 
 
@@ -63,13 +67,18 @@ def _command(name: str) -> Callable[..., int]:
     flags = {flag: titles[title] for title, group in recipe.flags.items() for flag in group}
 
     def command(*, run: RunFlags = RunFlags(), json: bool = False, **given: Any) -> int:  # noqa: B008 (it is frozen)
+        asked = {flag: value for flag, value in given.items() if value is not None}
+        previous = _previous(name, run, asked)
+        if previous is not None and (previous.is_done or previous.step is not None):
+            return _go_on(previous, json)
         if run.from_ is not None:
-            return _run_fork(name, run, json, {flag: value for flag, value in given.items() if value is not None})
+            return _run_fork(name, run, json, asked, previous)
         for flag in flags:
             if flag.default is MISSING and given.get(flag.name) is None:
                 option = f"--{flag.name.replace('_', '-')}"
                 raise UsageError(f"train {name}: {option} needs a value; `linnet train {name} --help` has examples")
-        return _run_job(recipe.job({**defaults_of(flags), **given, "runs": run.runs}), run, json)
+        job = recipe.job({**defaults_of(flags), **given, "runs": run.runs})
+        return _run_job(job, run, json, asked, previous=previous)
 
     run_type = Annotated[RunFlags, Parameter(name="*", group=titles["Run"])]
     parameters = [_parameter(flag, group) for flag, group in flags.items()]
@@ -104,15 +113,41 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _run_fork(recipe: str, run: RunFlags, json: bool, given: dict[str, Any]) -> int:
+def _previous(recipe: str, run: RunFlags, asked: dict[str, Any]) -> PreviousRun | None:
+    """The run that the same command has made before; None where it is not to be looked for."""
+    if run.resume != "auto" or run.dry_run:
+        return None
+    from linnet.recipes.restart import PreviousRun
+
+    return PreviousRun.find(run.run_id, run.runs, recipe, asked, forked=run.from_ is not None)
+
+
+def _go_on(previous: PreviousRun, json: bool) -> int:
+    """Go on with a run from its newest checkpoint, or say that it has completed."""
+    from linnet.cli.training import print_done, run_training
+    from linnet.recipes import resume
+
+    if previous.is_done:
+        return print_done(previous, json)
+    return run_training(partial(resume, previous.run, previous=previous), json)
+
+
+def _run_fork(recipe: str, run: RunFlags, json: bool, asked: dict[str, Any], previous: PreviousRun | None) -> int:
     from linnet.recipes.fork import ForkPoint
 
     assert run.from_ is not None
     fork = ForkPoint.find(run.from_, run.runs)
-    return _run_job(fork.job(recipe, given), run, json, fork)
+    return _run_job(fork.job(recipe, asked), run, json, asked, fork, previous)
 
 
-def _run_job(job: Job, run: RunFlags, json: bool, fork: ForkPoint | None = None) -> int:
+def _run_job(
+    job: Job,
+    run: RunFlags,
+    json: bool,
+    asked: dict[str, Any],
+    fork: ForkPoint | None = None,
+    previous: PreviousRun | None = None,
+) -> int:
     """Train a job to its end and say what it made."""
     from linnet.cli.training import print_plan, run_training
     from linnet.recipes import start
@@ -120,4 +155,5 @@ def _run_job(job: Job, run: RunFlags, json: bool, fork: ForkPoint | None = None)
     if run.dry_run:
         return print_plan(job, json, fork)
     labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment", "group")}
-    return run_training(partial(start, job, runs_root=run.runs, tags=list(run.tag), fork=fork, **labels), json)
+    labels |= {"tags": list(run.tag), "flags": kept_values(recipe_type(job.recipe).flags, asked)}
+    return run_training(partial(start, job, runs_root=run.runs, fork=fork, previous=previous, **labels), json)

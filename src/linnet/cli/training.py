@@ -16,6 +16,7 @@ from linnet.cli.streams import lasting_output
 if TYPE_CHECKING:
     from linnet.recipes import Job, Training
     from linnet.recipes.fork import ForkPoint
+    from linnet.recipes.restart import PreviousRun
     from linnet.train.loop import Outcome
 
 
@@ -60,6 +61,20 @@ def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
     else:
         print("\n".join([*plan_lines(plan), time_line(plan)]))
     return 0
+
+
+def print_done(previous: PreviousRun, json: bool) -> int:
+    """Say that a run has nothing left to do; the exit code it had."""
+    summary = previous.run.summarize()
+    folder, end = previous.run.path, summary.end or {}
+    if json:
+        facts = {"run_id": previous.run.id, "run_dir": str(folder.absolute()), "reason": "completed"}
+        loss, gate = summary.latest.get("loss"), end.get("quality_gate")
+        print_json({**facts, "error": None, "steps": summary.step, "final_loss": loss, "quality_gate": gate})
+    else:
+        done = f"{paint_status('completed')} its {words.number(summary.step or 0)} steps before: nothing is left to do"
+        print(f"{paint(previous.run.id, 'bold')} {done}\n\n  {words.command('show', folder)}")
+    return previous.exit_code
 
 
 def finish(training: Training, json: bool) -> int:

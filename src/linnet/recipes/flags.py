@@ -100,6 +100,13 @@ def with_model_files(flags: FlagGroups, values: Mapping[str, Any]) -> dict[str, 
     return files
 
 
+def kept_values(flags: FlagGroups, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of flags as `run.json` holds them: paths that hold in any folder, lists for tuples."""
+    known = {flag.name: flag.type for group in flags.values() for flag in group}
+    kept = {name: _kept(value, known.get(name)) for name, value in values.items() if value is not None}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
+
+
 def defaults_of(flags: Iterable[Flag]) -> dict[str, Any]:
     """The values of flags that are not given."""
     return {flag.name: flag.default for flag in flags if flag.default is not MISSING}

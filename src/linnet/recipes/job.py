@@ -30,7 +30,7 @@ _Settings = TypeVar("_Settings", bound=TrainSettings)
 PrepareProgress = Callable[[str, int, int], None]  # of what, how much is done, how much there is
 
 # What may change between a run and its continuation without making it another run.
-_FREE = (
+FREE = (
     "steps",
     "minutes",
     "patience",
@@ -208,7 +208,7 @@ class Job:
 
     def fingerprint(self) -> str:
         """A hash of everything that would make the continuation another run."""
-        kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in _FREE}
+        kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in FREE}
         if kept.get("plain") is False:  # the usual case, which it was before there was a word for it
             del kept["plain"]
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]

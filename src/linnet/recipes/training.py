@@ -17,6 +17,7 @@ from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
+from linnet.recipes.restart import PreviousRun
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
@@ -83,12 +84,14 @@ def start(
     preparing: PrepareProgress | None = None,
     run_id: str | None = None,
     fork: ForkPoint | None = None,
+    previous: PreviousRun | None = None,
     **labels: Any,
 ) -> Training:
     """Prepare everything and claim a run folder; nothing is made when the job cannot be done.
 
     `run_id`: or a template for it, `{recipe}-{date}-{seq}`. `fork`: the checkpoint to begin at, whose job this is.
-    `labels`: name, experiment, tags, group, parent.
+    `previous`: a run of the same command that came to no checkpoint; it is begun again in its folder.
+    `labels`: name, experiment, tags, group, parent, flags.
     """
     with job.donor if job.donor is not None else nullcontext():  # nobody needs it once the recipe is built
         if run_id is not None and "{" in run_id:
@@ -104,21 +107,25 @@ def start(
         remarks.append(remark)
         labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
     plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=progress.step)
-    session = start_run(
-        root,
-        run_id=run_id,
-        arch=job.model.arch,
-        recipe=recipe.name,
-        model=job.model_fields(),
-        config=job.config_fields(),
-        exact=job.config_fields().keys(),  # resume reads them back
-        total_steps=None if plan.steps is None else job.settings.steps,
-        device=hardware.backend,
-        plan=plan.fields(),
-        mode="enabled",  # a training always has its folder: that is where its checkpoints go
-        **_chosen(job, data, hardware),
-        **labels,
-    )
+    chosen = _chosen(job, data, hardware)
+    if previous is not None:
+        session = _reopen(previous.run, job, progress.step, chosen, flags=previous.kept_flags)
+    else:
+        session = start_run(
+            root,
+            run_id=run_id,
+            arch=job.model.arch,
+            recipe=recipe.name,
+            model=job.model_fields(),
+            config=job.config_fields(),
+            exact=job.config_fields().keys(),  # resume reads them back
+            total_steps=None if plan.steps is None else job.settings.steps,
+            device=hardware.backend,
+            plan=plan.fields(),
+            mode="enabled",  # a training always has its folder: that is where its checkpoints go
+            **chosen,
+            **labels,
+        )
     if not session.active:
         session.finish("errored", "the run folder cannot be written")
         raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
@@ -158,6 +165,7 @@ def resume(
     rows: Rows | None = None,
     loss: LossFunction | None = None,
     runs_root: str | os.PathLike[str] | None = None,
+    previous: PreviousRun | None = None,
 ) -> Training:
     """Continue a run from its newest checkpoint, to the bit on the CPU.
 
@@ -165,10 +173,11 @@ def resume(
 
     - `run`: one that is open, or its name in the folder `runs_root`.
     - `rows`, `loss`: those of the program, where the run was started with its own.
+    - `previous`: the run as the same command found it again, with the flags that it is given now.
     """
     called = Callbacks(callbacks)
     run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
-    at = _newest_step(run)
+    at = _newest_step(run, free=previous is not None)
     state = load(state_path(run.path, at), verify=not force)
     weights = step_path(run.path / WEIGHTS, at)
     if not force:
@@ -177,24 +186,22 @@ def resume(
     job = _with_own(run, job, weights, rows, loss)
     if steps is not None:
         job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
-    last = job.settings.steps
-    if at > last or (at == last and run.status == "completed"):
-        raise UsageError(f"run {run.id} has done {at} steps; go further with `steps=N`")
+    if previous is not None:
+        job = previous.changed(job)
+    if job.settings.tokens is None and job.settings.epochs is None:
+        _check_steps_left(run, at, job.settings.steps)
     require_writable(run.path)
     hardware = _hardware(job)
     data = _read(job, hardware, preparing, tokenizer=weights)
+    _check_steps_left(run, at, data.job.settings.steps)
     _check_same(run, data, state, force)
     recipe, job = _built(data, hardware, resumed=True)
     recipe.restore(weights, state)
     _check_metrics(job, data)
     plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=at)
-    details = _chosen(job, data, hardware)
-    session = start_run(run.path.parent, resume=run.path.name, from_step=at, strict=True, mode="enabled", **details)
-    if steps is not None:
-        session.manifest.total_steps = steps
-        kept = {name: value for name, value in session.manifest.config.items() if name != "minutes"}
-        session.manifest.config = {**kept, "steps": steps}
-        session.manifest.write(session.run_dir)
+    flags = None if previous is None else previous.kept_flags
+    changed = steps is not None or previous is not None
+    session = _reopen(run, job, at, _chosen(job, data, hardware), changed=changed, flags=flags)
     return _training(session, job, data, recipe, hardware, Progress.from_facts(at, state.facts), called, plan)
 
 
@@ -232,9 +239,39 @@ def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, token
     return data
 
 
-def _newest_step(run: Run) -> int:
-    """The step to go on from; a run that cannot be gone on with is refused by its reason."""
-    if run.status == "live":
+def _reopen(
+    run: Run,
+    job: Job,
+    step: int,
+    chosen: dict[str, Any],
+    *,
+    changed: bool = True,
+    flags: dict[str, Any] | None = None,
+) -> Session:
+    """Go on writing a run, from a step on. `changed`: its settings may be others than `run.json` has."""
+    session = start_run(run.path.parent, resume=run.path.name, from_step=step, strict=True, mode="enabled", **chosen)
+    if changed:
+        settings = {**session.manifest.config, **job.config_fields()}
+        if job.settings.minutes is None:
+            session.manifest.total_steps = job.settings.steps
+            settings.pop("minutes", None)
+        session.manifest.config = settings
+        session.manifest.flags = session.manifest.flags if flags is None else flags
+        session.manifest.write(session.run_dir)
+    return session
+
+
+def _check_steps_left(run: Run, done: int, last: int) -> None:
+    if done > last or (done == last and run.status == "completed"):
+        raise UsageError(f"run {run.id} has done {done} steps; go further with `steps=N`")
+
+
+def _newest_step(run: Run, *, free: bool = False) -> int:
+    """The step to go on from; a run that cannot be gone on with is refused by its reason.
+
+    `free`: nobody writes it, though its last words on another machine may be young.
+    """
+    if run.status == "live" and not free:
         raise LinnetError(f"run {run.id} is still being written; wait for it, or stop it first")
     steps = steps_with_state(run.path)
     if not steps:

@@ -20,6 +20,7 @@ from linnet.runs.lines import BOM, LineReader
 
 _LARGEST = 64 << 20
 _ALWAYS = ("schema_version", "run_id", "created_at", "tags")
+_NO_FLAGS: tuple[str, dict[str, Any]] = ("flags", {})  # asked for without any, which is not the same as not known
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -27,6 +28,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     - `summary`: figures that its user declared to be the run's (`run.summary`).
     - `plan`: what it was expected to take. `parent_step`: the step of its parent at which it began.
+    - `flags`: what a training was asked for with, by name; None where nobody wrote it down.
     - `archived`: lists leave it out.
     """
 
@@ -49,11 +51,13 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     provenance: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     plan: dict[str, Any] = {}
+    flags: dict[str, Any] | None = None
     dialect: str = "linnet"
 
     def mask(self, exact: Collection[str] = ()) -> None:
-        """Mask secrets in config and labels; the config fields named in `exact` are read back and stay as they are."""
+        """Mask secrets in config, flags and labels; config fields in `exact` are read back and stay as they are."""
         self.config = provenance.mask_config(self.config, exact)
+        self.flags = None if self.flags is None else provenance.mask_config(self.flags)
         self.tags = provenance.mask_labels(self.tags)
         for name in ("name", "experiment", "group"):
             if (label := getattr(self, name)) is not None:
@@ -65,7 +69,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
         kept = {
             k: v
             for k, v in fields.items()
-            if k in _ALWAYS or (k != "dialect" and v is not False and v not in (None, [], {}))
+            if k in _ALWAYS or (k != "dialect" and v is not False and (v not in (None, [], {}) or (k, v) == _NO_FLAGS))
         }
         files.write_file(folder / MANIFEST, encode_pretty(kept), mode=0o644)
 
@@ -333,6 +337,7 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     **dict.fromkeys(("total_steps", "total_epochs"), _count),
     "parent_step": _integer,
     **dict.fromkeys(("model", "config", "provenance", "summary", "plan"), _object),
+    "flags": lambda value: value if isinstance(value, dict) else None,
     "tags": _texts,
     "archived": lambda value: value is True,
     "goals": _goals,

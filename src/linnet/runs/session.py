@@ -327,6 +327,7 @@ def start(
     cost: Mapping[str, Any] | None = None,
     compare_to: str | None = None,
     plan: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Any] | None = None,
     resume: str | None = None,
     from_step: int | None = None,
     strict: bool = False,
@@ -343,7 +344,8 @@ def start(
       (`loss`, `val_acc`, `bits_per_byte`); else it has no best.
     - `schedule` (`lr_max`, `lr_min`, `warmup`, `n_steps`), `chosen` (what `auto` became: dtype, threads …), `cost`
       (`total_params`, `flops_per_token`) and `compare_to` (a baseline's id) go into `run_start`, or into `resume`.
-    - `plan`: what the run is expected to take (`steps`, `seconds`, `memory` …), for `run.json`.
+    - `plan`: what the run is expected to take (`steps`, `seconds`, `memory` …), for `run.json`; `flags`: what the
+      program was asked for with, so that it can be told later whether it is asked for the same again.
     - `resume`: a run to go on with, from `from_step`; when there is none, or it is not free to be
       written, a new one is started, with a warning. With `strict` one that is not free is a LinnetError.
     - `exact`: fields of `config` that your program reads back to resume: kept to the letter, never masked as a secret.
@@ -368,6 +370,7 @@ def start(
         "model": fields_of(model),
         "config": fields_of(config),
         "plan": fields_of(plan),
+        "flags": None if flags is None else dict(flags),
     }
     if is_disabled(mode):
         return DisabledSession(run_id, **fields)

@@ -16,14 +16,15 @@ _LARGEST = 32 << 20  # the highest threshold glibc takes
 
 
 class StopSignals:
-    """Ctrl-C, SIGTERM and SIGHUP as a request: the step under way ends first, and a checkpoint is taken.
+    """Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 as a request: the step under way ends first, and a checkpoint is taken.
 
     Listens while its `with` block runs, the last save and the end of the run's folder included.
 
     - `caught`: the first signal that came; None: go on.
 
-    A second Ctrl-C does not wait (KeyboardInterrupt). A second SIGTERM or SIGHUP changes nothing: a scheduler and a
-    closing terminal send several. A signal that the process was started to ignore (`nohup`) stays ignored.
+    A second Ctrl-C does not wait (KeyboardInterrupt). A second one of the others changes nothing: a scheduler and a
+    closing terminal send several. SIGUSR1 is what some clusters send before a time limit or a preemption. A signal that
+    the process was started to ignore (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -32,8 +33,8 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():  # handlers can be set there alone
-            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-                number = getattr(signal, name, None)  # Windows has no SIGHUP
+            for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+                number = getattr(signal, name, None)  # Windows has neither SIGHUP nor SIGUSR1
                 if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._catch)
         return self
