@@ -34,7 +34,7 @@ SHOTS = {
     "charts": ("#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"),
     "run": ("#/run/RUN/charts", "[data-key=loss] .chart-surface[data-drawn]"),
     "config": ("#/run/RUN/config", "main table, main dl"),
-    "model": ("#/run/RUN/model", "main svg"),
+    "model": ("#/run/RUN/flow", ".flow svg"),
     "compare": ("#/compare?runs=RUNS", "[aria-label='Settings of each run']"),
     "samples": ("#/samples?runs=RUNS", "main"),
     "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),

@@ -93,7 +93,7 @@ function LeftOutTable({ entries }: { entries: readonly LeftOut[] }) {
     <table>
       <thead>
         <tr>
-          <th scope="col">what</th>
+          <th scope="col">part</th>
           <th scope="col">run</th>
           <th scope="col" class="num">
             size
@@ -102,8 +102,8 @@ function LeftOutTable({ entries }: { entries: readonly LeftOut[] }) {
       </thead>
       <tbody>
         {entries.map((entry) => (
-          <tr key={`${entry.run} ${entry.what}`}>
-            <td>{entry.what}</td>
+          <tr key={`${entry.run} ${entry.part}`}>
+            <td>{entry.part}</td>
             <td>{entry.run === null ? "all" : nameOf(entry.run)}</td>
             <td class="num">{size(entry.bytes)}</td>
           </tr>

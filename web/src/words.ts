@@ -92,18 +92,18 @@ export function clock(at: Date, seconds = true): string {
 /** A size in bytes: `12.4 MB`. */
 export function size(bytes: number | null | undefined): string {
   if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return DASH;
-  let rest = bytes;
+  let scaled = bytes;
   for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (Math.abs(rest) < 1000)
-      return unit === "B" || rest >= 100 ? `${rest.toFixed(0)} ${unit}` : `${rest.toFixed(1)} ${unit}`;
-    rest /= 1000;
+    if (Math.abs(scaled) < 1000)
+      return unit === "B" || scaled >= 100 ? `${scaled.toFixed(0)} ${unit}` : `${scaled.toFixed(1)} ${unit}`;
+    scaled /= 1000;
   }
-  return `${rest.toFixed(1)} TB`;
+  return `${scaled.toFixed(1)} TB`;
 }
 
-/** "1 run", "2 runs". */
-export function plural(amount: number, noun: string): string {
-  return `${count(amount)} ${noun}${amount === 1 ? "" : "s"}`;
+/** "1 run", "2 runs"; `many`: what more than one are called, where that is not the noun with an s. */
+export function plural(amount: number, noun: string, many = `${noun}s`): string {
+  return `${count(amount)} ${amount === 1 ? noun : many}`;
 }
 
 /** A number with separators of thousands and so many decimals. */

@@ -10,9 +10,9 @@ from typing import Any
 
 from linnet.board.run_columns import differing_terms
 from linnet.board.run_table import RunRow
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, near_words
 from linnet.runs import STATUSES
-from linnet.runs.columns import Column, Term, split_columns
+from linnet.runs.columns import FIELDS, Column, Term, split_columns
 from linnet.runs.query import Query
 from linnet.runs.selection import Selection, sort_key
 
@@ -59,13 +59,15 @@ class RunList:
     def select(self, rows: list[RunRow]) -> list[RunRow]:
         """The rows that match the filter, sorted; what a run does not have comes last, whichever way."""
         meaning = self._meaning(rows)
+        unknown = meaning.unknown(rows)
+        self.problem = meaning.problem or unknown
         term = meaning.sort
         if term is None:
             key, descending = _SORT_KEYS[self.sort if self.sort in _SORT_KEYS else "age"], False
         else:
             key = lambda row: sort_key(row.record.value(term))  # noqa: E731 - like those of the table
             descending = term.kind == "metric" and meaning.selection.goal(term) == "max"
-        keyed = [(key(row), row) for row in rows if meaning.fits(row)]
+        keyed = [(key(row), row) for row in rows if unknown or meaning.fits(row)]
         known = [pair for pair in keyed if pair[0] is not None]
         known.sort(key=lambda pair: pair[1].summary.run_id)
         known.sort(key=lambda pair: pair[0], reverse=self.reverse != descending)
@@ -89,18 +91,18 @@ class RunList:
         """What the texts mean among these runs, worked out once for each of them."""
         texts = (self.filter, self.sort, self.columns)
         if not self._resolved or self._resolved[0] is not rows or self._resolved[1] != texts:
-            meaning, self.problem = _Meaning(rows), ""
+            meaning = _Meaning(rows)
             for take, text in ((meaning.take_filter, self.filter), (meaning.take_columns, self.columns)):
                 try:
                     take(text.strip())
                 except LinnetError as error:
-                    self.problem = str(error).replace("`where` ", "filter ")
+                    meaning.problem = str(error).replace("`where` ", "filter ")
             if self.sort not in _SORT_KEYS:
                 try:
                     meaning.sort = meaning.selection.term(self.sort)
                 except LinnetError:
                     self.sort = "age"
-            self._resolved = rows, texts, meaning
+            self._resolved, self.problem = (rows, texts, meaning), meaning.problem
         known: _Meaning = self._resolved[2]
         return known
 
@@ -113,7 +115,9 @@ class _Meaning:
         self.query: Query | None = None
         self.compared: dict[Column, Term] = {}
         self.sort: Term | None = None
+        self.problem = ""
         self._columns: list[Term] | None = None
+        self._unknown: dict[str, str] = {}  # by name, what is said of it
 
     @property
     def columns(self) -> list[Term]:
@@ -135,6 +139,25 @@ class _Meaning:
         if chosen:
             beside = [] if any(term.kind == "setting" for term in chosen) else self.columns
             self._columns = list(dict.fromkeys([*chosen, *beside]))
+
+    def unknown(self, rows: Sequence[RunRow]) -> str:
+        """What is said of a name that the filter compares and that no run has, once all were read; else empty."""
+        for name in (term.name for term in self.compared.values() if term.kind == "metric" and rows):
+            if any(row.record.has_metric(name) for row in rows):
+                continue
+            if all(name in row.record.figures for row in rows):
+                return self._said_of_unknown(name, rows)
+        return ""
+
+    def _said_of_unknown(self, name: str, rows: Sequence[RunRow]) -> str:
+        if name not in self._unknown:
+            metrics = dict.fromkeys(metric for row in rows for metric in row.summary.latest)
+            settings = self.selection.setting_names()
+            known = [*metrics, *(setting.rpartition(".")[2] for setting in settings), *settings, *FIELDS]
+            close = near_words(name, known)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            self._unknown[name] = f"no run here has a setting or metric {name!r}{meant}"
+        return self._unknown[name]
 
     def fits(self, row: RunRow) -> bool:
         """Does the filter leave this run? One that is not read yet comes when it is."""

@@ -136,7 +136,7 @@ def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
     """What did not fit; not among the output, which may be the report."""
     for part in left_out[:_NAMED]:
         whose = "" if part.run is None else f"{plain(part.run)}: "
-        complain(f"left out: {whose}{plain(part.what)}{'' if part.bytes is None else f', {size(part.bytes)}'}")
+        complain(f"left out: {whose}{plain(part.part)}{'' if part.bytes is None else f', {size(part.bytes)}'}")
     if len(left_out) > _NAMED:
         unnamed = left_out[_NAMED:]
         parts = f"{len(unnamed)} more parts, {size(sum(part.bytes or 0 for part in unnamed))}"

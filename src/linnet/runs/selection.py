@@ -8,17 +8,18 @@ that were asked for.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 
 from linnet.errors import UsageError, near_words
 from linnet.runs.columns import FIELDS, Column, Term, resolve
 from linnet.runs.figure_index import FigureIndex, stamp_of
 from linnet.runs.figure_reader import read_figures
-from linnet.runs.figures import MetricFigures, Wanted
+from linnet.runs.figures import MetricFigures, Point, Wanted
 from linnet.runs.metric_names import goal_of
 from linnet.runs.processes import in_processes
 from linnet.runs.query import UNREAD, Comparison, Query
@@ -105,13 +106,17 @@ class RunRecord:
             reached = self.summary.step is not None and self.summary.step >= term.step
             point = figures.at[term.step] if reached else None
         elif term.statistic == "best":
-            goal = self.goal(term)
-            point = None if goal is None else figures.low if goal == "min" else figures.high
+            point = self.best_point(term.name)
         elif term.statistic == "first":
             point = figures.first
         elif term.statistic != "last":
             point = figures.low if term.statistic == "min" else figures.high
         return None if point is None else point[1]
+
+    def best_point(self, metric: str) -> Point | None:
+        """Step and value of a metric's best point; None where it was not read, or nobody says which way is better."""
+        figures, goal = self.figures.get(metric), self.goal(Term("metric", metric))
+        return None if figures is None or goal is None else figures.low if goal == "min" else figures.high
 
     def take_figures(self, wanted: Wanted, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read; what was wanted and is not there, the run does not have."""
@@ -305,12 +310,18 @@ def select(
     return selection if query is None else selection.filter(query, beside)
 
 
-def read_values(root: Path, records: Sequence[RunRecord], terms: Iterable[Term]) -> None:
-    """Read the figures of metrics that are not at hand: from the index, else from the streams, by several processes."""
+def read_values(
+    root: Path, records: Sequence[RunRecord], terms: Iterable[Term], seconds: float | None = None
+) -> list[RunRecord]:
+    """Read the figures of metrics that are not at hand: from the index, else from the streams, by several processes.
+
+    `seconds`: to spend on it, by this process alone. The records of which they could not be read in that time.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
     metrics = [term for term in terms if term.kind == "metric"]
     needing = [record for record in records if any(record.value(term) is UNREAD for term in metrics)]
     if not needing:
-        return
+        return []
     wanted: Wanted = {
         term.name: frozenset(other.step for other in metrics if other.name == term.name and other.step is not None)
         for term in metrics
@@ -327,8 +338,14 @@ def read_values(root: Path, records: Sequence[RunRecord], terms: Iterable[Term])
     def read(record: RunRecord) -> dict[str, MetricFigures]:
         return read_figures(record.path, wanted, foreign=record.summary.manifest.dialect not in ("linnet", "toy"))
 
-    results = in_processes([record for record, _ in unknown], read, dict[str, MetricFigures])
-    for (record, stamp), figures in zip(unknown, results, strict=True):
+    if until is None:
+        results = in_processes([record for record, _ in unknown], read, dict[str, MetricFigures])
+    else:
+        # One at least, so that whoever asks again and again has all of them in the end.
+        in_time = takewhile(lambda _: time.monotonic() < until, unknown[1:])
+        results = [read(record) for record, _ in chain(unknown[:1], in_time)]
+    for (record, stamp), figures in zip(unknown, results, strict=False):
         record.take_figures(wanted, figures or {})
         index.put(record.path, stamp, wanted, figures or {})
     index.save()
+    return [record for record, _ in unknown[len(results) :]]

@@ -192,7 +192,7 @@ def test_only_the_metrics_that_are_asked_for_are_held(root: Path, trained: Path)
     assert [metric["key"] for metric in run["detail"]["metrics"]] == ["loss"]
     assert "tokens" in run["series"][0]["axes"]
     (part,) = report.contents["left_out"]
-    assert part["chosen"] and part["what"].startswith("metrics that were not asked for: ")
+    assert part["chosen"] and part["part"].startswith("metrics that were not asked for: ")
 
 
 def with_files(folder: Path) -> Path:
@@ -220,10 +220,10 @@ def test_images_and_texts_are_held_and_what_is_large_is_named(root: Path) -> Non
     assert (mimes.count("image/png"), mimes.count("text/plain; charset=utf-8"), len(mimes)) == (3, 3, 6)
     text = next(file for file in opened.contents["files"] if file["mime"].startswith("text/plain"))
     assert opened.column(text["column"]).tobytes() == b"words " * 5_000
-    assert [(part["what"], part["bytes"]) for part in opened.contents["left_out"]] == [
+    assert [(part["part"], part["bytes"]) for part in opened.contents["left_out"]] == [
         (f"trace of step {step}", 90_000) for step in (3, 2, 1)
     ]
-    assert [part.what for part in report.left_out] == [part["what"] for part in opened.contents["left_out"]]
+    assert [part.part for part in report.left_out] == [part["part"] for part in opened.contents["left_out"]]
 
 
 def test_of_every_name_the_latest_file_is_taken_first(root: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_file_that_leads_out_of_the_run_is_not_read(root: Path, tmp_path: Path
     (folder / "artifacts/media/words-3.txt").symlink_to(tmp_path / "secret")
     opened = OpenedReport(make(root).content)
     assert b"secret" not in opened._body
-    assert any("words of step 3" in part["what"] for part in opened.contents["left_out"])
+    assert any("words of step 3" in part["part"] for part in opened.contents["left_out"])
 
 
 def test_with_very_many_metrics_columns_are_fewer_and_the_file_small(root: Path) -> None:

@@ -111,11 +111,37 @@ def test_samples_notes_and_metrics_are_told_of(served: str, root: Path) -> None:
     folder = write(root / "a", steps(5))
     with follow(served, runs=["a"]) as stream:
         append(folder, [{"kind": "sample", "t": 6.0, "step": 5, "prompt": "x", "text": "y"}])
-        assert stream.next("run")[1] == {"id": "a", "what": ["samples"]}
+        assert stream.next("run")[1] == {"id": "a", "parts": ["samples"]}
         append(folder, [{"kind": "scalars", "t": 7.0, "step": 6, "values": {"accuracy": 0.5}}])
-        assert stream.next("run")[1] == {"id": "a", "what": ["metrics"]}
+        assert stream.next("run")[1] == {"id": "a", "parts": ["metrics"]}
         httpx.post(f"{served}api/runs/a/notes", json={"text": "look"}, headers=WRITE)
-        assert "notes" in stream.next("run")[1]["what"]
+        assert "notes" in stream.next("run")[1]["parts"]
+
+
+def test_runs_without_series_are_told_of_beside_those_with_some(served: str, root: Path) -> None:
+    write(root / "shown", steps(5))
+    ended = write(root / "ended", [*steps(5), {"kind": "run_end", "t": 9.0, "reason": "completed"}])
+    with follow(served, runs=["shown"], keys=["loss"], watch=["ended"]) as stream:
+        httpx.post(f"{served}api/runs/ended/notes", json={"text": "look"}, headers=WRITE)
+        told = stream.until("run", lambda data: data["id"] == "ended")
+        assert "notes" in told["parts"], "the first time perhaps with others, for it was not read before"
+        httpx.post(f"{served}api/runs/ended/notes", json={"text": "again"}, headers=WRITE)
+        told = stream.until("run", lambda data: data["id"] == "ended")
+        assert "notes" in told["parts"] and "metrics" not in told["parts"]
+        append(ended, steps(1, first=6))
+        append(root / "shown", steps(1, first=6))
+        assert stream.next("series")[1]["run"] == "shown", "of the other no series is told"
+
+
+def test_rows_come_on_every_axis_that_is_asked_for(served: str, root: Path) -> None:
+    folder = write(root / "a", steps(5))
+    with follow(served, runs=["a"], keys=["loss"], axis=["step", "relative time"]) as stream:
+        append(folder, [{"kind": "step", "t": 66.5, "step": 6, "loss": 0.25}])
+        changes = [stream.next("series")[1] for _ in range(2)]
+    assert [(change["axis"], change["x"], change["value"]) for change in changes] == [
+        ("step", [6.0], [0.25]),
+        ("relative time", [66.5], [0.25]),
+    ]
 
 
 def test_a_stream_that_is_cut_or_resumed_is_to_be_asked_for_again(served: str, root: Path) -> None:

@@ -216,6 +216,46 @@ def test_live_rows_arrive_without_a_fetch(page: Page, served: str, root: Path) -
         assert not [url for url in asked if "api/series" in url]
 
 
+def test_runs_beside_those_whose_charts_are_followed_stay_live_too(page: Page, served: str, root: Path) -> None:
+    """The list beside the charts: how another run stands; below them: what a run wrote that has no live series."""
+    sample = {"kind": "sample", "t": 401.0, "step": 400, "prompt": "def main("}
+    ended = write(root / "ended", training(), **ABOUT)
+    with start(root, run_id="live") as run, start(root, run_id="other") as other:
+        run.log(1, {"loss": 2.0})
+        other.log(1, {"loss": 3.0})
+        look(page, served, "#/charts?runs=live,ended")
+        beside = page.locator(".side-row").filter(has_text="other").locator(".progress")
+        expect(beside).to_have_text("live, step 1")
+        page.wait_for_timeout(600)  # until the stream follows the series of the live run
+        other.log(20, {"loss": 1.0})
+        expect(beside).to_have_text("live, step 20")
+        append(ended, [{**sample, "text": "the very latest words"}])
+        expect(page.locator('[aria-label="latest samples"]')).to_contain_text("the very latest words")
+        page.get_by_label("Filter runs").fill("run:live")
+        expect(page.locator(".side-row[id]")).to_have_count(1)
+        other.finish()
+        page.get_by_label("Filter runs").fill("status:completed")
+        expect(page.locator(".side-row").filter(has_text="other").locator(".progress")).to_have_text("20")
+
+
+def test_of_very_many_lines_the_one_pointed_at_has_its_band(page: Page, served: str, root: Path) -> None:
+    for number in range(26):
+        loss = lambda step, number=number: 2.0 + number + (step % 2) / 2  # noqa: E731
+        write(root / f"run-{number:02}", [*steps(3000, loss=loss), *training()[-1:]], **ABOUT)
+    look(page, served, "#/charts?runs=" + ",".join(f"run-{number:02}" for number in range(26)) + "&smooth=0")
+    filled = """() => {
+        const fill = CanvasRenderingContext2D.prototype.fill;
+        window.filled = 0;
+        CanvasRenderingContext2D.prototype.fill = function (...path) {
+            if (this.globalAlpha > 0.1 && this.globalAlpha < 0.2) window.filled++;
+            return fill.apply(this, path);
+        };
+    }"""
+    page.evaluate(filled)
+    page.locator(".side-row").filter(has_text="run-07").hover()
+    page.wait_for_function("window.filled > 0")
+
+
 def test_what_a_resume_replaced_is_shown_on_demand(page: Page, served: str, root: Path) -> None:
     resumed: list[dict[str, Any]] = [
         *steps(60, loss=lambda step: 8 - step / 10),

@@ -29,7 +29,7 @@ PAGES = (
     "#/checkpoints?runs=wide",
     "#/machine?runs=wide,narrow",
     *(f"#/run/wide/{tab}" for tab in ("charts", "config", "samples", "checkpoints", "machine", "artifacts")),
-    *(f"#/run/wide/{tab}" for tab in ("profile", "model", "notes", "log")),
+    *(f"#/run/wide/{tab}" for tab in ("profile", "flow", "notes", "log")),
 )
 
 

@@ -103,7 +103,7 @@ def grid(root: Path) -> Path:
     [
         ("", "age", False), ("", "run", True), ("loss<3", "run", False), ("tag:good", "best(loss)", False),
         ("e1", "lr", True), ("lr>=1e-3 and not run:run-1", "loss", True), ("experiment:e0", "created", False),
-        ("lr<", "run", False),
+        ("lr<", "run", False), ("lrr<2", "run", False), ("loss<3 or best(los)<2", "age", False),
     ],
 )  # fmt: skip
 def test_the_table_is_that_of_the_terminal_board(
@@ -117,6 +117,14 @@ def test_the_table_is_that_of_the_terminal_board(
     assert [row["id"] for row in shown["rows"]] == [row.summary.run_id for row in listed.select(table.rows)]
     assert (shown["problem"] or "") == listed.problem
     assert shown["total"] == 6
+
+
+def test_a_name_that_no_run_has_is_said_and_filters_nothing(client: TestClient, grid: Path) -> None:
+    table = client.get("/api/runs", params={"where": "lrr<2"}).json()
+    assert table["problem"] == "no run here has a setting or metric 'lrr'; did you mean lr?"
+    assert len(table["rows"]) == 6
+    known = client.get("/api/runs", params={"where": "lr<1e-9 or loss<0"}).json()
+    assert known["problem"] is None and not known["rows"], "names that runs have, and a filter that none fits"
 
 
 def test_runs_are_grouped_by_any_column(client: TestClient, grid: Path) -> None:
@@ -139,16 +147,24 @@ def test_sorted_by_the_best_value_all_are_read(client: TestClient, grid: Path) -
     assert client.get("/api/runs?sort=best&reverse=1").json()["rows"][0]["id"] == "run-5"
 
 
-def test_what_could_not_be_read_in_time_is_said_and_comes_later(
-    client: TestClient, grid: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("linnet.board.web.table._FIGURE_SECONDS", -1.0)
-    table = client.get("/api/runs?columns=best(loss)").json()
-    assert table["problem"] == "6 runs are not read yet; ask again" and table["rows"][0]["values"] == [None]
-    monkeypatch.undo()
-    monkeypatch.setenv("LINNET_RUNS", str(grid))
+def test_what_could_not_be_read_in_time_is_said_and_comes_later(client: TestClient, grid: Path) -> None:
+    table = client.get("/api/runs?columns=best(loss)&seconds=0").json()
+    assert table["unread"] == 5, "one at least is read, so that asking again ends"
+    assert sorted(row["values"] == [None] for row in table["rows"]) == [False] + 5 * [True]
     table = client.get("/api/runs?columns=best(loss)&sort=run").json()
-    assert table["problem"] is None and table["rows"][0]["values"] == [pytest.approx(1.05)]
+    assert (table["unread"], table["problem"]) == (0, None)
+    assert table["rows"][0]["values"] == [pytest.approx(1.05)]
+
+
+def test_sorting_by_the_best_value_goes_on_from_question_to_question(client: TestClient, grid: Path) -> None:
+    unread = []
+    while not unread or unread[-1]:
+        table = client.get("/api/runs?sort=best&seconds=0").json()
+        unread.append(table["unread"])
+    assert unread == [5, 4, 3, 2, 1, 0]
+    assert [row["id"] for row in table["rows"]] == [f"run-{n}" for n in range(6)]
+    (curve,) = client.get("/api/curves?runs=run-0").json()
+    assert curve["best"] == pytest.approx(1.05) and len(curve["spark"]) == 20, "the curve is read when it is seen"
 
 
 def test_a_colour_stays_with_its_run_and_neighbours_differ() -> None:

@@ -183,3 +183,40 @@ def test_a_run_that_is_not_there_is_said_to_be_missing(page: Page, served: str, 
     write(root / "other", steps(3))
     page.goto(f"{served}#/run/nobody")
     expect(page.get_by_text("nobody")).to_be_visible()
+
+
+def test_the_box_that_is_looked_at_in_the_model_is_in_the_address(page: Page, served: str, told: Path) -> None:
+    open_tab(page, served, "flow", "?fold=operations")
+    box = page.locator(".flow .box").filter(has_text="linear").last
+    box.locator(".handle").first.click()
+    details = page.locator(".flow-details h3")
+    label = details.inner_text()
+    assert re.search(r"[?&]box=blocks", page.url)
+    page.reload()
+    expect(details).to_have_text(label)
+    expect(page.locator(".flow .box.on")).to_have_count(1)
+
+
+def test_the_zoom_of_the_machines_charts_is_in_the_address(page: Page, served: str, root: Path) -> None:
+    events = [{"kind": "system", "t": 5.0 * n, "cpu": {"percent": 10.0 + n % 7}} for n in range(1, 101)]
+    write(root / "told", [*steps(20), *events])
+    open_tab(page, served, "machine")
+    surface = page.locator(".machine .chart-surface").first
+    expect(surface).to_have_attribute("data-drawn-x", "all")
+    box = surface.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    expect(surface).not_to_have_attribute("data-drawn-x", "all")
+    stretch = re.search(r"zoom=([\d.]+:[\d.]+)", page.url)
+    assert stretch is not None
+    page.reload()
+    expect(surface).to_have_attribute("data-drawn-x", stretch[1])
+    page.get_by_role("radio", name="step").click()
+    expect(surface).to_have_attribute("data-drawn-x", "all")
+    assert "zoom=" not in page.url, "another axis counts otherwise"
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_role("radio", name="time since the start")).to_be_checked()

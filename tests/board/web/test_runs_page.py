@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from linnet.runs import selection
 from tests.board.conftest import ABOUT, steps, training, write
 
 ROW = ".run-row[id]"
@@ -64,6 +67,31 @@ def test_a_filter_that_means_nothing_says_why_while_it_is_typed(page: Page, serv
     page.keyboard.type("loss<")
     expect(page.locator("#filter-problem")).to_contain_text("expected a value")
     expect(page.locator(ROW)).to_have_count(4)  # half typed, it hides nothing
+
+
+def test_a_name_that_no_run_has_is_said(page: Page, served: str, runs: Path) -> None:
+    look(page, served, "#/runs?q=lrr<2")
+    expect(page.locator("#filter-problem")).to_have_text("no run here has a setting or metric 'lrr'; did you mean lr?")
+    expect(page.locator(ROW)).to_have_count(4)
+
+
+def test_an_order_that_takes_long_to_read_comes_in_parts_and_says_so(
+    page: Page, served: str, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.route("**/api/curves*", lambda route: route.abort())  # which read best values of what is on the screen
+    look(page, served)
+    reading = selection.read_figures
+
+    def slowly(folder: str, *wanted: Any, **options: Any) -> Any:
+        time.sleep(0.6)
+        return reading(folder, *wanted, **options)
+
+    monkeypatch.setattr(selection, "read_figures", slowly)
+    page.get_by_role("button", name="best").click()
+    expect(page.get_by_role("status").filter(has_text=re.compile(r"reading \d more runs? …"))).to_be_visible()
+    ordered = ["deep", "deep-fork", "wide", "narrow"]
+    expect(page.locator(ROW).locator(".row-name a")).to_have_text(ordered, timeout=15_000)
+    expect(page.get_by_text("more run")).to_have_count(0)
 
 
 def test_names_and_values_are_suggested(page: Page, served: str, runs: Path) -> None:

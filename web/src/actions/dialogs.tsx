@@ -80,7 +80,7 @@ function DeleteDialog({ ids }: { ids: readonly string[] }) {
         {bytes === null ? "Counting what they hold …" : `${size(bytes)} with checkpoints and artifacts.`} For a day they
         can be taken back: Undo, or <code>linnet delete --undo</code>.
       </p>
-      {live.length > 0 && <p class="warn">{plural(live.length, "run")} of these still trains.</p>}
+      {live.length > 0 && <p class="warn">Still training: {plural(live.length, "run")} of these.</p>}
     </Dialog>
   );
 }

@@ -4,7 +4,7 @@ import { lineSummaries, valueTable } from "./summary";
 import { useThrottled } from "./throttled";
 import "./chart-table.css";
 
-const PLACES = 9;
+const COLUMNS = 9;
 const MOST_SEEN = 100; // lines
 const MOST_HEARD = 24;
 const EVERY = 2000; // milliseconds, while rows arrive
@@ -40,7 +40,7 @@ const FIGURES = ["last", "at", "best", "at"];
 function HeardRows({ model, lines }: RowsProps) {
   return (
     <>
-      <Head places={[]} />
+      <Head columns={[]} />
       <tbody>
         {lineSummaries(lines.slice(0, MOST_HEARD), model.axis).map(({ styled, last, lastAt, best, bestAt }) => (
           <Row key={nameOf(styled)} label={styled.label} cells={[last, lastAt, best, bestAt]} />
@@ -52,10 +52,10 @@ function HeardRows({ model, lines }: RowsProps) {
 
 function SeenRows({ model, lines }: RowsProps) {
   const content = useThrottled(model.content, EVERY);
-  const table = content ? valueTable(lines, model.axis, content.x, PLACES) : { places: [], rows: [] };
+  const table = content ? valueTable(lines, model.axis, content.x, COLUMNS) : { columns: [], rows: [] };
   return (
     <>
-      <Head places={table.places.map((place) => `${model.axis} ${place}`)} />
+      <Head columns={table.columns.map((x) => `${model.axis} ${x}`)} />
       <tbody>
         {lineSummaries(lines, model.axis).map(({ styled, last, lastAt, best, bestAt }, at) => (
           <Row
@@ -73,12 +73,12 @@ function nameOf({ trace }: StyledTrace): string {
   return `${trace.run} ${trace.key} ${trace.superseded}`;
 }
 
-function Head({ places }: { places: readonly string[] }) {
+function Head({ columns }: { columns: readonly string[] }) {
   return (
     <thead>
       <tr>
         <th scope="col">run</th>
-        {[...FIGURES, ...places].map((text, at) => (
+        {[...FIGURES, ...columns].map((text, at) => (
           <th key={at} scope="col">
             {text}
           </th>

@@ -12,10 +12,10 @@ export function csvOf(styled: readonly StyledTrace[], axis: Axis, x: Range): str
   for (const { trace } of styled) {
     const name = `${field(trace.run)},${field(trace.key)}`;
     for (let row = trace.lowerBound(x.min); row < trace.length; row++) {
-      const place = trace.x[row] ?? Number.NaN;
-      if (place > x.max) break;
+      const rowX = trace.x[row] ?? Number.NaN;
+      if (rowX > x.max) break;
       const figures = [trace.mean[row], trace.low[row], trace.high[row], trace.smooth?.[row]];
-      lines.push([name, place, ...figures.map(figure)].join(","));
+      lines.push([name, rowX, ...figures.map(figure)].join(","));
     }
   }
   return `${lines.join("\n")}\n`;

@@ -46,6 +46,7 @@ export class FakeSource implements Partial<Source> {
       groups: [],
       settings: [],
       metrics: [...new Set(this.made.flatMap(({ series }) => Object.keys(series)))],
+      unread: 0,
       problem: null,
     };
   }
@@ -104,7 +105,7 @@ export class FakeSource implements Partial<Source> {
     if (!made) return;
     made.x = Float64Array.from([...made.x, x]);
     made.value = Float64Array.from([...made.value, value]);
-    this.listener?.series({ run, key, position: made.x.length, x: [x], value: [value], again: false });
+    this.listener?.series({ run, key, axis: "step", position: made.x.length, x: [x], value: [value], again: false });
   }
 }
 

@@ -25,11 +25,12 @@ const demand = (changes: Partial<Demand> = {}): Demand => ({
   range: null,
   ...changes,
 });
+const LOSS = { key: "loss", axis: "step" as const, again: false };
 const never = new AbortController().signal;
 
 function following(set: TraceSet): Follower & { grown: Mock<() => void>; stale: Mock<() => void> } {
   return {
-    axis: "step",
+    axis: set.demand.axis,
     traces: () => set.traces,
     keys: () => set.demand.keys,
     grown: vi.fn<() => void>(),
@@ -87,9 +88,15 @@ describe("live rows", () => {
     const follower = following(set);
     feed.follow(follower);
     vi.advanceTimersByTime(1000);
-    expect(fake.followed?.()).toEqual({ runs: ["a", "b"], keys: ["loss"], axis: "step", positions: [50, 50] });
+    expect(fake.followed?.()).toEqual({
+      runs: ["a", "b"],
+      keys: ["loss"],
+      axes: ["step"],
+      positions: [50, 50],
+      watch: [],
+    });
     fake.write("a", "loss", 50, 0.5);
-    fake.listener?.series({ run: "a", key: "loss", position: 52, x: [50, 51], value: [0.5, 0.25], again: false });
+    fake.listener?.series({ ...LOSS, run: "a", position: 52, x: [50, 51], value: [0.5, 0.25] });
     const [trace] = set.traces;
     expect(trace?.length).toBe(52);
     expect([...(trace?.mean.subarray(50, 52) ?? [])]).toEqual([0.5, 0.25]);
@@ -106,10 +113,27 @@ describe("live rows", () => {
     vi.useFakeTimers();
     feed.follow(follower);
     vi.advanceTimersByTime(1000);
-    fake.listener?.series({ run: "a", key: "loss", position: 60, x: [59], value: [1], again: false });
+    fake.listener?.series({ ...LOSS, run: "a", position: 60, x: [59], value: [1] });
     expect(follower.stale).toHaveBeenCalledTimes(1);
-    fake.listener?.series({ run: "b", key: "loss", position: 10, x: [], value: [], again: true });
+    fake.listener?.series({ ...LOSS, run: "b", position: 10, x: [], value: [], again: true });
     expect(follower.stale).toHaveBeenCalledTimes(2);
+    vi.useRealTimers();
+  });
+
+  test("reach charts on another axis than the first, each on its own", async () => {
+    const fake = made(50);
+    const feed = feedOf(fake);
+    const byStep = await feed.fetch(demand(), never);
+    const byTime = await feed.fetch(demand({ axis: "relative time" }), never);
+    vi.useFakeTimers();
+    const followers = [following(byStep), following(byTime)];
+    for (const follower of followers) feed.follow(follower);
+    vi.advanceTimersByTime(1000);
+    expect(fake.followed?.()).toMatchObject({ axes: ["step", "relative time"], positions: [50, 50] });
+    fake.listener?.series({ ...LOSS, run: "a", position: 51, x: [50], value: [0.5] });
+    fake.listener?.series({ ...LOSS, run: "a", axis: "relative time", position: 51, x: [812.5], value: [0.5] });
+    expect([byStep, byTime].map(({ traces }) => traces[0]?.x[50])).toEqual([50, 812.5]);
+    for (const follower of followers) expect(follower.grown).toHaveBeenCalledTimes(1);
     vi.useRealTimers();
   });
 });

@@ -4,9 +4,9 @@
  * Charts that ask for the same runs and stretch in one moment share a request. Live rows are added to what is there; a
  * series is fetched anew only where rows cannot be added.
  */
-import type { Changes } from "../data/changes";
+import type { Changes, Interest } from "../data/changes";
 import type { SeriesAnswer } from "../data/series";
-import type { ChangesQuery, SeriesQuery, Source } from "../data/source";
+import type { SeriesQuery, Source } from "../data/source";
 import type { Axis, SeriesChange } from "../data/types";
 import { asNumber } from "../words";
 import { type Grid, Trace } from "./trace";
@@ -132,7 +132,7 @@ export class SeriesFeed {
     const values = change.value.map(asNumber);
     this.#remember(change, values);
     for (const follower of [...this.#followers]) {
-      if (follower.axis !== this.#axis()) continue;
+      if (follower.axis !== change.axis) continue;
       let grown = false;
       for (const trace of follower.traces()) {
         if (!isOf(change, trace)) continue;
@@ -155,35 +155,29 @@ export class SeriesFeed {
 
   /** A series that was on its way while rows arrived gets them too. */
   #caughtUp(set: TraceSet): TraceSet {
-    if (set.demand.axis !== this.#axis()) return set;
+    const recent = this.#recent.filter(({ change }) => change.axis === set.demand.axis);
     for (const trace of set.traces) {
-      for (const { change, values } of this.#recent) if (isOf(change, trace)) added(trace, change, values);
+      for (const { change, values } of recent) if (isOf(change, trace)) added(trace, change, values);
     }
     return set;
   }
 
-  /** The stream has one axis: that of the first chart. */
-  #axis(): Axis {
-    const [first] = this.#followers;
-    return first?.axis ?? "step";
-  }
-
   #follow(): void {
     const query = this.#interest();
-    const name = JSON.stringify([query.runs, query.keys, query.axis]);
+    const name = JSON.stringify([query.runs, query.keys, query.axes]);
     if (name === this.#followed) return;
     this.#followed = name;
     this.#endFollow?.();
     this.#endFollow = query.runs.length && query.keys.length ? this.#changes.follow(() => this.#interest()) : null;
   }
 
-  #interest(): ChangesQuery {
-    const axis = this.#axis();
+  #interest(): Interest {
+    const axes = new Set<Axis>();
     const positions = new Map<string, number>();
     const runs = new Set<string>();
     const keys = new Set<string>();
     for (const follower of this.#followers) {
-      if (follower.axis !== axis) continue;
+      axes.add(follower.axis);
       for (const key of follower.keys()) keys.add(key);
       for (const trace of follower.traces()) {
         if (!this.#isLive(trace.run) || trace.superseded) continue;
@@ -193,7 +187,7 @@ export class SeriesFeed {
       }
     }
     const all = [...runs].flatMap((run) => [...keys].map((key) => positions.get(`${run}\n${key}`) ?? 0));
-    return { runs: [...runs], keys: [...keys], axis, positions: all };
+    return { runs: [...runs], keys: [...keys], axes: [...axes], positions: all };
   }
 }
 

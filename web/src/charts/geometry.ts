@@ -83,15 +83,15 @@ export function linePath(
   let last = 0;
   let before = 0;
   for (let row = first; row < end; row++) {
-    const place = trace.x[row] ?? Number.NaN;
-    const px = mapping.toX(place);
+    const rowX = trace.x[row] ?? Number.NaN;
+    const px = mapping.toX(rowX);
     const py = mapping.toY(values[row] ?? Number.NaN);
-    if (Number.isNaN(px + py) || (pen && place - before > gap && hasBreak(trace, before, place))) {
+    if (Number.isNaN(px + py) || (pen && rowX - before > gap && hasBreak(trace, before, rowX))) {
       if (pen && (least < start || most > start)) finishColumn(sink, x, least, most, last);
       pen = false;
       if (Number.isNaN(px + py)) continue;
     }
-    before = place;
+    before = rowX;
     const pixel = Math.round(px);
     if (pen && pixel === column) {
       if (py < least) least = py;

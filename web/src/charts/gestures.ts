@@ -32,7 +32,7 @@ export function listen(element: HTMLElement, target: GestureTarget): () => void 
   let distance = 0;
   let middle = 0;
 
-  const place = (event: MouseEvent) => {
+  const positionOf = (event: MouseEvent) => {
     const edge = element.getBoundingClientRect();
     return { x: event.clientX - edge.left, y: event.clientY - edge.top };
   };
@@ -51,7 +51,7 @@ export function listen(element: HTMLElement, target: GestureTarget): () => void 
   };
 
   function down(event: PointerEvent): void {
-    const at = place(event);
+    const at = positionOf(event);
     if (!inside(at) || event.button > 1) return;
     pointers.set(event.pointerId, at);
     const fingers = twoFingers();
@@ -70,7 +70,7 @@ export function listen(element: HTMLElement, target: GestureTarget): () => void 
   }
 
   function move(event: PointerEvent): void {
-    const at = place(event);
+    const at = positionOf(event);
     if (!pointers.has(event.pointerId)) {
       if (event.pointerType !== "touch") target.hover(inside(at) ? at : null);
       return;
@@ -107,7 +107,7 @@ export function listen(element: HTMLElement, target: GestureTarget): () => void 
   }
 
   function wheel(event: WheelEvent): void {
-    const at = place(event);
+    const at = positionOf(event);
     if (!inside(at)) return;
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
@@ -126,7 +126,7 @@ export function listen(element: HTMLElement, target: GestureTarget): () => void 
   }
 
   function doubleClick(event: MouseEvent): void {
-    if (inside(place(event))) target.zoomOut();
+    if (inside(positionOf(event))) target.zoomOut();
   }
 
   const listeners: [string, (event: never) => void, AddEventListenerOptions?][] = [

@@ -1,4 +1,5 @@
 // @vitest-environment happy-dom
+import { signal } from "@preact/signals";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { known, start } from "../data/state";
 import { FakeSource, type MadeSeries } from "./fake-source";
@@ -82,7 +83,7 @@ describe("what is fetched", () => {
   });
 
   test("on a log axis its beginning is fetched finer", async () => {
-    const view = ownView({ logX: true });
+    const view = ownView({ logX: signal(true) });
     const model = shown(view, "long");
     await settled();
     await settled();

@@ -67,18 +67,7 @@ export function paintTrace(
   context.fillStyle = colour;
   context.lineJoin = "round";
   context.setLineDash(SOLID as number[]);
-  if (trace.low !== trace.mean && !trace.superseded && traces <= MOST_BANDS) {
-    context.globalAlpha = bandOpacity(traces, styled.spread);
-    context.beginPath();
-    bandPath(context, trace, mapping, first, end);
-    context.fill();
-  } else if (trace.smooth && !trace.superseded && traces <= MOST_BANDS) {
-    context.globalAlpha = traces > MANY ? 0.12 : 0.28;
-    context.lineWidth = ratio;
-    context.beginPath();
-    linePath(context, trace, trace.mean, mapping, first, end);
-    context.stroke();
-  }
+  if (traces <= MOST_BANDS) paintBand(context, styled, mapping, ratio, traces, first, end);
   if (!styled.spread && trace.spikes.length) {
     context.globalAlpha = 0.5;
     context.lineWidth = Math.max(1, ratio);
@@ -89,6 +78,30 @@ export function paintTrace(
   context.globalAlpha = trace.superseded ? 0.55 : 1;
   paintLine(context, styled, mapping, ratio, trace.superseded ? 1.2 : lineWidth(traces), first, end);
   context.globalAlpha = 1;
+}
+
+/** How far the rows of a column go; of a smoothed line whose columns are single rows, those rows. */
+function paintBand(
+  context: CanvasRenderingContext2D,
+  { trace, spread }: StyledTrace,
+  mapping: Mapping,
+  ratio: number,
+  traces: number,
+  first: number,
+  end: number,
+): void {
+  if (trace.superseded) return;
+  context.beginPath();
+  if (trace.low !== trace.mean) {
+    context.globalAlpha = bandOpacity(traces, spread);
+    bandPath(context, trace, mapping, first, end);
+    context.fill();
+  } else if (trace.smooth) {
+    context.globalAlpha = traces > MANY ? 0.12 : 0.28;
+    context.lineWidth = ratio;
+    linePath(context, trace, trace.mean, mapping, first, end);
+    context.stroke();
+  }
 }
 
 function paintLine(
@@ -133,15 +146,22 @@ function scaled(dash: readonly number[], ratio: number): number[] {
   return known;
 }
 
-/** One trace above the others: thicker, on a halo of the panel's colour. */
+/**
+ * One trace above the others: thicker, on a halo of the panel's colour. Of more than `MOST_BANDS` traces it is the one
+ * that has its band.
+ */
 export function paintHighlight(
   context: CanvasRenderingContext2D,
   styled: StyledTrace,
   mapping: Mapping,
   ratio: number,
   ink: Ink,
+  traces: number,
 ): void {
   const [first, end] = rowsInside(styled.trace, mapping);
+  context.strokeStyle = styled.colour;
+  context.fillStyle = styled.colour;
+  if (traces > MOST_BANDS) paintBand(context, styled, mapping, ratio, 1, first, end);
   context.globalAlpha = 0.85;
   context.strokeStyle = ink.panel;
   context.fillStyle = ink.panel;

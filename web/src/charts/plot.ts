@@ -46,7 +46,7 @@ export class Plot implements Drawn {
   #yTicks: Tick[] = [];
   #deadline = Number.POSITIVE_INFINITY;
   #unfinished = false;
-  #told = "";
+  #drawn = "";
   #shown = true;
   #highlight: readonly StyledTrace[] = [];
   #dimmed = false;
@@ -110,7 +110,7 @@ export class Plot implements Drawn {
     this.#content = null;
     this.#end();
     this.#layer.release();
-    this.#told = "";
+    this.#drawn = "";
     delete this.#host.dataset.drawn;
     delete this.#host.dataset.drawnX;
   }
@@ -171,9 +171,9 @@ export class Plot implements Drawn {
   #tellDrawn(finest: LayerPart | undefined): void {
     const rows = finest?.traces.reduce((sum, { trace }) => sum + trace.position, 0) ?? 0;
     const stretch = finest?.from == null ? "all" : `${finest.from}:${finest.to}`;
-    const told = `${rows} ${stretch}`;
-    if (told === this.#told) return; // to ask the element itself would cost more than a frame has
-    this.#told = told;
+    const drawn = `${rows} ${stretch}`;
+    if (drawn === this.#drawn) return; // to ask the element itself would cost more than a frame has
+    this.#drawn = drawn;
     this.#host.dataset.drawn = `${rows}`;
     this.#host.dataset.drawnX = stretch;
   }
@@ -254,7 +254,9 @@ export class Plot implements Drawn {
     ctx.beginPath();
     ctx.rect(plot.bbox.left, plot.bbox.top - 4 * ratio, plot.bbox.width + 4 * ratio, plot.bbox.height + 6 * ratio);
     ctx.clip();
-    for (const styled of this.#highlight) paintHighlight(ctx, styled, mapping, ratio, this.#ink());
+    for (const styled of this.#highlight) {
+      paintHighlight(ctx, styled, mapping, ratio, this.#ink(), content.lines.length);
+    }
     if (content.clip) for (const styled of content.lines) paintClipped(ctx, styled, mapping, ratio);
     if (content.resumes) this.#paintResumes(ctx, content, mapping, ratio);
     this.#paintMarks(ctx, content, mapping, ratio);

@@ -77,7 +77,7 @@ export function meanTrace(traces: readonly Trace[], group: RunGroup, grid: Grid,
   const high = new Float64Array(x.length);
   const rows = new Int32Array(members.length);
   for (let at = 0; at < x.length; at++) {
-    const place = x[at] ?? 0;
+    const rowX = x[at] ?? 0;
     let amount = 0;
     let sum = 0;
     let squares = 0;
@@ -85,7 +85,7 @@ export function meanTrace(traces: readonly Trace[], group: RunGroup, grid: Grid,
     let most = Number.NEGATIVE_INFINITY;
     for (let index = 0; index < members.length; index++) {
       const trace = members[index];
-      const value = trace ? valueOnLine(trace, place, rows, index) : Number.NaN;
+      const value = trace ? valueOnLine(trace, rowX, rows, index) : Number.NaN;
       if (Number.isNaN(value)) continue;
       amount++;
       const before = value - sum / Math.max(1, amount - 1);

@@ -65,18 +65,18 @@ export function headline(styled: readonly StyledTrace[], keys: readonly string[]
 
 /** Values of each line at some places of the x axis, evenly spread: the chart as a table. */
 export interface ValueTable {
-  readonly places: readonly string[];
+  readonly columns: readonly string[];
   readonly rows: readonly { readonly styled: StyledTrace; readonly values: readonly string[] }[];
 }
 
-export function valueTable(styled: readonly StyledTrace[], axis: Axis, x: Range, places: number): ValueTable {
+export function valueTable(styled: readonly StyledTrace[], axis: Axis, x: Range, amount: number): ValueTable {
   const across = x.max - x.min;
-  const spots = Array.from({ length: places }, (_, at) => x.min + (across * at) / Math.max(1, places - 1));
+  const spots = Array.from({ length: amount }, (_, at) => x.min + (across * at) / Math.max(1, amount - 1));
   const readings = spots.map(
     (spot) => new Map(readingsAt(styled, spot, 0).map((reading) => [reading.styled, reading])),
   );
   return {
-    places: spots.map((spot) => xText(spot, axis, across)),
+    columns: spots.map((spot) => xText(spot, axis, across)),
     rows: styled.map((line) => ({
       styled: line,
       values: readings.map((at) => number(at.get(line)?.value ?? null)),

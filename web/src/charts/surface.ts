@@ -35,7 +35,7 @@ export class ChartSurface implements GestureTarget {
   readonly #options: SurfaceOptions;
   readonly #ends: (() => void)[] = [];
   #pointer = { x: 0, y: 0 };
-  #rest: ReturnType<typeof setTimeout> | undefined;
+  #restTimer: ReturnType<typeof setTimeout> | undefined;
   #asking: AbortController | null = null;
   #exact: { x: number; readings: readonly Reading[] | null } | null = null; // the rows beside the cursor, when they are there
 
@@ -84,7 +84,7 @@ export class ChartSurface implements GestureTarget {
 
   dispose(): void {
     for (const end of this.#ends) end();
-    clearTimeout(this.#rest);
+    clearTimeout(this.#restTimer);
     this.#asking?.abort();
     cursor.clear(this);
     this.plot.destroy();
@@ -270,7 +270,7 @@ export class ChartSurface implements GestureTarget {
     const asking = new AbortController();
     this.#asking = asking;
     this.#exact = { x, readings: null };
-    this.#rest = setTimeout(() => {
+    this.#restTimer = setTimeout(() => {
       this.model.exactAt(x, asking.signal).then(
         (styled) => {
           if (!styled || asking.signal.aborted) return;
@@ -283,7 +283,7 @@ export class ChartSurface implements GestureTarget {
   }
 
   #stopAsking(): void {
-    clearTimeout(this.#rest);
+    clearTimeout(this.#restTimer);
     this.#asking?.abort();
     this.#asking = null;
     this.#exact = null;

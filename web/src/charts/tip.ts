@@ -24,15 +24,15 @@ export interface TipPlace {
   readonly lines: readonly StyledTrace[];
 }
 
-export function tipOf(place: TipPlace): Tip {
-  const { axis, mapping, readings, exact, close } = place;
+export function tipOf(at: TipPlace): Tip {
+  const { axis, mapping, readings, exact, close } = at;
   const across = mapping.x.max - mapping.x.min;
   const shown = exact ?? readings;
-  const x = exact?.[0]?.x ?? place.x;
-  const at = close ? shown.findIndex((reading) => isSameLine(reading, close)) : 0;
-  const first = Math.max(0, Math.min(at - Math.floor(MOST_ROWS / 2), shown.length - MOST_ROWS));
-  const rows = shown.slice(first, first + MOST_ROWS).map((reading) => tipRow(reading, x, place));
-  const notes = warningsAt(place).map((text) => ({ text, warning: true }));
+  const x = exact?.[0]?.x ?? at.x;
+  const strong = close ? shown.findIndex((reading) => isSameLine(reading, close)) : 0;
+  const first = Math.max(0, Math.min(strong - Math.floor(MOST_ROWS / 2), shown.length - MOST_ROWS));
+  const rows = shown.slice(first, first + MOST_ROWS).map((reading) => tipRow(reading, x, at));
+  const notes = warningsAt(at).map((text) => ({ text, warning: true }));
   if (shown.length > rows.length) notes.push({ text: `and ${shown.length - rows.length} more`, warning: false });
   const width = exact
     ? 0

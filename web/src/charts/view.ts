@@ -1,6 +1,6 @@
 /** `ChartView`: how charts show their series: axis, smoothing, scales, and the stretch of x that is looked at. */
-import { computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
-import { type Codec, choice, flag, number, type Param, sharedParam, text } from "../address";
+import { effect, type ReadonlySignal, signal, untracked } from "@preact/signals";
+import { type Codec, choice, flag, number, type Param, pageParam, sharedParam, text } from "../address";
 import type { Axis } from "../data/types";
 import type { Range } from "./range";
 import type { Spread } from "./spread";
@@ -84,41 +84,28 @@ function short(value: number): string {
   return String(Number(value.toPrecision(10)));
 }
 
-/** The view that the address describes: one for all charts of the board. */
-class AddressView implements ChartView {
-  readonly axis: Param<Axis> = sharedParam("x", axisName, "step");
-  readonly smooth: Param<number> = sharedParam("smooth", bounded(0, 0.999), DEFAULT_SMOOTHING);
-  readonly logX: Param<boolean> = sharedParam("logx", flag, false);
-  readonly logY: Param<boolean> = sharedParam("log", flag, false);
-  readonly clip: Param<boolean> = sharedParam("clip", flag, false);
-  readonly superseded: Param<boolean> = sharedParam("superseded", flag, false);
-  readonly groupBy: Param<string> = sharedParam("mean", text, "");
-  readonly spread: Param<Spread> = sharedParam("spread", choice<Spread>("std", "range"), "std");
-  readonly #address: Param<Range | null> = sharedParam("range", rangeCodec, null);
-  readonly #live = signal<Range | null>(this.#address.peek());
-  readonly range = computed(() => this.#live.value);
-  readonly extents = new Extents();
-  #pushed = true;
-
-  constructor() {
-    effect(() => {
-      const stored = this.#address.value; // Back, Forward, or an address that was typed
-      untracked(() => {
-        if (this.#address.format(stored) !== this.#address.format(this.#live.peek())) this.#live.value = stored;
-      });
+/** A stretch of x that the address tells: at once where it is a step of the history, else when the hand rests. */
+function addressRange(stored: Param<Range | null>): Pick<ChartView, "range" | "setRange" | "settle"> {
+  const range = signal(stored.peek());
+  let isStored = true;
+  effect(() => {
+    const given = stored.value; // Back, Forward, or an address that was typed
+    untracked(() => {
+      if (stored.format(given) !== stored.format(range.peek())) range.value = given;
     });
-  }
-
-  setRange(range: Range | null, push = false): void {
-    this.#live.value = range;
-    this.#pushed = push;
-    if (push) this.#address.value = range;
-  }
-
-  settle(): void {
-    if (!this.#pushed) this.#address.replace(this.#live.peek());
-    this.#pushed = true;
-  }
+  });
+  return {
+    range,
+    setRange(next, push = false) {
+      range.value = next;
+      isStored = push;
+      if (push) stored.value = next;
+    },
+    settle() {
+      if (!isStored) stored.replace(range.peek());
+      isStored = true;
+    },
+  };
 }
 
 function bounded(low: number, high: number): Codec<number> {
@@ -131,29 +118,42 @@ function bounded(low: number, high: number): Codec<number> {
   };
 }
 
-export const boardView: ChartView = new AddressView();
+/** The view that the address describes: one for all charts of the board. */
+export const boardView: ChartView = {
+  axis: sharedParam("x", axisName, "step"),
+  smooth: sharedParam("smooth", bounded(0, 0.999), DEFAULT_SMOOTHING),
+  logX: sharedParam("logx", flag, false),
+  logY: sharedParam("log", flag, false),
+  clip: sharedParam("clip", flag, false),
+  superseded: sharedParam("superseded", flag, false),
+  groupBy: sharedParam("mean", text, ""),
+  spread: sharedParam("spread", choice<Spread>("std", "range"), "std"),
+  extents: new Extents(),
+  ...addressRange(sharedParam("range", rangeCodec, null)),
+};
 
-/** A view that is nobody else's, for a chart beside a page. */
-export function ownView(
-  changes: Partial<{ axis: Axis; smooth: number; logX: boolean; logY: boolean; clip: boolean }> = {},
-): ChartView {
-  const range: Signal<Range | null> = signal(null);
+/** A view of the charts of one page. What it is not given stays as it is; the stretch in sight is in the address. */
+export function ownView(changes: Partial<ChartView> = {}): ChartView {
   return {
-    axis: signal(changes.axis ?? "step"),
-    smooth: signal(changes.smooth ?? 0),
-    logX: signal(changes.logX ?? false),
-    logY: signal(changes.logY ?? false),
-    clip: signal(changes.clip ?? false),
+    axis: signal<Axis>("step"),
+    smooth: signal(0),
+    logX: signal(false),
+    logY: signal(false),
+    clip: signal(false),
     superseded: signal(false),
     groupBy: signal(""),
     spread: signal<Spread>("std"),
-    range,
     extents: new Extents(),
-    setRange: (next) => {
-      range.value = next;
-    },
-    settle: () => {},
+    ...addressRange(pageParam("zoom", rangeCodec, null)),
+    ...changes,
   };
+}
+
+/** Another axis counts otherwise: the stretch that is looked at means nothing on it. */
+export function setAxis(view: ChartView, axis: Axis): void {
+  view.setRange(null);
+  view.settle();
+  view.axis.value = axis;
 }
 
 /** The share of new rows in the exponential mean, as series are asked for; 1: none. */

@@ -25,10 +25,10 @@ it("asks for the runs that somebody watches, and no longer when nobody does", ()
   const [changes, streams] = started();
   const ends = [changes.watch(["a", "b"]), changes.watch(["b"])];
   vi.runAllTimers();
-  expect(streams.queries.at(-1)?.runs).toEqual(["a", "b"]);
+  expect(streams.queries.at(-1)?.watch).toEqual(["a", "b"]);
   ends[0]?.();
   vi.runAllTimers();
-  expect(streams.queries.at(-1)?.runs).toEqual(["b"]);
+  expect(streams.queries.at(-1)?.watch).toEqual(["b"]);
   const opened = streams.queries.length;
   changes.watch(["b"])();
   vi.runAllTimers();
@@ -36,13 +36,14 @@ it("asks for the runs that somebody watches, and no longer when nobody does", ()
   vi.useRealTimers();
 });
 
-it("leaves the runs of followed series as they are: each has a position for each key", () => {
+it("asks for runs beside those of followed series, of which each has a position for each key", () => {
   vi.useFakeTimers();
   const [changes, streams] = started();
-  changes.watch(["other"]);
-  changes.follow(() => ({ runs: ["a"], keys: ["loss"], axis: "step", positions: [7] }));
+  const series = { runs: ["a"], keys: ["loss"], axes: ["step" as const], positions: [7] };
+  changes.watch(["other", "a"]);
+  changes.follow(() => series);
   vi.runAllTimers();
-  expect(streams.queries.at(-1)).toEqual({ runs: ["a"], keys: ["loss"], axis: "step", positions: [7] });
+  expect(streams.queries.at(-1)).toEqual({ ...series, watch: ["other"] });
   vi.useRealTimers();
 });
 
@@ -66,8 +67,8 @@ it("tells each listener until it ends", () => {
   const [changes, streams] = started();
   const said: string[] = [];
   const end = changes.onRun(({ id }) => said.push(id));
-  streams.listener?.run({ id: "a", what: ["notes"] });
+  streams.listener?.run({ id: "a", parts: ["notes"] });
   end();
-  streams.listener?.run({ id: "b", what: ["notes"] });
+  streams.listener?.run({ id: "b", parts: ["notes"] });
   expect(said).toEqual(["a"]);
 });

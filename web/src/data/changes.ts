@@ -7,7 +7,10 @@ type Listener<T> = (event: T) => void;
 /** `opening`: nothing has arrived yet; `lost`: it did, and the server does not answer any more. */
 export type Connection = "opening" | "open" | "lost";
 
-const NOTHING: ChangesQuery = { runs: [], keys: [], axis: "step", positions: [] };
+/** The series that a page shows. */
+export type Interest = Omit<ChangesQuery, "watch">;
+
+const NOTHING: Interest = { runs: [], keys: [], axes: [], positions: [] };
 const REOPEN_AFTER = 50; // milliseconds: charts of one page ask one after the other
 
 export class Changes {
@@ -18,12 +21,12 @@ export class Changes {
   readonly #reconnect = new Set<() => void>();
   readonly #newlyWatched = new Set<Listener<readonly string[]>>();
   readonly #watched = new Map<string, number>();
-  #interest: () => ChangesQuery = () => NOTHING;
+  #interest: () => Interest = () => NOTHING;
   #source: Source | null = null;
   #close: (() => void) | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #asked: readonly string[] = []; // runs of the stream that is opened
-  #told: ReadonlySet<string> = new Set(); // runs of the stream that was open last
+  #heard: ReadonlySet<string> = new Set(); // runs of the stream that was open last
 
   start(source: Source): void {
     this.#source = source;
@@ -32,9 +35,9 @@ export class Changes {
 
   /**
    * Which series are shown now. `interest` is asked whenever the stream is opened, so that positions are those of that
-   * moment; call `follow` again when runs, keys or the axis change. The function it gives ends the interest.
+   * moment; call `follow` again when runs, keys or axes change. The function it gives ends the interest.
    */
-  follow(interest: () => ChangesQuery): () => void {
+  follow(interest: () => Interest): () => void {
     this.#interest = interest;
     this.#reopen();
     return () => {
@@ -47,13 +50,13 @@ export class Changes {
   /** Runs of which `onRun` shall tell, besides those whose series are followed. The function it gives ends that. */
   watch(runs: readonly string[]): () => void {
     const count = (by: number) => {
-      const before = this.#query().runs.join("\n");
+      const before = this.#query().watch.join("\n");
       for (const run of runs) {
         const watchers = (this.#watched.get(run) ?? 0) + by;
         if (watchers > 0) this.#watched.set(run, watchers);
         else this.#watched.delete(run);
       }
-      if (this.#query().runs.join("\n") !== before) this.#reopen();
+      if (this.#query().watch.join("\n") !== before) this.#reopen();
     };
     count(1);
     return () => count(-1);
@@ -66,10 +69,10 @@ export class Changes {
   /** The server answers again after it was gone: whatever is shown may be old. */
   onReconnect = (listener: () => void) => subscribe(this.#reconnect, listener);
 
-  /** Where series are followed, they are those of the page's own runs: nothing is added, for each run has a position a key. */
+  /** Runs that are watched and have no series stand apart, for each run of series has a position a key. */
   #query(): ChangesQuery {
     const query = this.#interest();
-    return query.keys.length ? query : { ...query, runs: [...new Set([...query.runs, ...this.#watched.keys()])] };
+    return { ...query, watch: [...this.#watched.keys()].filter((run) => !query.runs.includes(run)) };
   }
 
   /** The stream tells of these runs from now on; what was asked before may have missed something. */
@@ -85,7 +88,7 @@ export class Changes {
     this.#close?.();
     const query = () => {
       const asked = this.#query();
-      this.#asked = asked.runs;
+      this.#asked = [...asked.runs, ...asked.watch];
       return asked;
     };
     this.#close = this.#source.changes(query, {
@@ -100,8 +103,8 @@ export class Changes {
     const back = open && this.connection.peek() === "lost";
     this.connection.value = open ? "open" : "lost";
     if (open) {
-      const added = this.#asked.filter((run) => !this.#told.has(run));
-      this.#told = new Set(this.#asked);
+      const added = this.#asked.filter((run) => !this.#heard.has(run));
+      this.#heard = new Set(this.#asked);
       if (added.length) tell(this.#newlyWatched, added);
     }
     if (!back) return;

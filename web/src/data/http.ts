@@ -46,6 +46,7 @@ export function queryString(values: Record<string, QueryValue>): string {
 }
 
 const CURVES_AT_ONCE = 200;
+const TABLE_SECONDS = 1.5; // for reading streams before an answer that is not complete
 
 export class HttpSource implements Source {
   readonly live = true;
@@ -64,6 +65,7 @@ export class HttpSource implements Source {
         reverse: query.reverse,
         group: query.group,
         hidden: query.hidden,
+        seconds: TABLE_SECONDS,
       },
       signal,
     );
@@ -109,7 +111,10 @@ export class HttpSource implements Source {
     this.#get<EventPage>(this.#of(id, "events"), { after, limit }, signal);
 
   changes(query: () => ChangesQuery, listener: ChangesListener): () => void {
-    return followChanges(() => `${this.base}changes${queryString({ ...query() })}`, listener);
+    return followChanges(() => {
+      const { axes, ...asked } = query();
+      return `${this.base}changes${queryString({ ...asked, axis: axes })}`;
+    }, listener);
   }
 
   change = (id: string, change: RunChange) => this.#write<RunRow>("PATCH", this.#of(id), change);

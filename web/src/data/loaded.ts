@@ -29,7 +29,7 @@ export function useLoadedRuns<T>(
 ): ReadonlyMap<string, Loaded<T>> {
   return useAnswers(ids, question, load, (again) => {
     const endParts = changes.onRun((event) => {
-      if (ids.includes(event.id) && event.what.some((part) => parts.includes(part))) again(event.id, AGAIN_AFTER);
+      if (ids.includes(event.id) && event.parts.some((part) => parts.includes(part))) again(event.id, AGAIN_AFTER);
     });
     const endRows = changes.onRuns((event) => {
       if (!parts.includes("row")) return;

@@ -46,8 +46,9 @@ export interface SeriesQuery {
 export interface ChangesQuery {
   runs: readonly string[];
   keys: readonly string[];
-  axis: Axis;
+  axes: readonly Axis[];
   positions: readonly number[]; // for each run, for each key: rows that are known already
+  watch: readonly string[]; // runs without series, of whose parts is told
 }
 
 export type RunPart = "metrics" | "samples" | "notes" | "log" | "checkpoints" | "artifacts" | "manifest" | "status";
@@ -58,7 +59,7 @@ export interface RunsEvent {
 }
 export interface RunEvent {
   id: string;
-  what: RunPart[];
+  parts: RunPart[];
 }
 
 /** What is told while a page looks on. */

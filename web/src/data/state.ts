@@ -172,7 +172,9 @@ export async function refreshTable(): Promise<void> {
   } catch (error) {
     if (!asked.signal.aborted) tableProblem.value = error instanceof Error ? error.message : String(error);
   }
-  if (asking === asked) asking = null;
+  if (asking !== asked) return;
+  asking = null;
+  if (table.peek()?.unread && tableProblem.peek() === null) void refreshTable();
 }
 
 const SOON = 300; // milliseconds: a run came or went
@@ -196,23 +198,28 @@ function refreshIn(milliseconds: typeof SOON | typeof LATER): void {
   }, wait);
 }
 
-/** Rows that changed, put in place at once; order, groups and chosen columns follow with the next table. */
+/**
+ * Rows that changed, put in place at once, also those that the filter leaves out; order, groups and chosen columns
+ * follow with the next table.
+ */
 export function applyRows(rows: readonly RunRow[], gone: readonly string[]): void {
   const now = table.peek();
   if (!now) return;
-  const listed = new Map(now.rows.map((row) => [row.id, row]));
-  const comesOrGoes = gone.some((id) => listed.has(id)) || rows.some((row) => statusChanged(listed.get(row.id), row));
+  const fresh = new Map(known.peek());
+  let comesOrGoes = false;
+  const put = (before: RunRow | undefined, row: RunRow) => {
+    comesOrGoes ||= statusChanged(before, row);
+    fresh.set(row.id, before ? { ...row, values: before.values } : row);
+  };
+  for (const row of rows) put(fresh.get(row.id), row);
+  for (const id of gone) {
+    const before = fresh.get(id);
+    if (before) put(before, { ...before, status: "gone" });
+  }
   refreshIn(comesOrGoes ? SOON : LATER);
-  const changed = new Map(rows.map((row) => [row.id, row]));
-  const lost = new Set(gone);
-  const merged = now.rows.map((row) => {
-    const next = changed.get(row.id);
-    if (next) return next.values.length === row.values.length ? next : { ...next, values: row.values };
-    return lost.has(row.id) ? { ...row, status: "gone" as const } : row;
-  });
   batch(() => {
-    table.value = { ...now, rows: merged };
-    known.value = new Map([...known.peek(), ...merged.map((row) => [row.id, row] as const)]);
+    table.value = { ...now, rows: now.rows.map((row) => fresh.get(row.id) ?? row) };
+    known.value = fresh;
   });
 }
 

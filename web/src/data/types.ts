@@ -15,7 +15,7 @@ export interface BoardInfo {
   chosen: string[]; // runs named on the command line
 }
 
-/** One row of GET api/runs?where=&columns=&sort=&reverse=&group=&hidden=  (whole table, light; order is the answer's). */
+/** One row of GET api/runs?where=&columns=&sort=&reverse=&group=&hidden=&seconds=  (whole table, light; order is the answer's). */
 export interface RunRow {
   id: string;
   name: string; // shown: the name, else the id
@@ -52,6 +52,7 @@ export interface RunTable {
   groups: { key: string; first: number; count: number; live: number; best: Figure }[]; // when group= is given
   settings: string[]; // that may be asked for as columns
   metrics: string[];
+  unread: number; // runs whose figures, which it is filtered, ordered or shown by, there was no time to read: ask again
   problem: string | null; // what is wrong with `where`, in words; then nothing is filtered
 }
 
@@ -241,18 +242,21 @@ export interface EventPage {
 }
 
 /**
- * GET api/changes?runs=…&keys=…&axis=&positions=…&columns=   (server-sent events)
+ * GET api/changes?runs=…&keys=…&axis=…&positions=…&watch=…&columns=   (server-sent events)
+ * axis: on which rows are told; each that is given.
  * positions: one for each run and key, all keys of the first run first, as SeriesEntry.position told; without, from now on.
+ * watch: runs besides, without series, of which `run` is told.
  * columns: as for api/runs, those that `values` of the rows have; without, `values` is empty.
  *   event: runs   data: {position, rows: RunRow[], gone: string[]}      rows of the table that changed or are new
  *   event: series data: SeriesChange
- *   event: run    data: {id, what: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
+ *   event: run    data: {id, parts: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
  *   "metrics": a key that the run did not have, or one that is no longer constant
  *   a comment line every 15 s keeps it alive.
  */
 export interface SeriesChange {
   run: string;
   key: string;
+  axis: Axis;
   position: number;
   x: number[];
   value: Figure[];

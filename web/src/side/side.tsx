@@ -15,7 +15,7 @@ import { GroupHead } from "../ui/group-head";
 import { Progress } from "../ui/run-label";
 import { Sparkline } from "../ui/sparkline";
 import { keepFocus, VirtualList } from "../ui/virtual-list";
-import { number, plural } from "../words";
+import { count, number, plural } from "../words";
 import { sheetOpen } from "./state";
 import "./side.css";
 
@@ -83,7 +83,7 @@ export function SideList() {
       />
       <div class="side-foot">
         <span>
-          {plural(shown.value.length, "run")} shown of {plural(table.value?.rows.length ?? 0, "run").split(" ")[0]}
+          {plural(shown.value.length, "run")} shown of {count(table.value?.rows.length ?? 0)}
         </span>
         {marked.value.length > 0 && (
           <button type="button" onClick={() => (marked.value = [])}>

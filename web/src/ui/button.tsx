@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import "./button.css";
+import "./control.css";
 
 export interface ButtonProps {
   children: ComponentChildren;

@@ -2,8 +2,7 @@
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { filter, known, table } from "../data/state";
-import type { RunTable } from "../data/types";
-import { queryParts, unknownColumns } from "./query";
+import { queryParts } from "./query";
 import { type Suggestion, suggestions, wordBefore } from "./suggestions";
 import "./filter-box.css";
 
@@ -17,14 +16,6 @@ export function focusFilter(): void {
     field.focus();
     field.select();
   }
-}
-
-/** What is wrong with a filter: as the server says it, or names that no run has. */
-function problemOf(typed: string, answer: RunTable | null): string | null {
-  if (!typed.trim() || !answer) return null;
-  if (answer.problem) return answer.problem;
-  const [unknown] = answer.rows.length ? [] : unknownColumns(typed, answer.settings, answer.metrics);
-  return unknown === undefined ? null : `no run has a setting or metric called ${unknown}`;
 }
 
 export function FilterBox() {
@@ -47,7 +38,7 @@ export function FilterBox() {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => filter.replace(value.trim()), TYPING);
   }
-  const problem = problemOf(typed, table.value);
+  const problem = typed.trim() ? (table.value?.problem ?? null) : null;
   const word = wordBefore(typed, caret);
   const offered = open && table.value ? suggestions(word, { ...table.value, rows: [...known.value.values()] }) : [];
   function take(suggestion: Suggestion): void {

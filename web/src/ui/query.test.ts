@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { queryParts, unknownColumns } from "./query";
+import { queryParts } from "./query";
 
 const kinds = (text: string) =>
   queryParts(text)
@@ -30,10 +30,4 @@ test.each(["", "loss<", '"open', "a:b:c ((", "  lr >= 3 ", "π≠\n<>"])("nothin
       .map((part) => part.text)
       .join(""),
   ).toBe(text);
-});
-
-test("names that no run has are told, whatever is done to them", () => {
-  const unknown = (text: string) => unknownColumns(text, ["config.lr", "model.d_model"], ["loss", "validation/loss"]);
-  expect(unknown("lr>1 config.lr<2 loss<2 best(validation/loss)<2 loss@200<3 tag:a d_model=64")).toEqual([]);
-  expect(unknown("lrr<2 best(los)<1 wide")).toEqual(["lrr", "los"]);
 });

@@ -22,30 +22,3 @@ export function queryParts(text: string): QueryPart[] {
   }
   return parts;
 }
-
-const FIELDS = "run name status recipe experiment group tag tags parent writer step time seconds age created".split(
-  " ",
-);
-
-/** Names that are compared and that no run has, as a setting, a metric or what a run is called. */
-export function unknownColumns(text: string, settings: readonly string[], metrics: readonly string[]): string[] {
-  const known = new Set([
-    ...FIELDS,
-    ...metrics,
-    ...settings,
-    ...settings.map((name) => name.split(".").at(-1) ?? name),
-  ]);
-  return queryParts(text)
-    .filter((part) => part.kind === "column")
-    .map((part) => columnName(part.text))
-    .filter((name) => name !== "" && !known.has(name));
-}
-
-/** `best(validation/loss)<` and `loss@200>=` without what is done to the metric. */
-function columnName(text: string): string {
-  const bare = text.replace(/(?:<=|>=|!=|[<>=:~])$/, "");
-  return bare
-    .replace(/^\(*(?:first|last|best|min|max)\((.*)\)$/, "$1")
-    .replace(/@\d+$/, "")
-    .replaceAll('"', "");
-}

@@ -1,4 +1,4 @@
-import "./segmented.css";
+import "./control.css";
 
 export interface SegmentedProps<T extends string> {
   label: string;

@@ -1,6 +1,7 @@
 import { useCommands } from "../keys";
 import { count } from "../words";
-import "./step-slider.css";
+import { Button } from "./button";
+import "./slider.css";
 
 interface StepSliderProps {
   /** Steps in order; null: logged without one. */
@@ -40,9 +41,9 @@ export function StepSlider({ steps, index, onChange, label }: StepSliderProps) {
   if (last < 1) return <span class="step-slider dim">{text}</span>;
   return (
     <div class="step-slider">
-      <button type="button" aria-label="the step before" disabled={index <= 0} onClick={() => go(index - 1)}>
+      <Button label="the step before" disabled={index <= 0} onClick={() => go(index - 1)}>
         ‹
-      </button>
+      </Button>
       <input
         type="range"
         min={0}
@@ -53,9 +54,9 @@ export function StepSlider({ steps, index, onChange, label }: StepSliderProps) {
         aria-valuetext={`${text}, ${index + 1} of ${steps.length}`}
         onInput={(event) => go(Number(event.currentTarget.value))}
       />
-      <button type="button" aria-label="the next step" disabled={index >= last} onClick={() => go(index + 1)}>
+      <Button label="the next step" disabled={index >= last} onClick={() => go(index + 1)}>
         ›
-      </button>
+      </Button>
       <output>{text}</output>
       <span class="faint">
         {count(index + 1)} of {count(steps.length)}

@@ -8,11 +8,11 @@ import msgspec
 class LeftOut(msgspec.Struct):
     """A part that is not in the report.
 
-    - `run`: None where it is of all; `bytes`: None where that is not known.
+    - `part`: which one, in words; `run`: None where it is of all; `bytes`: None where that is not known.
     - `chosen`: whoever made the report did not want it.
     """
 
     run: str | None
-    what: str
+    part: str
     bytes: int | None = None
     chosen: bool = False

@@ -86,6 +86,7 @@ class TableAnswer(msgspec.Struct):
     groups: list[GroupInfo]
     settings: list[str]
     metrics: list[str]
+    unread: int
     problem: str | None
 
 

@@ -106,7 +106,9 @@ class Changes:
             messages[id(follower)] = event("runs", {"position": self._board.position, "rows": [], "gone": []})
             for row in self._board.known(follower.runs):
                 self._seen[row.path] = stamp_of(row.path)
-                _join(messages, self._told_of_run(row))
+                _join(messages, self._told_of_run(row, first=False))
+            for row in self._board.known(follower.watched):  # read when it changes: there may be many, and long ones
+                self._seen.setdefault(row.path, stamp_of(row.path))
             self._watcher.watch(self._watched_folders())
             self._send_all(messages)
 
@@ -118,9 +120,11 @@ class Changes:
                 messages = self._look(now=False)
             _join(messages, self._told_of_rows(self._changed_paths(folders)))
             for row in self._followed_rows():
-                if row.path in folders or self._seen.get(row.path) != stamp_of(row.path):
-                    self._seen[row.path] = stamp_of(row.path)
-                    _join(messages, self._told_of_run(row))
+                stamp = stamp_of(row.path)
+                grown = self._seen.get(row.path) != stamp
+                if row.path in folders or grown:
+                    self._seen[row.path] = stamp
+                    _join(messages, self._told_of_run(row, first=grown))
             self._watcher.watch(self._watched_folders())
             self._send_all(messages)
         self._rest()
@@ -192,18 +196,18 @@ class Changes:
         return self._terms[1][columns]
 
     def _followed_rows(self) -> list[RunRow]:
-        runs = dict.fromkeys(run_id for follower in self._followers for run_id in follower.runs)
+        runs = dict.fromkeys(run_id for follower in self._followers for run_id in (*follower.runs, *follower.watched))
         return self._board.known(list(runs))
 
-    def _told_of_run(self, row: RunRow) -> Messages:
-        """What is new in one run, for each page that shows it."""
+    def _told_of_run(self, row: RunRow, *, first: bool) -> Messages:
+        """What is new in one run, for each page that shows it; `first`: of one that was never read, everything."""
         run_id, messages = self._board.id_of(row), dict[int, bytes]()
         with suppress(RequestError), self._board.open_runs.use(row.path) as run:
             run.read()
-            changed = self._states.setdefault(run_id, RunState()).changes(run)
-            message = event("run", {"id": run_id, "what": changed}) if changed else b""
+            changed = self._states.setdefault(run_id, RunState()).changes(run, first=first)
+            message = event("run", {"id": run_id, "parts": changed}) if changed else b""
             for follower in list(self._followers):
-                if run_id in follower.runs:
+                if follower.hears_of(run_id):
                     messages[id(follower)] = message + follower.series_changes(run_id, run)
         return messages
 

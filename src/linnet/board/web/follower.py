@@ -36,7 +36,8 @@ class Follower:
 
     runs: list[str]
     keys: list[str]
-    axis: str
+    watched: list[str]  # runs besides, of which it wants to hear and has no series
+    axes: list[str]
     columns: str | None
     positions: list[int]
     states: dict[tuple[str, str], SeriesState] = field(default_factory=dict)
@@ -55,7 +56,12 @@ class Follower:
         if positions and len(positions) != len(runs) * len(keys):
             raise RequestError(400, f"positions are one for each of {len(runs) * len(keys)} series")
         columns = parameters.text("columns") if parameters.has("columns") else None
-        return cls(runs, keys, parameters.choice("axis", AXES), columns, positions)
+        axes = parameters.choices("axis", AXES)
+        return cls(runs, keys, parameters.texts("watch", MOST_RUNS), axes, columns, positions)
+
+    def hears_of(self, run_id: str) -> bool:
+        """Is it told of a run?"""
+        return run_id in self.runs or run_id in self.watched
 
     def push(self, message: bytes) -> None:
         """Put a message into the queue; a page that does not take its messages is dropped."""
@@ -82,8 +88,8 @@ class Follower:
 
     def series_changes(self, run_id: str, run: OpenRun) -> bytes:
         """What is new in the metrics that the page shows of a run; the run's lock is held."""
-        messages = []
-        for at, key in enumerate(self.keys):
+        messages = list[bytes]()
+        for at, key in enumerate(self.keys if run_id in self.runs else ()):
             series = run.history.series(key)
             if series is None:
                 continue
@@ -91,9 +97,7 @@ class Follower:
             if state is None:
                 state = SeriesState(self._first_position(run_id, at, len(series)), *_stream_of(run))
                 self.states[run_id, key] = state
-            change = self._change(run_id, run, series, state)
-            if change is not None:
-                messages.append(event("series", change))
+            messages += [event("series", change) for change in self._changes(run_id, run, series, state)]
         return b"".join(messages)
 
     def _first_position(self, run_id: str, at: int, rows: int) -> int:
@@ -101,34 +105,37 @@ class Follower:
             return rows
         return self.positions[self.runs.index(run_id) * len(self.keys) + at]
 
-    def _change(self, run_id: str, run: OpenRun, series: Series, state: SeriesState) -> dict[str, Any] | None:
+    def _changes(self, run_id: str, run: OpenRun, series: Series, state: SeriesState) -> list[dict[str, Any]]:
+        """The rows behind those that the page has, on each of its axes."""
         rows, stream = len(series), _stream_of(run)
         again = stream != (state.generation, state.resumes) or rows < state.position
         again = again or rows - state.position > _MOST_ROWS
         if rows == state.position and not again:
-            return None
-        x: list[float] = []
-        values: list[Any] = []
-        if not again:
-            x, values = self._new_rows(run, series, state.position)
+            return []
+        changes = []
+        for axis in self.axes:
+            x, values = ([], []) if again else _new_rows(run, series, state.position, axis)
+            named = {"run": run_id, "key": series.name, "axis": axis, "position": rows}
+            changes.append({**named, "x": x, "value": values, "again": again})
         state.position, (state.generation, state.resumes) = rows, stream
-        return {"run": run_id, "key": series.name, "position": rows, "x": x, "value": values, "again": again}
+        return changes
 
-    def _new_rows(self, run: OpenRun, series: Series, begin: int) -> tuple[list[float], list[Any]]:
-        step, t, _, value = series.since(begin)
-        if self.axis == "step":
-            x = step.astype(np.float64)
-        elif self.axis == "relative time":
-            x = t
-        elif self.axis == "wall time":
-            x = t + run.run.manifest.created_at
-        else:
-            known = run.history.curve(series.name)
-            stats = known.stats if known is not None else None
-            placed = axis_values(run, run.history, Curve.of(series, slice(begin, None), stats), self.axis)
-            x = placed if placed is not None else np.empty(0)
-        shown = np.isfinite(x)
-        return x[shown].tolist(), [figure(one) for one in value[: len(x)][shown].tolist()]
+
+def _new_rows(run: OpenRun, series: Series, begin: int, axis: str) -> tuple[list[float], list[Any]]:
+    step, t, _, value = series.since(begin)
+    if axis == "step":
+        x = step.astype(np.float64)
+    elif axis == "relative time":
+        x = t
+    elif axis == "wall time":
+        x = t + run.run.manifest.created_at
+    else:
+        known = run.history.curve(series.name)
+        stats = known.stats if known is not None else None
+        placed = axis_values(run, run.history, Curve.of(series, slice(begin, None), stats), axis)
+        x = placed if placed is not None else np.empty(0)
+    shown = np.isfinite(x)
+    return x[shown].tolist(), [figure(one) for one in value[: len(x)][shown].tolist()]
 
 
 def _stream_of(run: OpenRun) -> tuple[int, int]:
@@ -142,12 +149,12 @@ def event(name: str, data: object) -> bytes:
 
 @dataclass
 class RunState:
-    """What a run had besides numbers when pages were last told."""
+    """What a run had besides numbers when pages were last told, by part."""
 
     marks: dict[str, object] = field(default_factory=dict)
 
-    def changes(self, run: OpenRun) -> list[str]:
-        """What is new since the last call; nothing at the first. The run's lock is held."""
+    def changes(self, run: OpenRun, *, first: bool = False) -> list[str]:
+        """The parts that are new since the last call; at the first call none, or all. The run's lock is held."""
         journal = run.journal
         artifacts = journal.artifacts()
         marks: dict[str, object] = {
@@ -161,7 +168,7 @@ class RunState:
             "status": run.watched.status,
         }
         known, self.marks = self.marks, marks
-        return [name for name, mark in marks.items() if known and known.get(name) != mark]
+        return [part for part, mark in marks.items() if (known and known.get(part) != mark) or (first and not known)]
 
 
 def _end_of(entries: list[Any]) -> object:

@@ -5,6 +5,7 @@ Answers are described by the types they are made of, so what is written here is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ def _query(name: str, about: str, schema: dict[str, Any], *, required: bool = Fa
     return {"name": name, "in": "query", "description": about, "required": required, "schema": schema}
 
 
-def _several(name: str, about: str, most: int, *, required: bool = False) -> dict[str, Any]:
-    items = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"^[^\u0000]+$"}
+def _several(name: str, about: str, most: int, *, required: bool = False, words: Sequence[str] = ()) -> dict[str, Any]:
+    items: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"^[^\u0000]+$"}
+    items = {"type": "string", "enum": list(words)} if words else items
     schema = {"type": "array", "items": items, "maxItems": most, "minItems": int(required)}
     return {**_query(name, about, schema, required=required), "style": "form", "explode": True}
 
@@ -86,6 +88,7 @@ OPERATIONS = (
             _query("reverse", "the other way", _FLAG),
             _query("group", "a column in which the runs of a group agree", _TEXT),
             _query("hidden", "hidden runs too", _FLAG),
+            _number("seconds", "that may be spent on reading streams; `unread` counts those left"),
         ),
     ),
     Operation("get", "/api/curves", "Best value and sparkline of runs.", list[answers.RowCurve], (_RUNS,)),
@@ -115,7 +118,8 @@ OPERATIONS = (
         (
             _RUNS,
             _several("keys", "metrics", MOST_KEYS),
-            _AXIS,
+            _several("watch", "runs of whose parts, besides those of `runs`, it is told that they are new", MOST_RUNS),
+            _several("axis", "what stands on the x axis; each that is given", len(AXES), words=AXES),
             _query(
                 "positions",
                 "rows of each series that the page has",

@@ -88,7 +88,14 @@ class Parameters:
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
         """One of some words; the first where there is none."""
-        value = self.text(name) or choices[0]
-        if value not in choices:
-            raise RequestError(400, f"{name} is one of {', '.join(choices)}, found {value[:40]!r}")
-        return value
+        return _known(name, self.text(name) or choices[0], choices)
+
+    def choices(self, name: str, choices: Sequence[str]) -> list[str]:
+        """Some of several words; the first where there is none."""
+        return [_known(name, value, choices) for value in self.texts(name, len(choices)) or choices[:1]]
+
+
+def _known(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise RequestError(400, f"{name} is one of {', '.join(choices)}, found {value[:40]!r}")
+    return value

@@ -23,8 +23,7 @@ _USUAL_COLUMNS = 8  # settings that are shown when nobody chose
 _MOST_COLUMNS = 64
 _MOST_NAMES = 2_000  # settings and metrics that are named
 _LONGEST = 2_000  # characters of a cell
-_AT_ONCE = 500  # runs whose metrics are read between two looks at the clock
-_FIGURE_SECONDS = 30.0  # of reading for a table; runs that are not read by then are said to be missing
+_MOST_SECONDS = 30.0  # of reading for a table; of how many runs nothing was read by then is said
 _GROWN_SECONDS, _BYTES_A_SECOND = 5.0, 2e6  # after which a stream that grows is read again for its figures
 _SECONDS = 2.0  # of reading curves; those that are not read by then are to be asked for again
 _FACTS_PAUSE = 20.0  # times as long as it took to look through all runs, before that is done again
@@ -61,25 +60,25 @@ class Tables:
         """`GET api/runs`."""
         board, hidden = self._board, parameters.flag("hidden")
         where, sort = parameters.text("where"), parameters.text("sort") or "age"
+        seconds = parameters.number("seconds")
+        until = time.monotonic() + (_MOST_SECONDS if seconds is None else min(_MOST_SECONDS, max(0.0, seconds)))
         board.look()
         with board.lock:
             rows = board.table.rows if not hidden else self._with_hidden()
             total = len(board.table.rows)
             listed = self._list(where, sort, parameters.flag("reverse"), hidden)
         problems = []
-        unread = read_metrics(board, rows, listed.compared(rows))
+        unread = read_metrics(board, rows, listed.compared(rows), until)
         if sort == "best":
-            unread = max(unread, self._sum_up(rows))
+            unread = max(unread, self._read_best(rows, until))
         shown = listed.select(rows)
         problems += [listed.problem] if listed.problem else []
         facts = self._facts(rows)
         selection = facts.selection
         terms, problem = columns_of(facts, parameters)
         problems += [problem] if problem else []
-        unread = max(unread, read_metrics(board, shown, terms))
-        if unread:
-            problems.append(f"{unread} runs are not read yet; ask again")
-        groups, shown, problem = self._grouped(shown, selection, parameters.text("group"))
+        unread = max(unread, read_metrics(board, shown, terms, until))
+        groups, shown, problem = self._grouped(shown, selection, parameters.text("group"), until)
         problems += [problem] if problem else []
         now = time.time()
         return TableAnswer(
@@ -90,6 +89,7 @@ class Tables:
             groups=groups,
             settings=facts.settings,
             metrics=facts.metrics,
+            unread=unread,
             problem="; ".join(problems) or None,
         )
 
@@ -106,15 +106,18 @@ class Tables:
             read.append(RowCurve(self._board.id_of(row), figure(value), step, spark))
         return read
 
-    def _sum_up(self, rows: Sequence[RunRow]) -> int:
-        """Read the best values of all runs; of how many they could not be read in time."""
-        until = time.monotonic() + _FIGURE_SECONDS
-        for at, row in enumerate(rows):
-            if time.monotonic() >= until:
-                return len(rows) - at
-            with self._board.lock:
-                self._board.table.sum_up(row)
-        return 0
+    def _read_best(self, rows: Sequence[RunRow], until: float) -> int:
+        """Read the best values of all runs, without their curves; of how many they could not be read in time."""
+        by_metric: dict[str, list[RunRow]] = {}
+        for row in rows:
+            if row.summed != row.stamp and row.summary.metric is not None:
+                by_metric.setdefault(row.summary.metric, []).append(row)
+        unread = 0
+        for metric, members in by_metric.items():
+            unread += read_metrics(self._board, members, [Term("metric", metric, "best")], until)
+            for row in members:
+                row.best = row.record.best_point(metric) or row.best
+        return unread
 
     def _with_hidden(self) -> list[RunRow]:
         """All rows; the same list while they are the same, since what it means is remembered by it."""
@@ -144,7 +147,7 @@ class Tables:
         return self._lists[key]
 
     def _grouped(
-        self, rows: list[RunRow], selection: Selection, by: str
+        self, rows: list[RunRow], selection: Selection, by: str, until: float
     ) -> tuple[list[GroupInfo], list[RunRow], str | None]:
         """Rows with those that agree in a column side by side, in the order that they came in otherwise."""
         if not by:
@@ -153,7 +156,7 @@ class Tables:
             term = selection.term(by)
         except LinnetError as error:
             return [], rows, f"group: {error}"
-        read_metrics(self._board, rows, [term])
+        read_metrics(self._board, rows, [term], until)
         members: dict[str, list[RunRow]] = {}
         order: dict[str, tuple[bool, tuple[int, float, str]]] = {}
         for row in rows:
@@ -170,28 +173,27 @@ class Tables:
         return groups, ordered, None
 
 
-def read_metrics(board: WebBoard, rows: Sequence[RunRow], terms: Sequence[Term]) -> int:
+def read_metrics(board: WebBoard, rows: Sequence[RunRow], terms: Sequence[Term], until: float | None = None) -> int:
     """Read the figures of metrics that are not at hand; of how many runs they could not be read in time.
 
-    Others are answered meanwhile. The first time, of thousands of runs, it takes seconds; then an index knows them.
+    Others are answered meanwhile. The first time, of thousands of runs, it may take seconds; then an index knows them.
     """
     metrics = [term for term in terms if term.kind == "metric"]
     if not metrics:
         return 0
-    until = time.monotonic() + _FIGURE_SECONDS
     with board.lock:
         stale = [row for row in rows if _is_unread(row, metrics)]
-    for begin in range(0, len(stale), _AT_ONCE):
-        if time.monotonic() >= until:
-            return len(stale) - begin
-        part = stale[begin : begin + _AT_ONCE]
-        stamps, records = [row.stamp for row in part], [RunRecord(row.summary) for row in part]
-        read_values(board.store.root, records, metrics)
-        with board.lock:
-            for row, record, stamp in zip(part, records, stamps, strict=True):
+    if not stale:
+        return 0
+    stamps, records = [row.stamp for row in stale], [RunRecord(row.summary) for row in stale]
+    seconds = _MOST_SECONDS if until is None else until - time.monotonic()
+    unread = {id(record) for record in read_values(board.store.root, records, metrics, seconds)}
+    with board.lock:
+        for row, record, stamp in zip(stale, records, stamps, strict=True):
+            if id(record) not in unread:
                 row.record.figures = {**row.record.figures, **record.figures}
                 row.figures_of, row.figures_at = stamp, time.monotonic()
-    return 0
+    return len(unread)
 
 
 def _is_unread(row: RunRow, terms: Sequence[Term]) -> bool:

@@ -76,7 +76,7 @@ export interface ColumnEntry {
 
 export interface LeftOut {
   run: string | null;
-  what: string;
+  part: string;
   bytes: number | null;
   chosen: boolean; // whoever made the report did not want it
 }
@@ -153,9 +153,9 @@ export class ReportData {
   /** The bytes of numbers, which lie apart by their significance, put together again. */
   #together(offset: number, rows: number, width: number): ArrayBuffer {
     const bytes = new Uint8Array(rows * width);
-    for (let place = 0; place < width; place++) {
-      const from = offset + place * rows;
-      for (let row = 0; row < rows; row++) bytes[row * width + place] = this.#body[from + row] ?? 0;
+    for (let significance = 0; significance < width; significance++) {
+      const from = offset + significance * rows;
+      for (let row = 0; row < rows; row++) bytes[row * width + significance] = this.#body[from + row] ?? 0;
     }
     return bytes.buffer;
   }

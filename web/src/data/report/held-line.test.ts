@@ -14,8 +14,8 @@ class Pool {
     const bytes = new Uint8Array(numbers.buffer);
     const width = numbers.BYTES_PER_ELEMENT;
     this.columns.push({ kind, offset: this.#bytes.length, rows: numbers.length });
-    for (let place = 0; place < width; place++) {
-      for (let row = 0; row < numbers.length; row++) this.#bytes.push(bytes[row * width + place] ?? 0);
+    for (let significance = 0; significance < width; significance++) {
+      for (let row = 0; row < numbers.length; row++) this.#bytes.push(bytes[row * width + significance] ?? 0);
     }
     return this.columns.length - 1;
   }

@@ -59,16 +59,16 @@ export class HeldLine {
     const facts = series.axes[held];
     const { rows, grid } = series;
     if (!facts || !rows) return null;
-    const place = (x: Partial<Record<Axis, number>>) => {
+    const placesOn = (x: Partial<Record<Axis, number>>) => {
       const column = x[held];
       return column === undefined ? null : shifted(data.numbers(column), shift);
     };
     const step = data.numbers(rows.step);
-    const x = held === "step" ? step : place(rows.x);
+    const x = held === "step" ? step : placesOn(rows.x);
     if (!x) return null;
     let columns: Points | null = null;
     if (grid) {
-      const middles = held === "step" ? middlesOf(grid) : place(grid.x);
+      const middles = held === "step" ? middlesOf(grid) : placesOn(grid.x);
       if (!middles) return null;
       columns = sortedPoints({
         x: middles,
@@ -206,14 +206,14 @@ class Buckets {
 
   add(points: Points, at: number, smoothed: Float64Array | null): void {
     const mean = points.mean[at] ?? Number.NaN;
-    const more = points.count[at] ?? 0;
-    if (!Number.isFinite(mean) || !more) return;
+    const added = points.count[at] ?? 0;
+    if (!Number.isFinite(mean) || !added) return;
     const bucket = this.#bucketOf(points.x[at] ?? Number.NaN);
     const low = points.low[at] ?? mean;
     const high = points.high[at] ?? mean;
     const before = this.#counts[bucket] ?? 0;
-    this.#counts[bucket] = before + more;
-    const share = more / (before + more);
+    this.#counts[bucket] = before + added;
+    const share = added / (before + added);
     const mixed = (column: Float32Array, value: number) => {
       const now = column[bucket] ?? value;
       column[bucket] = before ? now + (value - now) * share : value;
@@ -258,7 +258,7 @@ function middlesOf({ from, to, points }: Grid): Float64Array {
 }
 
 function shifted(x: Floats, by: number): Floats {
-  return by === 0 ? x : Float64Array.from(x, (place) => place + by);
+  return by === 0 ? x : Float64Array.from(x, (value) => value + by);
 }
 
 function shiftedFacts(facts: AxisFacts, by: number): AxisFacts {
@@ -312,25 +312,25 @@ function ones(length: number): Float64Array {
   return new Float64Array(length).fill(1);
 }
 
-/** The first place that is not below `x`. */
-function lowerBound(places: Floats, x: number): number {
+/** The first value that is not below `x`. */
+function lowerBound(sorted: Floats, x: number): number {
   let low = 0;
-  let high = places.length;
+  let high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((places[middle] ?? 0) < x) low = middle + 1;
+    if ((sorted[middle] ?? 0) < x) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
-/** The first place that is above `x`. */
-function upperBound(places: Floats, x: number): number {
+/** The first value that is above `x`. */
+function upperBound(sorted: Floats, x: number): number {
   let low = 0;
-  let high = places.length;
+  let high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((places[middle] ?? 0) <= x) low = middle + 1;
+    if ((sorted[middle] ?? 0) <= x) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -292,10 +292,10 @@ class Parser {
   }
 
   #unguarded(): Node {
-    const rest = this.#rest();
-    if (!rest) throw this.#error("expected a comparison, as in loss<2");
+    const remaining = this.#rest();
+    if (!remaining) throw this.#error("expected a comparison, as in loss<2");
     if (this.#match(NOT)) return { kind: "not", part: this.#one() };
-    if (rest.startsWith("(")) {
+    if (remaining.startsWith("(")) {
       const begin = this.#at++;
       const node = this.#either();
       if (!this.#rest().startsWith(")")) throw this.#error("'(' is never closed", begin);
@@ -309,8 +309,8 @@ class Parser {
     const begin = this.#at;
     const column = this.#column();
     const after = this.#at;
-    const rest = this.#rest();
-    let operator = OPERATORS.find((sign) => rest.startsWith(sign));
+    const remaining = this.#rest();
+    let operator = OPERATORS.find((sign) => remaining.startsWith(sign));
     if (operator === undefined) {
       const isPlain = column.statistic === null && column.step === null;
       return { kind: "word", text: isPlain ? column.name : this.text.slice(begin, after) };

@@ -97,6 +97,7 @@ test("a filter that means nothing hides nothing and says why", () => {
   expect(answer.rows).toHaveLength(4);
   expect(answer.problem).toContain("expected a value after '<'");
   expect(tableOf().answer(query({ where: "lose<2" })).problem).toContain("no run here has a setting or metric 'lose'");
+  expect(tableOf().answer(query({ where: "best(los)<2" })).problem).toContain("setting or metric 'los'");
 });
 
 test("a single row of a run is a column where the report holds it", () => {

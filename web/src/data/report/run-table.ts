@@ -60,11 +60,11 @@ export class HeldTable {
 
   answer(query: TableQuery): RunTable {
     const problems: string[] = [];
-    const attempt = <T>(what: string, make: () => T, otherwise: T): T => {
+    const attempt = <T>(prefix: string, make: () => T, otherwise: T): T => {
       try {
         return make();
       } catch (error) {
-        problems.push(`${what}${error instanceof Error ? error.message : String(error)}`);
+        problems.push(`${prefix}${error instanceof Error ? error.message : String(error)}`);
         return otherwise;
       }
     };
@@ -151,18 +151,18 @@ export class HeldTable {
 
   /** What a column means: what every run has, else a setting, else a metric. */
   #term({ name, statistic, step }: Column): Term {
-    if (statistic !== null || step !== null) {
-      return this.#requireHeld({ kind: "metric", name, statistic: statistic ?? "last", step });
-    }
+    const metric: Term = { kind: "metric", name, statistic: statistic ?? "last", step };
+    if (statistic !== null || step !== null) return this.#requireHeld(this.#requireKnown(metric));
     if (Object.hasOwn(FIELDS, name)) return fieldTerm(FIELDS[name] ?? name);
-    const metric: Term = { kind: "metric", name, statistic: "last", step: null };
     const setting = this.#setting(name);
-    if (setting === null) {
-      if (this.#runs.some(({ id }) => this.#metrics.get(id)?.has(name))) return metric;
-      throw new Error(`no run here has a setting or metric '${name}'`);
-    }
+    if (setting === null) return this.#requireKnown(metric);
     if (setting !== name && this.#goal(metric) !== null) return metric;
     return { kind: "setting", name: setting, statistic: "last", step: null };
+  }
+
+  #requireKnown(term: Term): Term {
+    if (this.#runs.some(({ id }) => this.#metrics.get(id)?.has(term.name))) return term;
+    throw new Error(`no run here has a setting or metric '${term.name}'`);
   }
 
   /** Refuses a single row of runs that are too long to be held whole. */

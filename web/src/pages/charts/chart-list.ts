@@ -44,7 +44,7 @@ export function chartSections(
   const metrics = mergedMetrics(runs);
   const entries = entriesOf(metrics, preferences);
   const main = mainMetric([...metrics.keys()]);
-  const place = new Map(preferences.order.map((key, at) => [key, at]));
+  const orderOf = new Map(preferences.order.map((key, at) => [key, at]));
   const sections = new Map<string, ChartEntry[]>();
   for (const entry of entries) {
     const name = entry.pinned ? "pinned" : sectionOf(entry, metrics, main);
@@ -63,7 +63,7 @@ export function chartSections(
   return names.flatMap((name) => {
     const members = sections.get(name) ?? [];
     const rank =
-      name === "pinned" ? rankIn(preferences.pinned) : (key: string) => place.get(key) ?? firstRank(key, main);
+      name === "pinned" ? rankIn(preferences.pinned) : (key: string) => orderOf.get(key) ?? firstRank(key, main);
     const ordered = [...members].sort((a, b) => rank(a.key) - rank(b.key));
     const section = split(name, ordered, preferences, filter);
     return section.charts.length || section.constants.length || section.hidden.length ? [section] : [];
@@ -87,14 +87,14 @@ function split(
   preferences: ChartPreferences,
   { words, showHidden }: ChartFilter,
 ): ChartSection {
-  const found = entries.filter((entry) => !words || entry.keys.some((key) => matches(key, words)));
+  const matching = entries.filter((entry) => !words || entry.keys.some((key) => matches(key, words)));
   const visible = (entry: ChartEntry) =>
     showHidden || entry.pinned || (!entry.hidden && (entry.constant === null || preferences.constants || words !== ""));
   return {
     name,
-    charts: found.filter(visible),
-    constants: found.filter((entry) => entry.constant !== null && !entry.hidden && !visible(entry)),
-    hidden: found.filter((entry) => entry.hidden && !visible(entry)),
+    charts: matching.filter(visible),
+    constants: matching.filter((entry) => entry.constant !== null && !entry.hidden && !visible(entry)),
+    hidden: matching.filter((entry) => entry.hidden && !visible(entry)),
   };
 }
 

@@ -1,12 +1,12 @@
 /** What keys do on the charts: those of the board in the terminal. */
 import { batch } from "@preact/signals";
-import { AXES, nextSmoothing, boardView as view } from "../../charts/view";
+import { AXES, nextSmoothing, setAxis, boardView as view } from "../../charts/view";
 import type { Axis } from "../../data/types";
 import { type Command, useCommands } from "../../keys";
 import type { ChartSection } from "./chart-list";
 import { moveTo, resetPreferences, setSize, sizeOf, toggleConstants, toggleHidden, togglePinned } from "./preferences";
 import { chartNumber, focusChart, moveSection, moveSelection, selectedKey, selectedSurface } from "./selection";
-import { setAxis, setSmoothing } from "./toolbar";
+import { setSmoothing } from "./toolbar";
 
 export interface ChartCommandTargets {
   readonly sections: readonly ChartSection[];
@@ -39,7 +39,7 @@ export function useChartCommands(targets: ChartCommandTargets): void {
     });
   const nextAxis = () => {
     const known = AXES.filter((axis) => targets.axes.includes(axis));
-    setAxis(known[(known.indexOf(view.axis.value) + 1) % known.length] ?? "step");
+    setAxis(view, known[(known.indexOf(view.axis.value) + 1) % known.length] ?? "step");
   };
   const section = "charts";
   const commands: Command[] = [

@@ -35,7 +35,7 @@ export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | str
     load();
     const ends = [
       changes.onRun((event) => {
-        if (event.what.includes("metrics") && ids.includes(event.id)) again();
+        if (event.parts.includes("metrics") && ids.includes(event.id)) again();
       }),
       changes.onReconnect(again),
     ];

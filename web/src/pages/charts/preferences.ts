@@ -108,10 +108,10 @@ export function toggleFolded(section: string): void {
 }
 
 /** Puts a chart at another's place within its section, whose charts are `members`. */
-export function moveTo(key: string, place: number, members: readonly string[]): void {
-  const rest = members.filter((other) => other !== key);
-  const at = Math.min(Math.max(0, place), rest.length);
-  const moved = [...rest.slice(0, at), key, ...rest.slice(at)];
+export function moveTo(key: string, index: number, members: readonly string[]): void {
+  const others = members.filter((other) => other !== key);
+  const at = Math.min(Math.max(0, index), others.length);
+  const moved = [...others.slice(0, at), key, ...others.slice(at)];
   if (pinned.peek().includes(key)) pinned.replace(moved);
   else order.replace([...moved, ...order.peek().filter((other) => !moved.includes(other))]);
   keep();

@@ -1,7 +1,7 @@
 import { computed } from "@preact/signals";
 import type { Spread } from "../../charts/spread";
 import { ALL_BUT_SEED } from "../../charts/spread";
-import { AXES, boardView as view } from "../../charts/view";
+import { AXES, setAxis, boardView as view } from "../../charts/view";
 import type { Axis } from "../../data/types";
 import { Segmented, Toggle } from "../../ui/segmented";
 import { Slider } from "../../ui/slider";
@@ -22,7 +22,7 @@ export function ChartControls({ axes }: { axes: readonly Axis[] }) {
           options={AXES.filter((axis) => axes.includes(axis) || axis === view.axis.value)}
           names={SHORT}
           value={view.axis.value}
-          onChange={(axis) => setAxis(axis)}
+          onChange={(axis) => setAxis(view, axis)}
         />
       </span>
       <Slider
@@ -59,13 +59,6 @@ export function setSmoothing(smooth: number): void {
   view.smooth.value = smooth;
 }
 
-/** Another axis counts otherwise: the stretch that is looked at means nothing on it. */
-export function setAxis(axis: Axis): void {
-  view.setRange(null);
-  view.settle();
-  view.axis.value = axis;
-}
-
 /** Not the range itself, which changes with every frame of a drag. */
 const isZoomed = computed(() => view.range.value !== null);
 
@@ -85,6 +78,7 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
     <search class="chart-filters">
       <input
         id="chart-filter"
+        class="search"
         type="search"
         placeholder="filter charts  /"
         aria-label="filter charts by name"
@@ -100,6 +94,7 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
       <label class="chart-control">
         mean over
         <select
+          class="select"
           value={groupBy}
           onChange={(event) => {
             view.groupBy.value = event.currentTarget.value;

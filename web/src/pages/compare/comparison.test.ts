@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Figure, Goal, RunMetrics } from "../../data/types";
-import { axisSettings, bestRuns, compareRuns, mainMetric, resultOf } from "./comparison";
+import { axisSettings, bestRuns, compareRuns, mainMetric, resultOf, type Taken } from "./comparison";
 
 const metric = (
   key: string,
@@ -47,14 +47,15 @@ it("tells settings that differ from those that do not", () => {
 
 it("compares metrics with a goal first, without constants and the machine", () => {
   expect(comparison.metrics.map(({ key }) => key)).toEqual(["loss", "validation/loss", "lr"]);
-  expect(comparison.metrics[0]!.heldOut).toEqual(["validation/loss"]);
+  expect(comparison.metrics[0]?.heldOut).toEqual(["validation/loss"]);
   expect(mainMetric(comparison.metrics)?.key).toBe("validation/loss");
 });
 
 it("takes the best value where there is one, else the last; NaN stays NaN", () => {
-  expect(resultOf(comparison.runs[0]!, "lr", "best")).toBe(0.1);
-  expect(resultOf(comparison.runs[1]!, "loss", "last")).toBeNaN();
-  expect(resultOf(comparison.runs[0]!, "nothing", "last")).toBeNull();
+  const results = (key: string, taken: Taken) => comparison.runs.map((run) => resultOf(run, key, taken));
+  expect(results("lr", "best")[0]).toBe(0.1);
+  expect(results("loss", "last")[1]).toBeNaN();
+  expect(results("nothing", "last")[0]).toBeNull();
 });
 
 it("marks the best by goal, never NaN", () => {

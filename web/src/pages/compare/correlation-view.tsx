@@ -80,7 +80,7 @@ export function CorrelationTable({ comparison, taken }: { comparison: Comparison
 function Row({ row, goal }: { row: Correlation; goal: "min" | "max" | null }) {
   const strength = row.strength ?? 0;
   const helps = row.signed && goal !== null && strength !== 0 ? strength < 0 === (goal === "min") : null;
-  const place = (value: number) => 60 + 58 * value;
+  const xOf = (value: number) => 60 + 58 * value;
   return (
     <tr class={row.verdict === "likely" ? "" : "unsure"}>
       <th scope="row">{row.name}</th>
@@ -94,8 +94,8 @@ function Row({ row, goal }: { row: Correlation; goal: "min" | "max" | null }) {
           <line x1={60} x2={60} y1={0} y2={16} stroke="var(--line)" />
           {row.interval && (
             <line
-              x1={place(row.interval[0])}
-              x2={place(row.interval[1])}
+              x1={xOf(row.interval[0])}
+              x2={xOf(row.interval[1])}
               y1={8}
               y2={8}
               stroke="var(--ghost)"
@@ -103,8 +103,8 @@ function Row({ row, goal }: { row: Correlation; goal: "min" | "max" | null }) {
             />
           )}
           <rect
-            x={Math.min(60, place(strength))}
-            width={Math.abs(place(strength) - 60)}
+            x={Math.min(60, xOf(strength))}
+            width={Math.abs(xOf(strength) - 60)}
             y={5}
             height={6}
             rx={2}

@@ -61,7 +61,7 @@ export function spearman(xs: readonly number[], ys: readonly number[]): number |
   const middle = (a.length + 1) / 2;
   let [both, left, right] = [0, 0, 0];
   a.forEach((rank, index) => {
-    const [dx, dy] = [rank - middle, b[index]! - middle];
+    const [dx, dy] = [rank - middle, (b[index] ?? 0) - middle];
     both += dx * dy;
     left += dx * dx;
     right += dy * dy;
@@ -71,13 +71,12 @@ export function spearman(xs: readonly number[], ys: readonly number[]): number |
 
 /** Ranks from 1; equal values share their mean rank. */
 export function ranks(values: readonly number[]): number[] {
-  const order = values.map((_, index) => index).sort((a, b) => values[a]! - values[b]!);
+  const sorted = values.map((value, index) => ({ value, index })).sort((a, b) => a.value - b.value);
   const result = new Array<number>(values.length).fill(0);
-  for (let first = 0; first < order.length; ) {
-    let last = first;
-    while (last + 1 < order.length && values[order[last + 1]!] === values[order[first]!]) last++;
-    for (let at = first; at <= last; at++) result[order[at]!] = (first + last) / 2 + 1;
-    first = last + 1;
+  for (let first = 0; first < sorted.length; ) {
+    const equal = sorted.filter(({ value }) => value === sorted[first]?.value);
+    for (const { index } of equal) result[index] = first + (equal.length + 1) / 2;
+    first += equal.length || 1; // NaN equals nothing
   }
   return result;
 }
@@ -96,7 +95,7 @@ function groupStrength(groups: string[], results: number[]): { strength: number;
   const sums = new Map<string, { total: number; count: number }>();
   groups.forEach((group, index) => {
     const sum = sums.get(group) ?? { total: 0, count: 0 };
-    sums.set(group, { total: sum.total + rankOf[index]!, count: sum.count + 1 });
+    sums.set(group, { total: sum.total + (rankOf[index] ?? 0), count: sum.count + 1 });
   });
   let between = 0;
   for (const { total, count } of sums.values()) between += count * (total / count - (runs + 1) / 2) ** 2;

@@ -1,6 +1,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { list, pageParam } from "../../address";
 import { colourOf, marked, nameOf } from "../../data/state";
+import type { RunMetrics } from "../../data/types";
 import { Button } from "../../ui/button";
 import { PictureMenu } from "../../ui/picture-menu";
 import { number, plural } from "../../words";
@@ -37,23 +38,28 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
   const metric = chosenResult(metrics);
   const available = useMemo(() => axisSettings(comparison), [comparison]);
   const names = orderOf(available, metric?.key);
-  const valueOn = (index: number, name: string) =>
-    name === metric?.key ? resultOf(runs[index]!, name, taken) : runs[index]!.settings[name];
+  const valueOn = (run: RunMetrics, name: string) =>
+    name === metric?.key ? resultOf(run, name, taken) : run.settings[name];
   const axes = useMemo(
     () =>
       names.map((name): ParallelAxis => {
-        const values = runs.map((_, index) => valueOn(index, name));
+        const values = runs.map((run) => valueOn(run, name));
         return { name, scale: scaleFor(values, "auto", 0), isResult: name === metric?.key };
       }),
     [comparison, names.join("\n"), taken],
   );
-  const places = useMemo(
-    () => runs.map((_, index) => new Map(axes.map(({ name, scale }) => [name, scale.position(valueOn(index, name))]))),
+  const lines = useMemo(
+    () =>
+      runs.map((run) => ({
+        run,
+        id: run.id,
+        positions: new Map(axes.map(({ name, scale }) => [name, scale.position(valueOn(run, name))])),
+      })),
     [axes],
   );
   if (runs.length < 2 || axes.length < 2) return null;
   const brushes = brushParam.value;
-  const kept = runs.filter((_, index) => passes(places[index]!, brushes)).map(({ id }) => id);
+  const kept = lines.filter(({ positions }) => passes(positions, brushes)).map(({ id }) => id);
   const isKept = new Set(kept);
   const setBrush = (name: string, brush: Brush | null, replace = false) => {
     const next = new Map(brushes);
@@ -101,7 +107,7 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
           name="parallel coordinates"
           table={() => [
             ["run", ...names],
-            ...runs.map(({ id }, index) => [id, ...names.map((name) => valueText(valueOn(index, name)))]),
+            ...runs.map((run) => [run.id, ...names.map((name) => valueText(valueOn(run, name)))]),
           ]}
         />
       </PageTitle>
@@ -114,17 +120,14 @@ export function ParallelView({ comparison, taken }: { comparison: Comparison; ta
           viewBox={`0 0 ${width} ${HEIGHT + TOP + 30}`}
           aria-label={`${axes.length} axes`}
         >
-          {drawnLast(
-            runs.map(({ id }, index) => ({ id, index })),
-            isKept,
-          ).map(({ id, index }) => (
+          {drawnLast(lines, isKept).map(({ run, id, positions }) => (
             <path
               key={id}
               class={isKept.has(id) ? "run-line" : "run-line out"}
-              d={linePath(axes.map(({ name }, axis) => [x(axis), places[index]!.get(name) ?? null]))}
+              d={linePath(axes.map(({ name }, axis) => [x(axis), positions.get(name) ?? null]))}
               stroke={colourOf(id)}
             >
-              <title>{`${nameOf(id)}\n${axes.map(({ name }) => `${name} ${valueText(valueOn(index, name))}`).join("\n")}`}</title>
+              <title>{`${nameOf(id)}\n${axes.map(({ name }) => `${name} ${valueText(valueOn(run, name))}`).join("\n")}`}</title>
             </path>
           ))}
           {axes.map((axis, index) => (
@@ -169,10 +172,10 @@ function valueText(value: unknown): string {
 function linePath(points: readonly [number, number | null][]): string {
   let path = "";
   let pen = "M";
-  for (const [x, place] of points) {
-    if (place === null) pen = "M";
+  for (const [x, position] of points) {
+    if (position === null) pen = "M";
     else {
-      path += `${pen}${x} ${TOP + (1 - place) * HEIGHT}`;
+      path += `${pen}${x} ${TOP + (1 - position) * HEIGHT}`;
       pen = "L";
     }
   }
@@ -241,11 +244,6 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
 }
 
 function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">) {
-  const area = useRef<SVGRectElement>(null);
-  const placeOf = (event: PointerEvent) => {
-    const box = area.current!.getBoundingClientRect();
-    return Math.max(0, Math.min(1, 1 - (event.clientY - box.top) / box.height));
-  };
   return (
     <>
       {brush && (
@@ -259,7 +257,6 @@ function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">)
         />
       )}
       <rect
-        ref={area}
         class="brush-area"
         x={-14}
         width={28}
@@ -267,12 +264,14 @@ function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">)
         height={HEIGHT}
         onPointerDown={(event) => {
           const rect = event.currentTarget;
-          const [start, startY] = [placeOf(event), event.clientY];
+          const box = rect.getBoundingClientRect();
+          const positionOf = ({ clientY }: PointerEvent) =>
+            Math.max(0, Math.min(1, 1 - (clientY - box.top) / box.height));
+          const startY = event.clientY;
+          const start = positionOf(event);
           rect.setPointerCapture(event.pointerId);
-          const brushTo = (next: PointerEvent): Brush | null => {
-            const place = placeOf(next);
-            return Math.abs(next.clientY - startY) < DRAG_FROM ? null : brushBetween(start, place);
-          };
+          const brushTo = (next: PointerEvent): Brush | null =>
+            Math.abs(next.clientY - startY) < DRAG_FROM ? null : brushBetween(start, positionOf(next));
           const move = (next: PointerEvent) => onBrush(brushTo(next), true);
           const end = (last: PointerEvent) => {
             rect.removeEventListener("pointermove", move);

@@ -32,12 +32,12 @@ function short(share: number): string {
   return String(Number(share.toFixed(3)));
 }
 
-/** Whether a line passes all brushes; a run without a place on a brushed axis does not. */
-export function passes(places: ReadonlyMap<string, number | null>, brushes: Brushes): boolean {
+/** Whether a line passes all brushes; a run without a value on a brushed axis does not. */
+export function passes(positions: ReadonlyMap<string, number | null>, brushes: Brushes): boolean {
   for (const [name, { from, to }] of brushes) {
-    const place = places.get(name);
-    if (place === undefined) continue; // an axis that is not shown
-    if (place === null || place < from || place > to) return false;
+    const position = positions.get(name);
+    if (position === undefined) continue; // an axis that is not shown
+    if (position === null || position < from || position > to) return false;
   }
   return true;
 }
@@ -46,9 +46,9 @@ export function passes(places: ReadonlyMap<string, number | null>, brushes: Brus
 export function moved(names: readonly string[], name: string, by: number): string[] {
   const from = names.indexOf(name);
   if (from < 0) return [...names];
-  const rest = names.filter((other) => other !== name);
-  const to = Math.max(0, Math.min(rest.length, from + by));
-  return [...rest.slice(0, to), name, ...rest.slice(to)];
+  const others = names.filter((other) => other !== name);
+  const to = Math.max(0, Math.min(others.length, from + by));
+  return others.toSpliced(to, 0, name);
 }
 
 /** The brush after one end was moved; null when nothing is left out any more. */

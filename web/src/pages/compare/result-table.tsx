@@ -23,14 +23,14 @@ export function ResultTable({ comparison: { runs, metrics }, taken }: { comparis
     return { metric, values, best: bestRuns(values, metric.goal) };
   });
   const sorted = columns.find(({ metric }) => metric.key === sort?.key);
-  const order = runs.map((_, index) => index);
+  const order = [...runs.entries()];
   if (sorted && sort) {
     const last = sort.descending ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-    const place = (index: number) => {
-      const value = sorted.values[index];
-      return value === null || value === undefined || Number.isNaN(value) ? last : value;
+    const sortKey = (index: number) => {
+      const value = sorted.values[index] ?? last;
+      return Number.isNaN(value) ? last : value;
     };
-    order.sort((a, b) => (place(a) - place(b)) * (sort.descending ? -1 : 1) || a - b);
+    order.sort(([a], [b]) => (sortKey(a) - sortKey(b)) * (sort.descending ? -1 : 1) || a - b);
   }
   const sortBy = (key: string, goal: string | null) => {
     const descending = goal === "max";
@@ -69,8 +69,7 @@ export function ResultTable({ comparison: { runs, metrics }, taken }: { comparis
             </tr>
           </thead>
           <tbody>
-            {order.slice(0, MOST_ROWS).map((index) => {
-              const run = runs[index]!;
+            {order.slice(0, MOST_ROWS).map(([index, run]) => {
               const row = known.value.get(run.id);
               return (
                 <tr key={run.id}>
@@ -81,6 +80,7 @@ export function ResultTable({ comparison: { runs, metrics }, taken }: { comparis
                   </th>
                   {columns.map(({ metric, values, best }) => {
                     const step = stepOf(run, metric.key, taken);
+                    const value = values[index] ?? null;
                     return (
                       <td
                         key={metric.key}
@@ -93,7 +93,7 @@ export function ResultTable({ comparison: { runs, metrics }, taken }: { comparis
                             <span class="unseen">best: </span>
                           </>
                         )}
-                        {number(values[index] === null ? null : asFigure(values[index]!))}
+                        {number(value === null ? null : asFigure(value))}
                       </td>
                     );
                   })}

@@ -40,17 +40,19 @@ export function isFiniteNumber(value: unknown): value is number {
 function numberScale(low: number, high: number, log: boolean, room: number, settings: readonly number[]): Scale {
   const warp = (value: number) => (log ? Math.log10(value) : value);
   const [from, to] = withRoom(warp(low), warp(high), room);
-  const place = (value: number) => (warp(value) - from) / (to - from);
+  const positionOf = (value: number) => (warp(value) - from) / (to - from);
   return {
     kind: log ? "log" : "linear",
-    position: (value) => (isFiniteNumber(value) && (!log || value > 0) ? place(value) : null),
+    position: (value) => (isFiniteNumber(value) && (!log || value > 0) ? positionOf(value) : null),
     invert: (at) => (log ? 10 ** (from + at * (to - from)) : from + at * (to - from)),
     ticks: (most) => {
       const own =
         settings.length <= most &&
-        settings.every((value, index) => index === 0 || place(value) - place(settings[index - 1]!) > 0.7 / most);
+        settings.every(
+          (value, index) => index === 0 || positionOf(value) - positionOf(settings[index - 1] ?? value) > 0.7 / most,
+        );
       const marks = own && settings.length ? settings : log ? logTicks(from, to, most) : linearTicks(from, to, most);
-      return marks.map((value) => ({ at: place(value), text: number(value, 3) }));
+      return marks.map((value) => ({ at: positionOf(value), text: number(value, 3) }));
     },
   };
 }
@@ -95,14 +97,15 @@ function logTicks(from: number, to: number, most: number): number[] {
 function categoryScale(values: readonly unknown[]): Scale {
   const sorted = [...values].sort((a, b) => compareCategories(a, b));
   const names = [...new Set(sorted.map(settingText))];
-  const places = new Map(names.map((name, index) => [name, (index + 0.5) / names.length]));
+  const positionAt = (index: number) => (index + 0.5) / names.length;
+  const positions = new Map(names.map((name, index) => [name, positionAt(index)]));
   return {
     kind: "category",
-    position: (value) => (value === null || value === undefined ? null : (places.get(settingText(value)) ?? null)),
+    position: (value) => (value === null || value === undefined ? null : (positions.get(settingText(value)) ?? null)),
     invert: (at) => names[Math.min(names.length - 1, Math.max(0, Math.floor(at * names.length)))] ?? "",
     ticks: (most) => {
       const every = Math.ceil(names.length / Math.max(1, Math.min(most, MOST_CATEGORIES)));
-      return names.flatMap((name, index) => (index % every === 0 ? [{ at: places.get(name)!, text: name }] : []));
+      return names.flatMap((name, index) => (index % every === 0 ? [{ at: positionAt(index), text: name }] : []));
     },
   };
 }

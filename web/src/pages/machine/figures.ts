@@ -53,13 +53,13 @@ export function machineFigures(runs: readonly RunMetrics[]): MachineFigure[] {
     }
   }
   const figures = [...varies].flatMap(([key, changes]) => (changes ? [describe(key)] : []));
-  const place = ({ key }: MachineFigure) => {
+  const rankOf = ({ key }: MachineFigure) => {
     const room = key.slice("sys/".length);
     const group = GROUPS.findIndex((name) => room.startsWith(name));
     const within = Object.keys(TITLES).indexOf(room);
     return (group < 0 ? GROUPS.length : group) * 100 + (within < 0 ? 50 : within);
   };
-  return figures.sort((a, b) => place(a) - place(b) || a.key.localeCompare(b.key, "en", { numeric: true }));
+  return figures.sort((a, b) => rankOf(a) - rankOf(b) || a.key.localeCompare(b.key, "en", { numeric: true }));
 }
 
 function describe(key: string): MachineFigure {

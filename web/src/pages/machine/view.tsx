@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { choice, link, pageParam } from "../../address";
-import { ChartCard, type ChartView, ownView } from "../../charts";
+import { ChartCard, ownView, setAxis } from "../../charts";
 import { useLoadedTogether } from "../../data/loaded";
 import { source } from "../../data/state";
 import type { Axis, RunMetrics } from "../../data/types";
@@ -13,6 +13,7 @@ import "../../ui/beside.css";
 import "./machine.css";
 
 const axisParam = pageParam<Axis>("axis", choice<Axis>("relative time", "wall time", "step"), "relative time");
+const view = ownView({ axis: axisParam });
 const MOST_RUNS = 50;
 
 /** The machine's figures as small multiples, and the latest of them in a table. */
@@ -20,12 +21,11 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
   const asked = runs.slice(0, MOST_RUNS);
   const { value, problem } = useLoadedTogether(asked, "machine", (signal) => source().metrics(asked, signal));
   const figures = useMemo(() => machineFigures(value ?? []), [value]);
-  const told = useMemo(
+  const withFigures = useMemo(
     () => (value ?? []).filter(({ metrics }) => metrics.some(({ key }) => key.startsWith("sys/"))),
     [value],
   );
-  const ids = useMemo(() => told.map(({ id }) => id), [told.map(({ id }) => id).join("\n")]);
-  const view = useMemo<ChartView>(() => ({ ...ownView(), axis: axisParam }), []);
+  const ids = useMemo(() => withFigures.map(({ id }) => id), [withFigures.map(({ id }) => id).join("\n")]);
   if (!value) return <p class="loading">{problem ?? "reading the machine’s figures …"}</p>;
   if (figures.length === 0) {
     return (
@@ -46,9 +46,7 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
           options={["relative time", "wall time", "step"]}
           names={{ "relative time": "time since the start", "wall time": "time of day", step: "step" }}
           value={axisParam.value}
-          onChange={(axis) => {
-            axisParam.value = axis;
-          }}
+          onChange={(axis) => setAxis(view, axis)}
         />
         {runs.length > MOST_RUNS && (
           <span class="faint">
@@ -56,7 +54,7 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
           </span>
         )}
       </div>
-      <Latest runs={told} figures={figures} />
+      <Latest runs={withFigures} figures={figures} />
       {groups.map((group) => (
         <section key={group} aria-label={group}>
           <PageTitle title={group} />

@@ -19,21 +19,21 @@ export function ClassesTab({ id }: { id: string }) {
     "status",
     "artifacts",
   ]);
-  const told = useMemo(
+  const byClass = useMemo(
     () => (value ?? []).filter(({ per_class, confusion }) => per_class !== null || confusion !== null),
     [value],
   );
-  const names = [...new Set(told.map(({ name }) => name))];
+  const names = [...new Set(byClass.map(({ name }) => name))];
   const name = names.includes(nameParam.value) ? nameParam.value : (names[0] ?? "");
-  const ofName = useMemo(() => told.filter((evaluation) => evaluation.name === name), [told, name]);
+  const ofName = useMemo(() => byClass.filter((evaluation) => evaluation.name === name), [byClass, name]);
   const classes = useMemo(() => ofName.map(classesIn), [ofName]);
-  if (ofName.length === 0) {
+  const steps = ofName.map(({ step }) => step);
+  const index = shownStep(steps);
+  const evaluation = ofName[index];
+  if (!evaluation) {
     if (!value && !problem) return <p class="loading">reading evaluations …</p>;
     return <Empty title={problem ?? "No evaluation tells of classes"} />;
   }
-  const steps = ofName.map(({ step }) => step);
-  const index = shownStep(steps);
-  const evaluation = ofName[index]!;
   return (
     <>
       <div class="toolbar">

@@ -41,7 +41,7 @@ function Settings({ detail }: { detail: RunDetail }) {
     ...(hasDefaults ? ["default" as const] : []),
     "nothing",
   ];
-  const against = options.find((option) => option === againstParam.value) ?? options[0]!;
+  const against = options.find((option) => option === againstParam.value) ?? options[0] ?? "nothing";
   const { value: parentDetail } = useLoaded(
     parent,
     "run",

@@ -132,7 +132,7 @@ export function ClassTable({ classes }: { classes: readonly ClassFigures[] }) {
         height={18}
         sortedBy={{ column: 1, descending: false }}
       />
-      <p class="faint">{plural(classes.length, "class").replace("classs", "classes")}, the worst first</p>
+      <p class="faint">{plural(classes.length, "class", "classes")}, the worst first</p>
     </>
   );
 }

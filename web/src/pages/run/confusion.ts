@@ -41,16 +41,16 @@ export function classFigures({ labels, counts }: Confusion): ClassFigures[] {
     const support = row.reduce((total, count) => total + count, 0);
     const right = row[index] ?? 0;
     const recall = support ? right / support : null;
-    const precision = guessed[index] ? right / guessed[index]! : null;
+    const taken = guessed[index] ?? 0;
+    const precision = taken ? right / taken : null;
     const f1 =
       recall !== null && precision !== null && recall + precision > 0
         ? (2 * recall * precision) / (recall + precision)
         : null;
-    let most = -1;
-    row.forEach((count, guess) => {
-      if (guess !== index && count > 0 && (most < 0 || count > row[most]!)) most = guess;
-    });
-    return { label, support, recall, precision, f1, confusedWith: most < 0 ? null : labels[most]! };
+    const wrong = row.map((count, guess) => (guess === index ? 0 : count));
+    const most = Math.max(0, ...wrong);
+    const confusedWith = most ? (labels[wrong.indexOf(most)] ?? null) : null;
+    return { label, support, recall, precision, f1, confusedWith };
   });
 }
 

@@ -53,7 +53,7 @@ export function layOut(graph: FlowGraph): Layout {
   sortRanks(ranks);
   const width = placeCells(ranks);
   const { tops, height } = rankTops(ranks);
-  const boxes = order.map((cell) => boxOf(cell, tops));
+  const boxes = order.flatMap((cell) => boxOf(cell, tops));
   const wires = chains.map((chain) => wireOf(chain, tops));
   return { width, height, boxes, wires };
 }
@@ -114,9 +114,11 @@ function joinCells(graph: FlowGraph, cells: Map<string, Cell>): Cell[][] {
         below: [],
       });
     chain.push(last);
-    for (let i = 1; i < chain.length; i++) {
-      chain[i - 1]!.below.push(chain[i]!);
-      chain[i]!.above.push(chain[i - 1]!);
+    let before = first;
+    for (const cell of chain.slice(1)) {
+      before.below.push(cell);
+      cell.above.push(before);
+      before = cell;
     }
     chains.push(chain);
   }
@@ -126,22 +128,22 @@ function joinCells(graph: FlowGraph, cells: Map<string, Cell>): Cell[][] {
 function ranksOf(cells: Cell[]): Cell[][] {
   const deepest = cells.reduce((rank, cell) => Math.max(rank, cell.rank), -1);
   const ranks = Array.from({ length: deepest + 1 }, (): Cell[] => []);
-  for (const cell of cells) ranks[cell.rank]!.push(cell);
+  for (const cell of cells) ranks[cell.rank]?.push(cell);
   return ranks;
 }
 
-/** Order within ranks by the mean place of neighbours, down and up again. */
+/** Order within ranks by the mean position of neighbours, down and up again. */
 function sortRanks(ranks: Cell[][]): void {
-  const place = new Map<Cell, number>();
+  const positions = new Map<Cell, number>();
+  const positionOf = (cell: Cell) => positions.get(cell) ?? 0;
   const note = (rank: Cell[]) => {
-    for (const [index, cell] of rank.entries()) place.set(cell, index);
+    for (const [index, cell] of rank.entries()) positions.set(cell, index);
   };
   for (const rank of ranks) note(rank);
   const sortBy = (rank: Cell[], neighbours: (cell: Cell) => Cell[]) => {
-    const weight = new Map(
-      rank.map((cell) => [cell, mean(neighbours(cell).map((near) => place.get(near)!)) ?? place.get(cell)!]),
-    );
-    rank.sort((a, b) => weight.get(a)! - weight.get(b)!);
+    const weighed = rank.map((cell) => ({ cell, weight: mean(neighbours(cell).map(positionOf)) ?? positionOf(cell) }));
+    weighed.sort((a, b) => a.weight - b.weight);
+    rank.splice(0, rank.length, ...weighed.map(({ cell }) => cell));
     note(rank);
   };
   for (let sweep = 0; sweep < SWEEPS; sweep++) {
@@ -171,28 +173,36 @@ function placeCells(ranks: Cell[][]): number {
   return Number.isFinite(right - left) ? right - left : 0;
 }
 
+/** Neighbours that touch. `want`: where the middle of the first would be; `width`: from there to that of the last. */
+interface Block {
+  cells: { cell: Cell; offset: number }[];
+  want: number;
+  first: Cell;
+  last: Cell;
+  width: number;
+}
+
 /** As near to what each wants as their order and widths allow: overlapping neighbours become a block around their mean. */
 function spread(rank: Cell[], wanted: number[]): void {
-  const blocks: { cells: Cell[]; offsets: number[]; want: number; width: number }[] = [];
+  const blocks: Block[] = [];
   rank.forEach((cell, index) => {
-    blocks.push({ cells: [cell], offsets: [0], want: wanted[index]!, width: 0 });
-    for (let at = blocks.length - 1; at > 0; at--) {
-      const [before, after] = [blocks[at - 1]!, blocks[at]!];
-      const distance = (before.cells.at(-1)!.width + after.cells[0]!.width) / 2 + GAP_X;
-      if (before.want + before.width + distance <= after.want) break;
-      const shift = before.width + distance;
-      const [n, m] = [before.cells.length, after.cells.length];
-      before.want = (before.want * n + (after.want - shift) * m) / (n + m);
-      before.cells.push(...after.cells);
-      before.offsets.push(...after.offsets.map((offset) => offset + shift));
-      before.width = shift + after.width;
+    let block: Block = { cells: [{ cell, offset: 0 }], want: wanted[index] ?? 0, first: cell, last: cell, width: 0 };
+    for (let before = blocks.at(-1); before; before = blocks.at(-1)) {
+      const shift = before.width + (before.last.width + block.first.width) / 2 + GAP_X;
+      if (before.want + shift <= block.want) break;
+      const [n, m] = [before.cells.length, block.cells.length];
+      block = {
+        cells: [...before.cells, ...block.cells.map((moved) => ({ ...moved, offset: moved.offset + shift }))],
+        want: (before.want * n + (block.want - shift) * m) / (n + m),
+        first: before.first,
+        last: block.last,
+        width: shift + block.width,
+      };
       blocks.pop();
     }
+    blocks.push(block);
   });
-  for (const block of blocks)
-    block.cells.forEach((cell, index) => {
-      cell.x = block.want + block.offsets[index]!;
-    });
+  for (const { cells, want } of blocks) for (const { cell, offset } of cells) cell.x = want + offset;
 }
 
 function rankTops(ranks: Cell[][]): { tops: number[]; height: number } {
@@ -206,20 +216,19 @@ function rankTops(ranks: Cell[][]): { tops: number[]; height: number } {
   return { tops, height: Math.max(0, y - GAP_Y) };
 }
 
-function boxOf(cell: Cell, tops: number[]): Box {
-  const { item, inside, width, height } = cell;
-  return { item: item!, x: cell.x - width / 2, y: tops[cell.rank]!, width, height, inside };
+function boxOf({ item, inside, width, height, x, rank }: Cell, tops: number[]): Box[] {
+  return item ? [{ item, x: x - width / 2, y: tops[rank] ?? 0, width, height, inside }] : [];
 }
 
 function wireOf(chain: Cell[], tops: number[]): Wire {
   const points: [number, number][] = [];
   chain.forEach((cell, index) => {
-    const top = tops[cell.rank]!;
+    const top = tops[cell.rank] ?? 0;
     if (index === 0) points.push([cell.x, top + cell.height]);
     else if (index === chain.length - 1) points.push([cell.x, top]);
-    else points.push([cell.x, top], [cell.x, tops[cell.rank + 1]! - GAP_Y]);
+    else points.push([cell.x, top], [cell.x, (tops[cell.rank + 1] ?? 0) - GAP_Y]);
   });
-  return { from: chain[0]!.id, to: chain.at(-1)!.id, points };
+  return { from: chain[0]?.id ?? "", to: chain.at(-1)?.id ?? "", points };
 }
 
 /** An edge as a path: straight down within a rank, an S between two. */

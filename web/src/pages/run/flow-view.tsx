@@ -1,5 +1,5 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { choice, list, number as numberCodec, pageParam } from "../../address";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { choice, list, number as numberCodec, pageParam, text } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { source } from "../../data/state";
 import { useCommands } from "../../keys";
@@ -14,6 +14,7 @@ import "./flow.css";
 
 const foldingParam = pageParam("fold", choice("stacked", "layers", "operations"), "stacked");
 const toggledParam = pageParam("open", list, []);
+const boxParam = pageParam("box", text, "");
 const zoomParam = pageParam("zoom", numberCodec, 1);
 const ZOOMS = [0.4, 0.6, 0.8, 1, 1.25, 1.6, 2];
 const MARGIN = 16;
@@ -29,7 +30,7 @@ export function FlowTab({ id }: { id: string }) {
 }
 
 function FlowGraphView({ flow }: { flow: Flow }) {
-  const [chosenId, setChosen] = useState<string | null>(null);
+  const chosenId = boxParam.value;
   const folding = foldingParam.value;
   const toggled = toggledParam.value;
   const wanted = useMemo(() => foldFlow(flow, folding, new Set(toggled)), [flow, folding, toggled.join(",")]);
@@ -93,7 +94,7 @@ function FlowGraphView({ flow }: { flow: Flow }) {
             viewBox={`${-MARGIN} ${-MARGIN} ${layout.width + 2 * MARGIN} ${layout.height + 2 * MARGIN}`}
             aria-label={`${graph.items.length} boxes from the input to the loss`}
           >
-            <Graph layout={layout} chosen={chosenId} onChoose={(item) => setChosen(item.id)} onToggle={toggle} />
+            <Graph layout={layout} chosen={chosenId} onChoose={(item) => boxParam.replace(item.id)} onToggle={toggle} />
           </svg>
         </section>
         <Details item={chosen} />
@@ -104,7 +105,7 @@ function FlowGraphView({ flow }: { flow: Flow }) {
 
 interface GraphProps {
   layout: Layout;
-  chosen: string | null;
+  chosen: string;
   onChoose(item: FlowItem): void;
   onToggle(item: FlowItem): void;
 }
@@ -200,7 +201,7 @@ function clipped(words: string, most: number): string {
   return words.length > most ? `${words.slice(0, most - 1)}…` : words;
 }
 
-function findItem(items: readonly FlowItem[], id: string | null): FlowItem | null {
+function findItem(items: readonly FlowItem[], id: string): FlowItem | null {
   for (const item of items) {
     if (item.id === id) return item;
     const inner = item.inside && findItem(item.inside.items, id);

@@ -99,9 +99,11 @@ export function layerOf(name: string): string {
   return numbered >= 0 ? parts.slice(0, numbered + 1).join(".") : (parts[0] ?? "");
 }
 
+type NonEmpty<T> = [T, ...T[]];
+
 interface Group {
   id: string;
-  nodes: FlowNode[];
+  nodes: NonEmpty<FlowNode>;
 }
 
 /**
@@ -115,30 +117,44 @@ export function foldFlow(flow: Flow, folding: Folding, toggled: ReadonlySet<stri
   const groups = groupsOf(operations);
   const items: FlowItem[] = [];
   const itemOf = new Map<string, string>();
-  const shapes = groups.map((group) => signature(group, inputsOf));
-  for (let index = 0; index < groups.length; ) {
-    const group = groups[index]!;
-    let next = index + 1;
-    if (folding === "stacked" && group.nodes.length > 1 && !toggled.has(group.id))
-      while (next < groups.length && shapes[next] === shapes[index] && !toggled.has(groups[next]!.id)) next++;
-    const members = groups.slice(index, next);
+  for (const members of stacksOf(groups, inputsOf, folding, toggled)) {
+    const [group] = members;
+    const [first] = group.nodes;
+    const { id } = group;
     const nodes = members.flatMap((member) => member.nodes);
-    const id = group.id;
-    const isOpen = group.nodes.length > 1 && (folding === "operations") !== toggled.has(id);
+    const isGroup = group.nodes.length > 1;
+    const isOpen = isGroup && (folding === "operations") !== toggled.has(id);
     items.push({
       id,
-      label:
-        members.length > 1 ? `${id} … ${members.at(-1)?.id}` : group.nodes.length > 1 ? id : shortName(group.nodes[0]!),
-      kind: group.nodes.length > 1 ? "group" : group.nodes[0]!.role,
+      label: members.length > 1 ? `${id} … ${members.at(-1)?.id}` : isGroup ? id : shortName(first),
+      kind: isGroup ? "group" : first.role,
       nodes,
       weights: weightsOf(nodes, inputsOf, byName),
       layers: members.length,
       inside: isOpen ? insideOf(group, inputsOf, byName) : null,
     });
     for (const node of nodes) itemOf.set(node.name, id);
-    index = next;
   }
   return { items, edges: edgesBetween(operations, inputsOf, itemOf) };
+}
+
+/** Groups that are drawn as one box: equal layers that follow each other, where these are stacked. */
+function stacksOf(
+  groups: readonly Group[],
+  inputsOf: Map<string, string[]>,
+  folding: Folding,
+  toggled: ReadonlySet<string>,
+): NonEmpty<Group>[] {
+  const stacks: NonEmpty<Group>[] = [];
+  let shapeBefore = "";
+  for (const group of groups) {
+    const joins = folding === "stacked" && group.nodes.length > 1 && !toggled.has(group.id);
+    const shape = joins ? signature(group, inputsOf) : "";
+    if (shape && shape === shapeBefore) stacks.at(-1)?.push(group);
+    else stacks.push([group]);
+    shapeBefore = shape;
+  }
+  return stacks;
 }
 
 function groupsOf(operations: FlowNode[]): Group[] {
@@ -169,9 +185,9 @@ function inputLists(flow: Flow, operations: FlowNode[]): Map<string, string[]> {
 
 /** Equal for layers that do the same with tensors of the same shape. */
 function signature(group: Group, inputsOf: Map<string, string[]>): string {
-  const place = new Map(group.nodes.map((node, index) => [node.name, index]));
+  const order = new Map(group.nodes.map((node, index) => [node.name, index]));
   const lines = group.nodes.map((node) => {
-    const inputs = (inputsOf.get(node.name) ?? []).map((name) => place.get(name) ?? "outside");
+    const inputs = (inputsOf.get(node.name) ?? []).map((name) => order.get(name) ?? "outside");
     return [node.op, node.shape, node.dtype, inputs.join(",")].join(" ");
   });
   const prefix = group.id.replace(/\d+$/, "");
@@ -221,10 +237,10 @@ function edgesBetween(
 ): FlowEdge[] {
   const edges = new Map<string, FlowEdge>();
   for (const node of operations) {
-    const to = itemOf.get(node.name)!;
+    const to = itemOf.get(node.name);
     for (const input of inputsOf.get(node.name) ?? []) {
       const from = itemOf.get(input);
-      if (from !== undefined && from !== to) edges.set(`${from}\n${to}`, { from, to });
+      if (from !== undefined && to !== undefined && from !== to) edges.set(`${from}\n${to}`, { from, to });
     }
   }
   return [...edges.values()];

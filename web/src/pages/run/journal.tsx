@@ -149,7 +149,7 @@ export function LogTab({ id }: { id: string }) {
         />
         <span class="faint">
           {entries.length === value.length
-            ? plural(value.length, "entry").replace("entrys", "entries")
+            ? plural(value.length, "entry", "entries")
             : `${count(entries.length)} of ${count(value.length)}`}
           {warnings > 0 && ` · ${count(warnings)} to look at`}
         </span>

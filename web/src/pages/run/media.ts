@@ -126,8 +126,8 @@ export function commonGrid(
       const last = Math.min(bins - 1, Math.max(first, Math.ceil((to - low) / width) - 1));
       for (let bin = first; bin <= last; bin++) {
         const overlap = Math.min(to, low + (bin + 1) * width) - Math.max(from, low + bin * width);
-        grid[bin]! +=
-          to > from ? (count / total) * Math.max(0, overlap / (to - from)) : count / total / (last - first + 1);
+        const share = to > from ? Math.max(0, overlap / (to - from)) : 1 / (last - first + 1);
+        grid[bin] = (grid[bin] ?? 0) + (count / total) * share;
       }
     });
     return grid;

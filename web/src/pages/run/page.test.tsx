@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
-import { beforeAll, beforeEach, expect, it } from "vitest";
+import { assert, beforeAll, beforeEach, expect, it } from "vitest";
 import { address, navigate } from "../../address";
 import { start } from "../../data/state";
 import { handleKey } from "../../keys";
@@ -200,13 +200,14 @@ it("draws the model", async () => {
 
 it("writes a note", async () => {
   await open("notes");
-  const field = root.querySelector("textarea")!;
+  const field = root.querySelector("textarea");
+  assert(field);
   await act(() => {
     field.value = "looks good";
     field.dispatchEvent(new Event("input", { bubbles: true }));
   });
   await act(() => {
-    root.querySelector("form")!.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+    root.querySelector("form")?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   });
   await settled();
   expect(source.written).toEqual(["looks good"]);

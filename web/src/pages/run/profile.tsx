@@ -31,7 +31,9 @@ export function ProfileTab({ id }: { id: string }) {
     "artifacts",
   ]);
   const trace = useMemo(() => artifacts?.find(({ name }) => name === TRACE)?.items.at(-1), [artifacts]);
-  if (!value || value.length === 0) {
+  const steps = value?.map(({ step }) => step) ?? [];
+  const timing = value?.[shownStep(steps)];
+  if (!timing) {
     if (!value && !problem) return <p class="loading">reading the profile …</p>;
     return (
       <Empty title={problem ?? "No profile"}>
@@ -41,9 +43,6 @@ export function ProfileTab({ id }: { id: string }) {
       </Empty>
     );
   }
-  const steps = value.map(({ step }) => step);
-  const index = shownStep(steps);
-  const timing = value[index]!;
   const rows = profileRows(timing);
   const longest = Math.max(...rows.map(({ us }) => us), 1);
   return (

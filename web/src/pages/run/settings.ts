@@ -36,8 +36,8 @@ export function equalSettings(a: unknown, b: unknown): boolean {
 
 /** The recipe and what was asked for before the model's shape. */
 function compareNames(a: string, b: string): number {
-  const place = (name: string) => (name.startsWith("config.") ? 1 : name.startsWith("model.") ? 2 : 0);
-  return place(a) - place(b) || a.localeCompare(b, "en", { numeric: true });
+  const rankOf = (name: string) => (name.startsWith("config.") ? 1 : name.startsWith("model.") ? 2 : 0);
+  return rankOf(a) - rankOf(b) || a.localeCompare(b, "en", { numeric: true });
 }
 
 /** A setting as people read it, every digit kept. */

@@ -12,9 +12,9 @@ const MOST = 60;
 
 /** A list with one entry moved to another place. */
 export function moved<T>(list: readonly T[], from: number, to: number): T[] {
-  const rest = list.toSpliced(from, 1);
+  const others = list.toSpliced(from, 1);
   const entry = list[from];
-  return entry === undefined ? [...list] : rest.toSpliced(Math.max(0, Math.min(rest.length, to)), 0, entry);
+  return entry === undefined ? [...list] : others.toSpliced(Math.max(0, Math.min(others.length, to)), 0, entry);
 }
 
 /** Terms that fit what was typed; `best(…)` of metrics too. What is no name at all is taken as it is: loss@200. */
@@ -37,7 +37,7 @@ export function ColumnsDialog({ onClose }: { onClose(): void }) {
     ? columns.value.filter((term) => term !== NO_COLUMNS)
     : shownColumns.value.map((column) => column.term);
   const offered = candidates(typed, table.value?.settings ?? [], table.value?.metrics ?? []);
-  const rest = offered.filter((term) => !chosen.includes(term));
+  const addable = offered.filter((term) => !chosen.includes(term));
   const set = (terms: readonly string[]) => (columns.value = terms.length ? terms : [NO_COLUMNS]);
   return (
     <Dialog
@@ -101,7 +101,7 @@ export function ColumnsDialog({ onClose }: { onClose(): void }) {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          const [first] = rest;
+          const [first] = addable;
           if (first !== undefined && typed.trim()) {
             set([...chosen, first]);
             setTyped("");
@@ -119,7 +119,7 @@ export function ColumnsDialog({ onClose }: { onClose(): void }) {
         />
       </form>
       <ul class="column-offer" aria-label="To add">
-        {rest.slice(0, MOST).map((term) => (
+        {addable.slice(0, MOST).map((term) => (
           <li key={term}>
             <button type="button" class="mono" onClick={() => set([...chosen, term])}>
               + {term}

@@ -166,13 +166,18 @@ function NoTable() {
 /** Settings by which runs differ are the useful ones to group by; they come first. */
 function GroupBy() {
   const shown = shownColumns.value.filter((column) => column.kind === "setting").map((column) => column.term);
-  const rest = (table.value?.settings ?? []).filter((name) => !shown.includes(name));
+  const others = (table.value?.settings ?? []).filter((name) => !shown.includes(name));
   const fields = ["experiment", "recipe", "group", "status", "tags", "parent"];
-  const all = new Set([...fields, ...shown, ...rest]);
+  const all = new Set([...fields, ...shown, ...others]);
   return (
     <label class="group-by">
       <span>group by</span>
-      <select aria-label="group by" value={group.value} onChange={(event) => (group.value = event.currentTarget.value)}>
+      <select
+        class="select"
+        aria-label="group by"
+        value={group.value}
+        onChange={(event) => (group.value = event.currentTarget.value)}
+      >
         <option value="">nothing</option>
         <optgroup label="what it is called">
           {fields.map((name) => (
@@ -187,7 +192,7 @@ function GroupBy() {
           </optgroup>
         )}
         <optgroup label="settings">
-          {rest.map((name) => (
+          {others.map((name) => (
             <option key={name}>{name}</option>
           ))}
         </optgroup>
@@ -203,6 +208,8 @@ function CountBar() {
   const live = rows.filter((row) => row.status === "live").length;
   const parts = [rows.length === total ? plural(total, "run") : `${plural(rows.length, "run")} of ${total}`];
   if (live) parts.push(`${live} live`);
+  const unread = table.value?.unread;
+  if (unread) parts.push(`reading ${plural(unread, "more run")} …`);
   return (
     <div class="count-bar">
       <span role="status">{parts.join(" · ")}</span>

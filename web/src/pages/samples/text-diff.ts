@@ -37,17 +37,16 @@ function commonWords(old: string[], now: string[]): Set<number> {
   if (old.length === 0 || now.length === 0 || old.length * now.length > MOST_CELLS) return kept;
   const width = now.length + 1;
   const lengths = new Uint32Array((old.length + 1) * width);
+  const lengthAt = (i: number, j: number) => lengths[i * width + j] ?? 0;
   for (let i = old.length - 1; i >= 0; i--)
     for (let j = now.length - 1; j >= 0; j--)
       lengths[i * width + j] =
-        old[i] === now[j]
-          ? lengths[(i + 1) * width + j + 1]! + 1
-          : Math.max(lengths[(i + 1) * width + j]!, lengths[i * width + j + 1]!);
+        old[i] === now[j] ? lengthAt(i + 1, j + 1) + 1 : Math.max(lengthAt(i + 1, j), lengthAt(i, j + 1));
   for (let i = 0, j = 0; i < old.length && j < now.length; ) {
     if (old[i] === now[j]) {
       kept.add(j++);
       i++;
-    } else if (lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!) i++;
+    } else if (lengthAt(i + 1, j) >= lengthAt(i, j + 1)) i++;
     else j++;
   }
   return kept;
