@@ -156,6 +156,8 @@ data prepare: Turn a corpus into tokens to train on, and keep them for the next 
     linnet data prepare books/ --vocab 8192
     linnet data prepare stories.jsonl.gz --field story --tokenizer donor.gguf
     linnet data prepare dumps/ --field '*.csv=text' --field body --dedup
+    linnet data prepare corpus/ --vocab 32768 --part 3/8
+    linnet data prepare corpus/ --vocab 32768 --join
 
 data show: Look at a corpus: documents, tokens as coloured pieces, lengths, duplicates, what was left out.
     linnet data show books/

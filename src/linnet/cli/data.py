@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.printing import paint, print_facts, print_json, width, wrapped
+from linnet.errors import UsageError
 from linnet.models.model_name import model_path
 
 if TYPE_CHECKING:
-    from linnet.data import Prepared, TokenSet
+    from linnet.data import Prepared, PreparedPart, TokenSet
+    from linnet.data.request import PrepareOptions
 
 
 def prepare(
@@ -33,6 +37,8 @@ def prepare(
     cache: Path | None = None,
     workers: int | None = None,
     seed: int = 0,
+    part: str | None = None,
+    join: Annotated[bool, Parameter(negative=())] = False,
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
@@ -51,32 +57,60 @@ def prepare(
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
         seed: Chooses which documents are held out.
+        part: Prepare one of N parts, I/N from 1/N to N/N, each on any machine: 3/8 is the third of eight.
+        join: Publish the parts, once all are there, as the set that one machine would have made.
     """
-    from linnet.data import prepare
+    from linnet.data import join_parts, prepare, prepare_part
 
+    if part is not None and join:
+        raise UsageError("--part makes a part and --join publishes them all: give one of them")
     started = time.monotonic()
     stages: list[str] = []
     with _progress(stages) as progress:
-        prepared = prepare(
-            corpus,
-            vocab=vocab,
-            tokenizer=None if tokenizer is None else model_path(tokenizer, runs),
-            pre=pre,
-            held_out=held_out,
-            field=field,
-            dedup=dedup,
-            dedup_threshold=dedup_threshold,
-            plain=plain,
-            cache=cache,
-            workers=workers,
-            seed=seed,
-            progress=progress,
-        )
-    if json:
+        options: PrepareOptions = {
+            "vocab": vocab,
+            "tokenizer": None if tokenizer is None else model_path(tokenizer, runs),
+            "pre": pre,
+            "held_out": held_out,
+            "field": field,
+            "dedup": dedup,
+            "dedup_threshold": dedup_threshold,
+            "plain": plain,
+            "cache": cache,
+            "workers": workers,
+            "seed": seed,
+            "progress": progress,
+        }
+        if part is not None:
+            prepared_part = prepare_part(corpus, part, **options)
+        else:
+            prepared = join_parts(corpus, **options) if join else prepare(corpus, **options)
+    took = words.duration(time.monotonic() - started)
+    if part is not None:
+        _print_part(prepared_part, corpus, took, json)
+    elif json:
         print_json(_as_json(prepared, made=bool(stages)))
-        return 0
-    _print(prepared, f"made in {words.duration(time.monotonic() - started)}" if stages else "made before, unchanged")
+    else:
+        _print(prepared, f"joined in {took}" if join else f"made in {took}" if stages else "made before, unchanged")
     return 0
+
+
+def _print_part(prepared: PreparedPart, corpus: str, took: str, json: bool) -> None:
+    part = prepared.part
+    if json:
+        facts = {"corpus": corpus, "part": part.number, "parts": part.count, "made": prepared.made}
+        print_json({**facts, "path": str(prepared.path), **_sets_as_json(prepared)})
+        return
+    when = f"made in {took}" if prepared.made else "made before, unchanged"
+    print(f"{paint(words.plain(corpus), 'bold')}  part {part.number} of {part.count}  {when}")
+    print_facts(
+        {
+            "train": _counts(prepared.train),
+            "held out": _counts(prepared.held_out),
+            "folder": f"{prepared.path} ({words.size(_size(prepared))})",
+        }
+    )
+    print(f"  {wrapped('once all parts are there, the same command with --join publishes them', max(20, width() - 2))}")
 
 
 def _print(prepared: Prepared, when: str) -> None:
@@ -103,21 +137,17 @@ def _counts(tokens: TokenSet) -> str:
     return f"{len(tokens):,} tokens in {documents:,} document{'s' if documents != 1 else ''}{text}"
 
 
-def _size(prepared: Prepared) -> int:
+def _size(prepared: Prepared | PreparedPart) -> int:
     return sum(file.stat().st_size for file in prepared.path.iterdir())
 
 
 def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
-    parts = {"train": prepared.train, "held_out": prepared.held_out}
     return {
         "corpus": prepared.record.corpus,
         "path": str(prepared.path),
         "made": made,
         "size": _size(prepared),
-        **{
-            name: {"tokens": len(tokens), "documents": len(tokens.documents) - 1, "bytes": tokens.bytes}
-            for name, tokens in parts.items()
-        },
+        **_sets_as_json(prepared),
         "vocab": prepared.vocab,
         "bytes_per_token": prepared.bytes_per_token,
         "encoding": prepared.record.encoding or None,
@@ -126,6 +156,14 @@ def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
         "encodings": prepared.encodings,
         "duplicates": _duplicates(prepared),
         "damage": prepared.damage or None,
+    }
+
+
+def _sets_as_json(prepared: Prepared | PreparedPart) -> dict[str, object]:
+    sets = {"train": prepared.train, "held_out": prepared.held_out}
+    return {
+        name: {"tokens": len(tokens), "documents": len(tokens.documents) - 1, "bytes": tokens.bytes}
+        for name, tokens in sets.items()
     }
 
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from linnet.data.batches import Batches as Batches
     from linnet.data.batches import windows as windows
     from linnet.data.errors import DataError as DataError
+    from linnet.data.joining import join_parts as join_parts
+    from linnet.data.parts import PreparedPart as PreparedPart
+    from linnet.data.parts import prepare_part as prepare_part
     from linnet.data.prepared import Prepared as Prepared
     from linnet.data.prepared import prepare as prepare
     from linnet.data.token_set import TokenSet as TokenSet

@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linnet"
 
 
-class _Hashed(msgspec.Struct, array_like=True):
+class HashedFile(msgspec.Struct, array_like=True):
     """A file as it was when it was hashed."""
 
     size: int
@@ -52,48 +52,77 @@ class _Hashed(msgspec.Struct, array_like=True):
     digest: str
 
 
-def content_hash(corpus: Corpus, root: Path) -> str:
-    """A hash of all that the corpus's files hold, in order. Files that did not change are not read again."""
+def content_hash(corpus: Corpus, root: Path, known: Sequence[HashedFile] = ()) -> str:
+    """A hash of all that the corpus's files hold, in order. Files that did not change are not read again.
+
+    `known`: each of them as another machine found it; taken where the file is the same here.
+    """
     name = hashlib.blake2b(os.fsencode(corpus.files[0].path.resolve()), digest_size=16).hexdigest()
-    try:
-        digests = file_digests([file.path for file in corpus.files], root, name)
-    except OSError as error:
-        raise DataError(f"corpus {error.filename}: the file cannot be read: {reason(error)}") from None
+    return combined_hash(corpus, [file.digest for file in corpus_files_hashed(corpus, root, name, known)])
+
+
+def combined_hash(corpus: Corpus, digests: Iterable[str]) -> str:
+    """The hash of a corpus whose files have these digests."""
     whole = hashlib.blake2b(digest_size=32)
     for file, digest in zip(corpus.files, digests, strict=True):
         whole.update(f"{file.reading} {digest}\n".encode())
     return whole.hexdigest()
 
 
+def corpus_files_hashed(corpus: Corpus, root: Path, name: str, known: Sequence[HashedFile] = ()) -> list[HashedFile]:
+    """Each file of a corpus as it is now, with its digest."""
+    paths = [file.path for file in corpus.files]
+    try:
+        return files_hashed(paths, root, name, known=dict(zip(map(_file_name, paths), known, strict=False)))
+    except OSError as error:
+        raise DataError(f"corpus {error.filename}: the file cannot be read: {reason(error)}") from None
+
+
 def file_digests(
     paths: Sequence[Path], root: Path, name: str, digest: Callable[[Path], str] | None = None
 ) -> list[str]:
     """Each file's digest. What was hashed before and did not change since is not read again: `hashes/<name>.json`."""
+    return [file.digest for file in files_hashed(paths, root, name, digest)]
+
+
+def files_hashed(
+    paths: Sequence[Path],
+    root: Path,
+    name: str,
+    digest: Callable[[Path], str] | None = None,
+    known: Mapping[str, HashedFile] | None = None,
+) -> list[HashedFile]:
+    """Each file as it is now, with its digest; `known`: what was found before, besides `hashes/<name>.json`."""
     path = root / "hashes" / f"{name}.json"
-    known: dict[str, _Hashed] = {}
+    stored: dict[str, HashedFile] = {}
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         checksum, _, content = path.read_bytes().partition(b"\n")
         if checksum == _checksum(content):  # a flipped bit here would make another corpus of the same files
-            known = msgspec.json.decode(content, type=dict[str, _Hashed])
-    fresh: dict[str, _Hashed] = {}
-    digests = []
+            stored = msgspec.json.decode(content, type=dict[str, HashedFile])
+    known = {**(known or {}), **stored}
+    fresh: dict[str, HashedFile] = {}
+    hashed = []
     for file in paths:
-        name = os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
+        name = _file_name(file)
         try:
             fresh[name] = _hash(file, known.get(name), digest or _whole)
         except OSError as error:
             error.filename = str(file)  # a failed read does not name it
             raise
-        digests.append(fresh[name].digest)
-    if fresh != known:
+        hashed.append(fresh[name])
+    if fresh != stored:
         with suppress(OSError):  # only time is lost
             path.parent.mkdir(parents=True, exist_ok=True)
             content = msgspec.json.encode(fresh)
             files.write_file(path, _checksum(content) + b"\n" + content, sync=False)
-    return digests
+    return hashed
 
 
-def _hash(path: Path, known: _Hashed | None, digest: Callable[[Path], str]) -> _Hashed:
+def _file_name(path: Path) -> str:
+    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
+
+
+def _hash(path: Path, known: HashedFile | None, digest: Callable[[Path], str]) -> HashedFile:
     now = path.stat()
     times = (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
     if known is not None:
@@ -101,7 +130,7 @@ def _hash(path: Path, known: _Hashed | None, digest: Callable[[Path], str]) -> _
         if settled and (known.size, known.mtime, known.ctime, known.inode) == times:
             return known
     hashed_at = time.time_ns()
-    return _Hashed(*times, hashed_at, digest(path))
+    return HashedFile(*times, hashed_at, digest(path))
 
 
 def _checksum(content: bytes) -> bytes:
@@ -175,3 +204,13 @@ def _failure(root: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"cache {root}: the disk is full; nothing was kept. Make room or choose another with `cache`"
     return f"cache {root}: it cannot be written to: {reason(error)}; nothing was kept"
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name; where the file system has no links, a copy of it."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError as error:
+        raise DataError(f"{source}: the file cannot be read: {reason(error)}") from None
+    except OSError:
+        shutil.copyfile(source, target)

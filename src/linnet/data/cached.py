@@ -16,8 +16,9 @@ from linnet import files
 from linnet.data.errors import DataError, reason
 from linnet.data.token_set import TokenSet
 
-_NAME = re.compile(r"(.+)-([0-9a-f]{24})")
+_NAME = re.compile(r"(.+)-([0-9a-f]{24})(\.parts)?")
 _PARTIAL = re.compile(r"\.([0-9a-f]{24})\..*partial")
+_OWN_FILE = re.compile(r"(train|held_out)(\.\d+)?\.tokens|tokenizer\.gguf|prepared\.json")
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(m|h|d|w)")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -27,6 +28,13 @@ class _Told(msgspec.Struct):
 
     corpus: str
     vocab: int
+
+
+class _ToldPlan(msgspec.Struct):
+    """What is asked of the plan of parts."""
+
+    corpus: str
+    parts: int
 
 
 @dataclass(frozen=True)
@@ -130,15 +138,18 @@ def _means(name: str, entry: CachedCorpus) -> bool:
 
 def _is_ours(path: Path) -> bool:
     """Whether a folder was made by a preparation: it holds nothing but files of such, and one at least."""
-    known = {"train.tokens", "held_out.tokens", "tokenizer.gguf", "prepared.json"}
     if path.is_symlink() or not path.is_dir():
         return False
-    names = {file.name for file in path.iterdir()}
-    return bool(names) and names <= known
+    names = [file.name for file in path.iterdir()]
+    if path.suffix == ".parts":
+        return "plan.json" in names
+    return bool(names) and all(map(_OWN_FILE.fullmatch, names))
 
 
 def _look(path: Path) -> CachedCorpus:
     size = folder_size(path)
+    if path.suffix == ".parts":
+        return _look_at_parts(path, size)
     try:
         told = msgspec.json.decode((path / "prepared.json").read_bytes(), type=_Told)
         tokens = sum(len(TokenSet(path / name)) for name in ("train.tokens", "held_out.tokens"))
@@ -146,4 +157,15 @@ def _look(path: Path) -> CachedCorpus:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError):
         with suppress(OSError):
             return CachedCorpus(path, "", 0, 0, size, path.stat().st_mtime, "damaged")
+        return CachedCorpus(path, "", 0, 0, size, 0.0, "damaged")
+
+
+def _look_at_parts(path: Path, size: int) -> CachedCorpus:
+    """Parts that are not joined yet."""
+    try:
+        told = msgspec.json.decode((path / "plan.json").read_bytes(), type=_ToldPlan)
+        made = sum((path / str(number) / "part.json").is_file() for number in range(1, told.parts + 1))
+        problem = f"{made} of {told.parts} parts"
+        return CachedCorpus(path, told.corpus, 0, 0, size, (path / "plan.json").stat().st_mtime, problem)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return CachedCorpus(path, "", 0, 0, size, 0.0, "damaged")

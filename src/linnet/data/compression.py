@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -69,16 +70,21 @@ def compression_by_content(head: bytes) -> str | None:
     return next((key for key, packing in COMPRESSIONS.items() if head.startswith(packing.magic)), None)
 
 
-def read_blocks(path: Path, compression: str | None = None, *, ahead: bool = True) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, in blocks of at most a mebibyte.
+def read_blocks(
+    path: Path, compression: str | None = None, *, ahead: bool = True, span: tuple[int, int] | None = None
+) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, in blocks of at most a mebibyte; those of a `span` of one that is not packed.
 
     A large compressed file is unpacked on a thread of its own (`ahead`), which costs the reader nothing: none of these
     libraries holds the interpreter's lock.
     """
     if compression is None:
+        first, last = span or (0, sys.maxsize)
         with path.open("rb") as file:
-            while block := file.read(BLOCK):
+            file.seek(first)
+            while first < last and (block := file.read(min(BLOCK, last - first))):
                 yield block
+                first += len(block)
         return
     unpacked = _unpacked(path, COMPRESSIONS[compression])
     if ahead and path.stat().st_size >= _THREAD_WORTH:

@@ -56,7 +56,7 @@ class Corpus:
     @property
     def is_pack(self) -> bool:
         """Whether it holds token ids rather than text."""
-        return self.files[0].kind in PACK_SUFFIXES
+        return bool(self.files) and self.files[0].kind in PACK_SUFFIXES
 
     def shown_name(self, number: int) -> str:
         """The name of a file as it is told: from the folder of the corpus where it is one."""

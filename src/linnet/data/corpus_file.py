@@ -30,6 +30,12 @@ class CorpusFile:
     field: str | None = None  # where the text is in a row; None: as the corpus says
     compression: str | None = None  # a key of COMPRESSIONS
     encoding: str = UTF8
+    span: tuple[int, int] | None = None  # the bytes that are read, from a document's beginning to another's; None: all
+
+    @property
+    def size(self) -> int:
+        """Bytes of it that are read."""
+        return self.path.stat().st_size if self.span is None else self.span[1] - self.span[0]
 
     @property
     def name(self) -> str:
@@ -52,7 +58,7 @@ class CorpusFile:
         """Its bytes, unpacked; what is damaged is a FileError behind what came before."""
         given = 0
         try:
-            for block in read_blocks(self.path, self.compression):
+            for block in read_blocks(self.path, self.compression, span=self.span):
                 yield block
                 given += len(block)
         except DamagedError as error:
@@ -61,13 +67,13 @@ class CorpusFile:
     def text(self, switched: Callable[[str], None] | None = None) -> Iterator[str]:
         """Its text, in blocks; `switched` is told of an encoding that shows itself late."""
         try:
-            yield from decode(self.blocks(), self.encoding, switched)
+            yield from decode(self.blocks(), self.encoding, switched, is_begin=not self.span or not self.span[0])
         except NulError as error:
             raise FileError(self.path, f"this is not text: {error}") from None
         except UnicodeDecodeError as error:
-            name = "UTF-8" if self.encoding == UTF8 else self.encoding
+            name, near = "UTF-8" if self.encoding == UTF8 else self.encoding, error.start + (self.span or (0,))[0]
             raise FileError(
-                self.path, f"this is not {name} near byte {error.start}; convert the file or leave it out"
+                self.path, f"this is not {name} near byte {near}; convert the file or leave it out"
             ) from None
 
     def content(self, most: int = LARGEST) -> bytes:

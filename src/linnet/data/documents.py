@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 END_OF_TEXT = "<|endoftext|>"
 _LONG = 1 << 20  # characters a document may have and stay whole
 _PASSAGE = 1 << 16
+# What one machine would read on from differently, the next ones cannot know of.
+_SHARED = "a file that several parts share must be sound: repair it, leave it out, or prepare the corpus whole"
 
 
 class Passage(NamedTuple):
@@ -78,11 +80,15 @@ def passages(
                     is_begun = True
                     yield passage
         except FileError as error:
+            if file.span is not None:
+                raise DataError(f"{error}; {_SHARED}") from None
             report.fail(error, is_begun)
         except OSError as error:
             raise DataError(f"corpus {file.path}: the file cannot be read: {reason(error)}") from None
         except MemoryError:
             raise DataError(f"corpus {file.path}: there is not enough memory to read it; split the file") from None
+        if file.span is not None and number in report.encodings:
+            raise DataError(f"corpus {file.path}: it is not UTF-8; {_SHARED}")
         report.end()
 
 
@@ -138,7 +144,7 @@ def _end_of_passage(text: str, start: int, size: int) -> int:
 
 def _text_file(file: CorpusFile, report: ReadingReport, size: int | None) -> Iterator[Passage]:
     is_marked = file.name.endswith(".txt")
-    buffer, opens, is_first = "", True, True
+    buffer, opens, is_first = "", True, not file.span or not file.span[0]
     failure: FileError | None = None
     blocks = file.text(report.switched)
     while True:

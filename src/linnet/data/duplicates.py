@@ -82,6 +82,11 @@ class DuplicateFinder:
         self._sizes: list[int] = []
         self._files: list[int] = []
 
+    @property
+    def count(self) -> int:
+        """Documents that were taken."""
+        return len(self._sizes)
+
     def add(self, passage: Passage, file: int) -> None:
         """The next passage, of the file of this number."""
         content = passage.text.encode("utf-8")

@@ -74,15 +74,19 @@ def detect(head: bytes, is_whole: bool, declared: bool = False) -> str | None:
 
 
 def decode(
-    blocks: Iterable[bytes], encoding: str = UTF8, switched: Callable[[str], None] | None = None
+    blocks: Iterable[bytes],
+    encoding: str = UTF8,
+    switched: Callable[[str], None] | None = None,
+    *,
+    is_begin: bool = True,
 ) -> Iterator[str]:
-    """The text of bytes, without a byte-order mark.
+    """The text of bytes, without a byte-order mark where they are the beginning of a file.
 
     A UnicodeDecodeError has the place in the whole file where it begins to fail; a NUL, which is no text in any
     encoding, is a NulError. What began as ASCII, and so was taken for UTF-8, may turn out to be in another encoding
     later on: `switched` is told which.
     """
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)()
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 and is_begin else encoding)()
     is_wide = encoding.startswith(("utf-16", "utf-32"))
     is_ascii = encoding == UTF8
     read = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,8 @@ TRAIN, HELD_OUT, TOKENIZER, RECORD = "train.tokens", "held_out.tokens", "tokeniz
 _TRAINED_ON = 50_000_000  # bytes of text that a tokenizer is trained on: more of it changes few merges
 _REPORTED_EVERY = 1 << 20  # characters
 _KEPT = "texts"  # of documents that are read more than once, while a corpus is prepared
+OTHER_IDS = "the quick way gave other ids for a sample of this corpus"
+FoundDuplicates: TypeAlias = "tuple[NDArray[np.bool_], Duplicates]"  # which documents are dropped, and what is told
 
 
 class Record(msgspec.Struct):
@@ -49,6 +51,10 @@ class Record(msgspec.Struct):
     left_out: list[tuple[int, str]] = []  # what was not read of a file, by its number in the corpus
     encodings: list[tuple[int, str]] = []  # those that showed only while a file was read
     duplicates: Duplicates | None = None  # that were dropped
+
+    def write(self, folder: Path) -> None:
+        """Write it into the folder it is about."""
+        write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
 def fingerprint(key: str, vocabulary: Vocabulary | None, sets: Iterable[TokenSet]) -> str:
@@ -69,6 +75,7 @@ class Preparation:
     workers: int | None
     progress: PrepareProgress
     similarity: float | None = None  # of documents that are dropped
+    known_duplicates: FoundDuplicates | None = None  # found before, where the corpus is a part of another
 
     @cached_property
     def report(self) -> ReadingReport:
@@ -76,10 +83,10 @@ class Preparation:
         return ReadingReport(self.corpus.strict)
 
     @cached_property
-    def duplicates(self) -> tuple[NDArray[np.bool_], Duplicates] | None:
+    def duplicates(self) -> FoundDuplicates | None:
         """Which documents are dropped; None: none are looked for."""
-        if self.similarity is None:
-            return None
+        if self.similarity is None or self.known_duplicates is not None:
+            return self.known_duplicates
         finder = DuplicateFinder(self.similarity)
         for passage in self._reported("duplicates", passages(self.corpus, None, self.report, self.kept)):
             finder.add(passage, self.report.number)
@@ -101,7 +108,7 @@ class Preparation:
     @cached_property
     def size(self) -> int:
         """Bytes of its files."""
-        return sum(file.path.stat().st_size for file in self.corpus.files)
+        return sum(file.size for file in self.corpus.files)
 
     def run(self, donor: Vocabulary | None, pre: str, key: str) -> None:
         """Fill the folder."""
@@ -114,7 +121,7 @@ class Preparation:
         sets = [TokenSet(self.folder / name) for name in (TRAIN, HELD_OUT)]
         if len(sets[0]) < 2:
             raise DataError(f"corpus {self.corpus.name}: it holds no text to train on{self._why_nothing()}")
-        shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
+        self.clear()
         record = Record(
             corpus=printable(self.corpus.name),
             fingerprint=fingerprint(key, vocabulary, sets),
@@ -127,7 +134,7 @@ class Preparation:
             encodings=sorted(self.report.encodings.items()),
             duplicates=self.duplicates[1] if self.duplicates is not None else None,
         )
-        write_file(self.folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        record.write(self.folder)
 
     def train_vocabulary(self, pre: str) -> Vocabulary:
         """A vocabulary of the corpus, or of every k-th passage of a large one."""
@@ -136,10 +143,22 @@ class Preparation:
         train_vocabulary(some, self.vocab, pre, self.folder / TOKENIZER)
         return Vocabulary(self.folder / TOKENIZER)
 
+    def clear(self) -> None:
+        """Remove the texts that were kept between passes."""
+        shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
+
     def _why_nothing(self) -> str:
         left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
         sentence = left_out_sentence([*self.corpus.left_out, *left_out])
         return f" ({sentence})" if sentence else ""
+
+    def write_by_document(self, vocabulary: Vocabulary | None) -> str:
+        """Both sets, by document, however few are held out: as of a part of a corpus. Returns a remark."""
+        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
+        split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
+        self._write_sets(encoder, vocabulary.end if vocabulary else None, split)
+        self.clear()
+        return encoder.remark if encoder else ""
 
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
@@ -174,7 +193,7 @@ class Preparation:
                     writer.close()
                 return [writer.tokens for writer in writers]
         assert encoder is not None
-        encoder.slow("the quick way gave other ids for a sample of this corpus")
+        encoder.slow(OTHER_IDS)
         return self._write_sets(encoder, end, split)
 
     def _encoded(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
-from linnet.data.corpus import PYTHON, Corpus, find_corpus
-from linnet.data.duplicates import THRESHOLD, check_threshold
+from linnet.data.corpus import PYTHON, Corpus
 from linnet.data.errors import (
     DataError,
     duplicates_sentence,
@@ -24,17 +20,8 @@ from linnet.data.errors import (
     left_out_sentence,
     reason,
 )
-from linnet.data.packs import pack_vocab
-from linnet.data.preparation import (
-    HELD_OUT,
-    RECORD,
-    TOKENIZER,
-    TRAIN,
-    Preparation,
-    PrepareProgress,
-    Record,
-    fingerprint,
-)
+from linnet.data.preparation import HELD_OUT, RECORD, TOKENIZER, TRAIN, PrepareProgress, Record, fingerprint
+from linnet.data.request import DEFAULT_HELD_OUT, DEFAULT_PRE, PrepareOptions, Request, vocabulary_rows
 from linnet.data.token_set import TokenSet, content_digest
 from linnet.data.tokenizer import FewTokensError, Vocabulary
 from linnet.errors import LinnetError, mismatch
@@ -45,11 +32,6 @@ if TYPE_CHECKING:
     from linnet.gguf.file import GGUFFile
     from linnet.gguf.metadata import MetadataBlock
 
-DEFAULT_VOCAB, DEFAULT_PRE, DEFAULT_HELD_OUT = 4096, "gpt-2", 0.02
-_FORMAT = 1  # a part of the key: raised when the same input would give other tokens
-_MOST_TRAINED = 1 << 24  # tokens of a vocabulary; the trainer allocates for all that are asked for
-_MOST_IDS = 1 << 31  # ids of 32 bits with a sign
-
 
 class Prepared:
     """A corpus ready to train on, opened from its folder.
@@ -58,6 +40,7 @@ class Prepared:
     - `encodings`: files that are in another encoding than UTF-8, by the encoding.
     - `dropped`: documents that were dropped because they are like others: `b.txt: equal to a.txt`.
     - `damage`: what was wrong with the folder that was found in the cache, where one was made anew; else empty.
+    - `note`: what else its owner should know of how it was made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +48,7 @@ class Prepared:
         self.left_out: tuple[str, ...] = ()
         self.encodings: dict[str, list[str]] = {}
         self.dropped: tuple[str, ...] = ()
-        self.damage = ""
+        self.damage = self.note = ""
         try:
             self.record = msgspec.json.decode((path / RECORD).read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -83,7 +66,7 @@ class Prepared:
     def remarks(self) -> tuple[str, ...]:
         """What its owner should know: sentences, none in the usual case."""
         damage = f"the prepared corpus in the cache was damaged and is made anew: {self.damage}" if self.damage else ""
-        sentences = [damage, left_out_sentence(self.left_out), encodings_sentence(self.encodings)]
+        sentences = [damage, self.note, left_out_sentence(self.left_out), encodings_sentence(self.encodings)]
         if self.record.duplicates is not None:
             sentences.append(duplicates_sentence(self.record.duplicates, self.dropped))
         return tuple(sentence for sentence in sentences if sentence)
@@ -147,42 +130,64 @@ def prepare(
     equal ones only. `plain` reads HTML, CSV and other documents as the text they are written in.
     `progress(stage, done, total)` is told bytes, now and then.
     """
-    if not 0 <= held_out < 1:
-        raise DataError(f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}")
-    root, source = cache_folder(cache), find_corpus(corpus, field, plain=plain)
-    similarity = _similarity(source, dedup, dedup_threshold)
-    donor = Vocabulary(tokenizer) if tokenizer is not None else None
-    size = _vocab(source, donor, vocab)
-    words = donor.fingerprint if donor else None if source.is_pack else pre
+    options: PrepareOptions = {
+        "vocab": vocab,
+        "tokenizer": tokenizer,
+        "pre": pre,
+        "held_out": held_out,
+        "field": field,
+        "dedup": dedup,
+        "dedup_threshold": dedup_threshold,
+        "plain": plain,
+        "cache": cache,
+        "workers": workers,
+        "progress": progress,
+        "seed": seed,
+    }
+    return prepare_whole(Request.of(corpus, options))
+
+
+def prepare_whole(request: Request) -> Prepared:
+    """Prepare what is asked for, or open it where that was done before."""
+    source, root = request.source, request.root
     content = content_hash(source, root)
-    key = _key(source, content, words, size, held_out, seed, similarity)
-    target = root / f"{_slug(source.name)}-{key}"
-    damage = ""
-
-    def existing() -> Prepared | None:
-        nonlocal damage
-        try:
-            return _opened(root, target, key, size, donor is not None or not source.is_pack)
-        except (LinnetError, MemoryError) as error:
-            damage = str(error).partition(";")[0] or "it needs more memory than there is"  # what to do is done
-            return None
-
-    prepared = existing()
+    key = request.key(content)
+    target, found = request.folder(key), ExistingFolder(request, key)
+    prepared = found.opened()
     if prepared is None:
-        with folder_in_making(root, target, key, lambda: existing() is not None) as folder:
+        with folder_in_making(root, target, key, found.is_usable) as folder:
             if folder is not None:
-                quiet: PrepareProgress = lambda *_: None  # noqa: E731
-                preparation = Preparation(source, folder, size, held_out, seed, workers, progress or quiet, similarity)
                 try:
-                    preparation.run(donor, pre, key)
+                    request.preparation(folder).run(request.donor, request.pre, key)
                 except MemoryError:
                     raise DataError(f"corpus {source.name}: there is not enough memory to prepare it") from None
                 if content_hash(source, root) != content:
                     raise DataError(f"corpus {source.name}: it changed while it was prepared; start again")
         prepared = Prepared(target)
-    prepared.damage = damage
+    prepared.damage = found.damage
     prepared.tell(source)
     return prepared
+
+
+class ExistingFolder:
+    """The folder that a preparation would fill, where it was filled before; `damage`: what is wrong with it."""
+
+    def __init__(self, request: Request, key: str) -> None:
+        self._request, self._key = request, key
+        self.damage = ""
+
+    def opened(self) -> Prepared | None:
+        """It, held against what was written; None where there is none, or it is damaged."""
+        request = self._request
+        try:
+            return _opened(request.root, request.folder(self._key), self._key, request.vocab, request.has_tokenizer)
+        except (LinnetError, MemoryError) as error:
+            self.damage = str(error).partition(";")[0] or "it needs more memory than there is"  # what to do is done
+            return None
+
+    def is_usable(self) -> bool:
+        """Whether it is there and sound."""
+        return self.opened() is not None
 
 
 def corpus_vocabulary(
@@ -197,47 +202,18 @@ def corpus_vocabulary(
 
     Where the corpus cannot give so many tokens, it has as many as that gives. It is not kept.
     """
-    root, size = cache_folder(cache), _vocab(source, None, vocab)
-    key = _key(source, content_hash(source, root), DEFAULT_PRE, size, DEFAULT_HELD_OUT, 0, similarity)
-    with suppress(LinnetError):
-        if (prepared := _opened(root, root / f"{_slug(source.name)}-{key}", key, size, True)) is not None:
-            assert prepared.vocabulary is not None
-            return prepared.vocabulary, True
+    root, size = cache_folder(cache), vocabulary_rows(source, None, vocab)
+    request = Request(source, root, size, similarity=similarity, workers=1, progress=progress or Request.progress)
+    prepared = ExistingFolder(request, request.key(content_hash(source, root))).opened()
+    if prepared is not None:
+        assert prepared.vocabulary is not None
+        return prepared.vocabulary, True
     with tempfile.TemporaryDirectory(prefix="linnet-") as name:
-        quiet: PrepareProgress = lambda *_: None  # noqa: E731
-        looked = Preparation(source, Path(name), size, 0.0, 0, 1, progress or quiet, similarity)
+        looked = request.preparation(Path(name))
         try:
             return looked.train_vocabulary(DEFAULT_PRE), False
         except FewTokensError as error:
             return replace(looked, vocab=error.reached).train_vocabulary(DEFAULT_PRE), False
-
-
-def _key(
-    source: Corpus,
-    content: str,
-    words: str | None,
-    size: int,
-    held_out: float,
-    seed: int,
-    similarity: float | None,
-) -> str:
-    """The name of a preparation: a hash of what the files hold and of all settings."""
-    settings = [_FORMAT, content, source.field, words, size, held_out, seed]
-    if similarity is not None:
-        settings.append({"dedup": similarity})
-    return hashlib.blake2b(msgspec.json.encode(settings), digest_size=12).hexdigest()
-
-
-def _similarity(corpus: Corpus, dedup: bool, threshold: float | None) -> float | None:
-    """From which similarity on documents are dropped; None: none are."""
-    if not dedup:
-        if threshold is not None:
-            raise DataError("`dedup_threshold` says how alike documents are that `dedup` drops: give both")
-        return None
-    if corpus.is_pack:
-        raise DataError(f"corpus {corpus.name}: `dedup` compares words, and this is a pack of token ids: leave it out")
-    check_threshold(THRESHOLD if threshold is None else threshold)
-    return THRESHOLD if threshold is None else threshold
 
 
 def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool) -> Prepared | None:
@@ -251,12 +227,9 @@ def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool)
     prepared = Prepared(target)
     sets = (prepared.train, prepared.held_out)
     try:
-        digests = file_digests([tokens.path for tokens in sets], root, key, content_digest)
+        require_intact(sets, root, key)
     except OSError as error:
         raise DataError(f"{target}: it cannot be read: {reason(error)}") from None
-    for tokens, digest in zip(sets, digests, strict=True):
-        if tokens.fingerprint != digest:
-            raise DataError(f"{tokens.path}: it does not hold what was written")
     if has_tokenizer != (prepared.vocabulary is not None):
         raise DataError(f"{target / TOKENIZER}: it is {'missing' if has_tokenizer else 'none of this corpus'}")
     end = prepared.vocabulary.end if prepared.vocabulary else None
@@ -271,20 +244,10 @@ def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool)
     return prepared
 
 
-def _vocab(corpus: Corpus, donor: Vocabulary | None, vocab: int | None) -> int:
-    """How many rows the embedding must have."""
-    if donor is not None:
-        if vocab is not None and vocab != donor.rows:
-            raise DataError(f"`vocab={vocab}` does not go with a tokenizer of {donor.rows} tokens: leave it out")
-        return donor.rows
-    if corpus.is_pack:
-        size, most, kind = pack_vocab(corpus) if vocab is None else vocab, _MOST_IDS, "of a pack"
-    else:
-        size, most, kind = DEFAULT_VOCAB if vocab is None else vocab, _MOST_TRAINED, "trained on a corpus"
-    if size > most:
-        raise DataError(f"corpus {corpus.name}: a vocabulary {kind} has at most {most:,} tokens, found {size:,}")
-    return size
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", Path(name).name).strip("-").lower()[:40] or "corpus"
+def require_intact(sets: Iterable[TokenSet], root: Path, name: str) -> None:
+    """Hold token sets against the digests that they state; read for it only when they have changed."""
+    stated = [item for tokens in sets for item in zip(tokens.files, tokens.digests, strict=True)]
+    digests = file_digests([path for path, _ in stated], root, name, content_digest)
+    for (path, expected), digest in zip(stated, digests, strict=True):
+        if digest != expected:
+            raise DataError(f"{path}: it does not hold what was written")

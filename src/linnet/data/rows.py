@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -37,32 +39,34 @@ def json_lines(file: CorpusFile, report: ReadingReport, longest: int = LARGEST) 
     """The text under the field of each line; a line of more than `longest` bytes is refused."""
     decoder = msgspec.json.Decoder(dict[str, object])
     field, number = file.field or DEFAULT_FIELD, 0
+    begin = file.span[0] if file.span else 0
+    behind = f" after byte {begin:,}" if begin else ""  # how many lines there are before it, nobody has counted
     if file.encoding == UTF8:
-        blocks: Iterable[bytes] = read_blocks(file.path, file.compression)
+        blocks: Iterable[bytes] = read_blocks(file.path, file.compression, span=file.span)
     else:
         blocks = (text.encode("utf-8") for text in file.text())
     try:
         for line in _lines(blocks, longest):
             number += 1
-            if number == 1:
+            if number == 1 and not begin:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if not line or line.isspace():
                 continue
             try:
                 record = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                report.skip_row(file, f"line {number} {_why_no_object(line, error)}")
+                report.skip_row(file, f"line {number}{behind} {_why_no_object(line, error)}")
                 continue
             text = record.get(field)
             if not isinstance(text, str):
-                report.skip_row(file, f"line {number} {_why_no_text(record, field)}")
+                report.skip_row(file, f"line {number}{behind} {_why_no_text(record, field)}")
             elif text:
                 yield text
     except _LineTooLongError:
         raise FileError(
             file.path,
-            f"line {number + 1} is longer than {longest >> 20} MiB, the most that is read of a JSONL line; give so long"
-            " a document as a .txt file",
+            f"line {number + 1}{behind} is longer than {longest >> 20} MiB, the most that is read of a JSONL line; give"
+            " so long a document as a .txt file",
         ) from None
     except DamagedError as error:
         raise FileError(file.path, f"the compressed file is damaged after line {number}: {error}") from None
@@ -165,6 +169,29 @@ def _lists_of_lines(file: CorpusFile, report: ReadingReport) -> Iterator[list[st
         yield ["".join(held) + "\n"]
 
 
+def row_groups(file: CorpusFile) -> list[tuple[int, int]]:
+    """Where the row groups of a Parquet file begin, in bytes, each with its number; none where it cannot be read."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        return []  # whoever reads the file says what is missing
+    try:
+        return _group_starts(parquet.ParquetFile(file.path).metadata)
+    except (ArrowException, OSError):
+        return []
+
+
+def _group_starts(metadata: Any) -> list[tuple[int, int]]:
+    """The first byte of each row group and its number, in the order of the bytes; the first counts as byte 0."""
+    starts = []
+    for number in range(metadata.num_row_groups):
+        columns = (metadata.row_group(number).column(k) for k in range(metadata.num_columns))
+        pages = (column.dictionary_page_offset or column.data_page_offset for column in columns)
+        starts.append((min(pages, default=0) if number else 0, number))
+    # A writer that does not lay them one behind the other leaves nothing to cut between.
+    return starts if starts == sorted(starts) else [(0, number) for number in range(len(starts))]
+
+
 def parquet_rows(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     """A column of a Parquet file."""
     try:
@@ -176,11 +203,13 @@ def parquet_rows(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     path, field = file.path, file.field or DEFAULT_FIELD
     try:
         opened = parquet.ParquetFile(path)
+        first, last = file.span or (0, sys.maxsize)
+        groups = [number for start, number in _group_starts(opened.metadata) if first <= start < last]
         if field not in opened.schema_arrow.names:
             raise FileError(
                 path, f"there is no column {field!r}; it has {_names(opened.schema_arrow.names)}: see `field`"
             )
-        for rows in opened.iter_batches(batch_size=256, columns=[field]):
+        for rows in opened.iter_batches(batch_size=256, row_groups=groups, columns=[field]):
             for value in rows.column(0):
                 text = value.as_py()
                 if text is not None and not isinstance(text, str):
