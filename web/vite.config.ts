@@ -19,8 +19,27 @@ const leanPlot: Plugin = {
   },
 };
 
+/** `early.ts` as a script of its own before that of the page. */
+const earlyScript: Plugin = {
+  name: "early-script",
+  transformIndexHtml: {
+    order: "post",
+    handler(_html, { bundle }) {
+      const early = Object.values(bundle ?? {}).find((file) => file.type === "chunk" && file.name === "early");
+      if (!early) return [];
+      return [
+        {
+          tag: "script",
+          attrs: { type: "module", async: true, fetchpriority: "high", src: `./${early.fileName}` },
+          injectTo: "head",
+        },
+      ];
+    },
+  },
+};
+
 export default defineConfig({
-  plugins: [leanPlot],
+  plugins: [leanPlot, earlyScript],
   base: "./", // the page also works below a path, and as a file
   build: {
     outDir: "../src/linnet/board/web/static",
@@ -29,6 +48,7 @@ export default defineConfig({
     modulePreload: false, // pages that come later need nothing but themselves
     assetsInlineLimit: 0, // no data: addresses, which the Content-Security-Policy refuses
     cssCodeSplit: false,
+    rolldownOptions: { input: { index: "index.html", early: "src/early.ts" } },
     reportCompressedSize: false,
   },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },

@@ -39,9 +39,10 @@ class WholeHistory:
             self.changes += 1
             self._curves.clear()
             self._shared.clear()
-            if self._journal is not None:
-                position = self.metrics.position
-                self._journal.take(b"", position, position, ())
+        at_first = not self.caught_up  # what a cache held is no change, but the journal has to read it
+        if self._journal is not None and (changed or at_first):
+            position = self.metrics.position
+            self._journal.take(b"", position, position, ())
         self.caught_up = True
         return changed
 

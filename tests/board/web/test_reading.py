@@ -14,14 +14,16 @@ from starlette.testclient import TestClient
 
 from linnet.board.run_list import RunList
 from linnet.board.run_table import RunTable
+from linnet.board.web.ahead import read_ahead
 from linnet.board.web.board import WebBoard
 from linnet.board.web.colours import COLOURS, colour_of
-from linnet.board.web.open_runs import OpenRuns
+from linnet.board.web.open_runs import OpenRun, OpenRuns
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.web.static_files import StaticFiles
 from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, FIGURES, append, steps, training, write
+from tests.board.web.conftest import client_of
 
 
 def test_an_empty_folder_has_a_page_and_no_runs(client: TestClient) -> None:
@@ -46,18 +48,56 @@ def test_the_newest_run_or_those_of_the_command_line_are_read_before_somebody_as
     for created, name in enumerate(("first", "second", "third")):
         write(root / name, training(), **(ABOUT | {"created_at": 1_780_000_000.0 + created}))
     newest = WebBoard(SafeStore(root))
-    newest.read_ahead()
+    read_ahead(newest)
     named = WebBoard(SafeStore(root), (root / "first", root / "second"))
-    named.read_ahead()
+    read_ahead(named)
     assert [Path(path).name for path in newest.open_runs.paths()] == ["third"]
     assert [Path(path).name for path in named.open_runs.paths()] == ["first", "second"]
     newest.close()
     named.close()
 
 
+def test_what_a_long_run_said_is_read_where_its_numbers_come_from_a_cache(root: Path) -> None:
+    sample = {"kind": "sample", "t": 1.0, "step": 5, "prompt": "the", "text": "the whale"}
+    write(root / "long", [*steps(12_000), sample], **ABOUT)
+    with client_of(root) as first:
+        assert len(first.get("/api/runs/long/samples").json()) == 1
+    assert (root / "long/.cache/metrics").exists()
+    with client_of(root) as second:
+        assert [one["text"] for one in second.get("/api/runs/long/samples").json()] == ["the whale"]
+
+
+def test_numbers_are_had_while_what_a_run_said_is_still_being_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "long", training(), **ABOUT)
+    runs, asked, held = OpenRuns(), threading.Event(), threading.Event()
+
+    def read_a_little(run: OpenRun, seconds: float) -> bool:
+        assert seconds < 0.1
+        return held.is_set()
+
+    monkeypatch.setattr(OpenRun, "read", read_a_little)
+
+    def ask() -> None:
+        asked.set()
+        with runs.use_whole(str(root / "long")):
+            pass
+
+    reader = threading.Thread(target=ask)
+    reader.start()
+    assert asked.wait(5)
+    for _ in range(20):
+        with runs.use(str(root / "long")) as run:
+            run.read_numbers()
+    assert reader.is_alive()
+    held.set()
+    reader.join(5)
+    assert not reader.is_alive()
+    runs.close()
+
+
 def test_an_empty_or_missing_folder_is_read_ahead_without_a_word(tmp_path: Path) -> None:
     board = WebBoard(SafeStore(tmp_path / "nowhere"))
-    board.read_ahead()
+    read_ahead(board)
     assert not len(board.open_runs)
     board.close()
 

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartModel } from "./model";
 import type { ChartSubject } from "./styling";
 import { ChartSurface } from "./surface";
@@ -47,7 +47,7 @@ export function Chart(props: ChartProps) {
   latest.current = props;
   const [model, setModel] = useState<ChartModel | null>(null);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = host.current;
     if (!element) return;
     const made = new ChartModel(view, subject);

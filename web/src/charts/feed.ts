@@ -79,6 +79,11 @@ export class SeriesFeed {
     });
   }
 
+  /** Sends what charts have asked for in this moment: all of them have heard of what somebody did. */
+  flush(): void {
+    if (this.#waiting.length) this.#send();
+  }
+
   /** Live rows for a chart; the function it gives ends that. */
   follow(follower: Follower): () => void {
     this.#followers.add(follower);

@@ -64,6 +64,11 @@ export class LineLayer {
     this.#version++;
   }
 
+  /** Is there anything that `draw` shows? */
+  get isPainted(): boolean {
+    return this.#front !== null;
+  }
+
   /** Is what `draw` shows at this place sharp, whole and of now? */
   isFresh(mapping: Mapping): boolean {
     const front = this.#front;

@@ -82,6 +82,37 @@ describe("what is fetched", () => {
     expect(model.content.value?.parts).toHaveLength(1);
   });
 
+  test("a zoom is drawn when its finer series are there; where they are late, what is there is stretched", async () => {
+    const view = ownView();
+    const model = shown(view, "long");
+    await settled();
+    const stretches: (readonly [number, boolean])[] = [];
+    const end = model.content.subscribe((content) => content && stretches.push([content.x.max, content.awaiting]));
+    view.setRange({ min: 100, max: 2000 });
+    await new Promise((resolve) => queueMicrotask(() => resolve(null)));
+    expect(stretches).toEqual([[50_001, false]]);
+    await settled();
+    expect(stretches.at(-1)).toEqual([2000, false]);
+    expect(stretches.some(([, awaiting]) => awaiting)).toBe(false);
+    const answer = fake.series;
+    let answerLate = (): void => {};
+    const late = new Promise<void>((resolve) => {
+      answerLate = resolve;
+    });
+    fake.series = async (query) => {
+      await late;
+      return answer.call(fake, query);
+    };
+    view.setRange({ min: 100, max: 1000 });
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    expect(stretches.at(-1)).toEqual([1000, true]);
+    fake.series = answer;
+    answerLate();
+    await settled();
+    expect(stretches.at(-1)).toEqual([1000, false]);
+    end();
+  });
+
   test("on a log axis its beginning is fetched finer", async () => {
     const view = ownView({ logX: signal(true) });
     const model = shown(view, "long");

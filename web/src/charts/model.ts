@@ -1,6 +1,6 @@
 /** `ChartModel`: the series of one chart: which are fetched, how they are drawn, what is said of them. */
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
-import { nameOf, paintOf, token } from "../data/state";
+import { nameOf, paintOf, theme } from "../data/state";
 import type { Axis } from "../data/types";
 import { feed } from "./board-feed";
 import type { Demand, Follower, TraceSet } from "./feed";
@@ -20,6 +20,7 @@ const REDRAW_EVERY = 90; // milliseconds, while rows arrive
 const REFETCH_EVERY = 1000; // milliseconds, while rows arrive that do not fit
 const OVERGROWN = 0.12; // share of the grid that may be added before the series is fetched anew
 const FINER_AFTER = 50; // milliseconds after the last move of a pan
+const WORTH_WAITING = 80; // milliseconds for finer lines, before those at hand are stretched
 const LOG_PIECES = 3;
 const LOG_RATIO = 16;
 const NEAR_ZERO = 0.05; // of the axis
@@ -42,9 +43,11 @@ export class ChartModel implements Follower {
   #wanted: readonly Demand[] = []; // the finer series that were asked for last
   #asking: AbortController | null = null;
   #asked = "";
+  #awaiting = false; // a finer series of the stretch in sight
   #redraw: ReturnType<typeof setTimeout> | undefined;
   #refetch: ReturnType<typeof setTimeout> | undefined;
   #finer: ReturnType<typeof setTimeout> | undefined;
+  #late: ReturnType<typeof setTimeout> | undefined;
   #lastDrawn = 0;
   #lastMoved = 0;
   #parts: readonly LayerPart[] = [];
@@ -62,7 +65,7 @@ export class ChartModel implements Follower {
         untracked(() => this.#load());
       }),
       effect(() => {
-        void [view.groupBy.value, view.spread.value, token("panel"), this.#looks.value];
+        void [view.groupBy.value, view.spread.value, theme.value, this.#looks.value];
         untracked(() => this.#restyle());
       }),
       effect(() => {
@@ -125,6 +128,7 @@ export class ChartModel implements Follower {
     clearTimeout(this.#redraw);
     clearTimeout(this.#refetch);
     clearTimeout(this.#finer);
+    clearTimeout(this.#late);
     this.view.extents.set(this, null);
   }
 
@@ -207,11 +211,17 @@ export class ChartModel implements Follower {
     this.#asking = asking;
     const wanted: Promise<TraceSet>[] = [];
     const same = !this.#overviewStale && this.#overview && isSame(this.#overview.demand, whole);
-    const overview = same && this.#overview ? Promise.resolve(this.#overview) : feed().fetch(whole, asking.signal);
-    wanted.push(overview);
+    if (!same) wanted.push(feed().fetch(whole, asking.signal));
     for (const demand of finer) wanted.push(feed().fetch(demand, asking.signal));
     this.#wanted = finer;
-    if (!finer.length) this.#details = [];
+    this.#awaiting = finer.length > 0;
+    if (!finer.length) {
+      this.#details = [];
+      if (same) {
+        this.#setReady();
+        this.#restyle();
+      }
+    }
     for (const request of wanted) {
       request.then(
         (set) => {
@@ -264,28 +274,38 @@ export class ChartModel implements Follower {
         ({ demand }) => !isSame(demand, set.demand) && this.#wanted.some((wanted) => isSame(demand, wanted)),
       );
       this.#details = [...others, set].sort((a, b) => spanOf(b) - spanOf(a));
+      this.#awaiting = false;
     } else if (this.#overview !== set) {
       this.#overview = set;
       this.#overviewStale = false;
       if (this.view.logX.value) queueMicrotask(() => this.#load());
       feed().refollow();
     }
-    this.#status.value = this.#overview && !this.#overview.traces.length ? "empty" : "ready";
+    this.#setReady();
     this.#restyle(again);
+  }
+
+  #setReady(): void {
+    this.#status.value = this.#overview && !this.#overview.traces.length ? "empty" : "ready";
   }
 
   #fail(error: unknown): void {
     this.#asked = "";
+    this.#awaiting = false;
     this.#status.value = { problem: error instanceof Error ? error.message : String(error) };
+    this.#draw();
   }
 
   /** The range has changed: finer series are fetched as soon as the hand rests. */
   #moved(): void {
-    this.#draw();
     if (!isHandsOn()) {
       this.#load();
+      // Lines that come in a moment are worth one frame instead of two; else what is there is shown until they come.
+      if (this.#awaiting) this.#late ??= setTimeout(() => this.#draw(), WORTH_WAITING);
+      else this.#draw();
       return;
     }
+    this.#draw();
     this.#lastMoved = performance.now();
     this.#finer ??= setTimeout(() => this.#loadFiner(), FINER_AFTER);
   }
@@ -315,6 +335,8 @@ export class ChartModel implements Follower {
   }
 
   #draw(): void {
+    clearTimeout(this.#late);
+    this.#late = undefined;
     const x = this.view.range.value ?? this.view.extents.value;
     if (!x || !this.#parts.length) {
       if (!this.#overview?.traces.length) this.#content.value = null;
@@ -330,6 +352,7 @@ export class ChartModel implements Follower {
       clip: this.view.clip.value,
       rings: this.#bestPoints,
       resumes: this.view.superseded.value,
+      awaiting: this.#awaiting,
     };
   }
 

@@ -22,6 +22,8 @@ export interface PlotContent {
   readonly rings: readonly { x: number; y: number; colour: string }[];
   /** Show where runs were resumed. */
   readonly resumes: boolean;
+  /** Finer lines of this stretch are on their way: until then what is painted is stretched. */
+  readonly awaiting: boolean;
 }
 
 const AXIS_WIDTH = 46; // CSS pixels
@@ -159,7 +161,7 @@ export class Plot implements Drawn {
       plot.setScale("x", { min, max });
       plot.setScale("y", { min: bottom, max: top });
     });
-    if (!this.#unfinished) this.#tellDrawn(content.parts.at(-1));
+    if (!this.#unfinished && !content.awaiting) this.#tellDrawn(content.parts.at(-1));
     this.onFrame?.();
     return this.#unfinished;
   }
@@ -246,7 +248,8 @@ export class Plot implements Drawn {
     const ratio = uPlot.pxRatio;
     const mapping = new Mapping(this.#x, this.#y, plot.bbox);
     const ahead = isHandsOn();
-    this.#unfinished = !this.#layer.paint(mapping, ratio, this.#deadline, ahead);
+    const stretched = content.awaiting && this.#layer.isPainted;
+    this.#unfinished = !stretched && !this.#layer.paint(mapping, ratio, this.#deadline, ahead);
     ctx.save();
     ctx.globalAlpha = this.#dimmed ? DIMMED : 1;
     this.#layer.draw(ctx, mapping);

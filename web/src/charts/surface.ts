@@ -2,6 +2,7 @@
 import { effect } from "@preact/signals";
 import { theme, token } from "../data/state";
 import { number } from "../words";
+import { feed } from "./board-feed";
 import { cursor, highlighted } from "./cursor";
 import { handsOn } from "./frames";
 import { type GestureTarget, listen } from "./gestures";
@@ -17,6 +18,7 @@ import { tipOf } from "./tip";
 const MOST_DOTS = 16;
 const NEAR = 14; // pixels: a line so close to the pointer stands above the others
 const REST = 110; // milliseconds after which exact rows are asked for
+const AHEAD = 150; // pixels beyond the window from which a chart is fetched and drawn
 const SLACK = 0.25; // of the stretch in sight, beyond either end of the data
 const CLOSEST = 1e-7; // of all of the axis
 
@@ -49,7 +51,7 @@ export class ChartSurface implements GestureTarget {
     const sizes = new ResizeObserver(() => this.#resize());
     sizes.observe(host);
     const sight = new IntersectionObserver(([entry]) => this.#setShown(entry?.isIntersecting ?? false), {
-      rootMargin: "150px",
+      rootMargin: `${AHEAD}px`,
     });
     sight.observe(host);
     const elsewhere = (event: Event) => {
@@ -79,10 +81,18 @@ export class ChartSurface implements GestureTarget {
         this.plot.highlight(styled, styled.length > 0);
       }),
     );
+    measureSoon(this);
+  }
+
+  /** Learns how large it is and whether it is in sight, where nobody has told it yet. */
+  measure(): void {
+    const { top, bottom } = this.#host.getBoundingClientRect();
     this.#resize();
+    if (bottom > -AHEAD && top < innerHeight + AHEAD) this.#setShown(true);
   }
 
   dispose(): void {
+    fresh.delete(this);
     for (const end of this.#ends) end();
     clearTimeout(this.#restTimer);
     this.#asking?.abort();
@@ -191,6 +201,7 @@ export class ChartSurface implements GestureTarget {
     const whole = bounded.min <= all.min && bounded.max >= all.max;
     if (!push) handsOn(this.#settled);
     this.model.view.setRange(whole ? null : bounded, push);
+    if (push) feed().flush(); // before the next frame is drawn
   }
 
   #resize(): void {
@@ -294,6 +305,23 @@ export class ChartSurface implements GestureTarget {
 function readoutOf(readings: readonly Reading[]): string | null {
   const [best] = readings;
   return best ? number(best.value) : null;
+}
+
+const fresh = new Set<ChartSurface>();
+
+/**
+ * Measures a surface together with all that are made in this moment: the page is laid out once for them, and series are
+ * asked for a frame or two before observers tell.
+ */
+function measureSoon(surface: ChartSurface): void {
+  if (!fresh.size) {
+    queueMicrotask(() => {
+      for (const one of fresh) one.measure();
+      fresh.clear();
+      feed().flush();
+    });
+  }
+  fresh.add(surface);
 }
 
 let inkCache: { theme: string; ink: Ink } | null = null;

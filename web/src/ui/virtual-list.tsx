@@ -44,8 +44,7 @@ export function VirtualList<T extends { key: string }>(props: VirtualListProps<T
       const next = { top: element.scrollTop, height: element.clientHeight };
       setView((old) => (old.top === next.top && old.height === next.height ? old : next));
     };
-    measure();
-    const observer = new ResizeObserver(measure);
+    const observer = new ResizeObserver(measure); // which tells the first size too, before anything is painted
     observer.observe(element);
     element.addEventListener("scroll", measure, { passive: true });
     return () => {
@@ -61,7 +60,10 @@ export function VirtualList<T extends { key: string }>(props: VirtualListProps<T
     element.scrollTop = scrollToShow(offsets, row, element.scrollTop, element.clientHeight - headHeight);
   }, [cursor]);
 
+  const listed = useRef(props.listKey);
   useLayoutEffect(() => {
+    if (listed.current === props.listKey) return; // to scroll makes the browser lay out the page
+    listed.current = props.listKey;
     if (scroller.current) scroller.current.scrollTop = 0;
   }, [props.listKey]);
 

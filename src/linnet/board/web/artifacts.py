@@ -56,8 +56,7 @@ class FileAnswer:
 
 def artifacts(board: WebBoard, run_id: str) -> list[ArtifactGroup]:
     """Names, and of each the files by step."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         groups: dict[tuple[str, str], ArtifactGroup] = {}
         for number, artifact in numbered(run).items():
             key = artifact.name, artifact.media
@@ -97,8 +96,7 @@ def artifact_content(
     board: WebBoard, run_id: str, number: int, part: str | None = None, *, as_page: bool = False, download: bool = False
 ) -> FileAnswer:
     """The content of one. `part`: the header `Range`; `as_page`: a browser would show it by itself."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         artifact = numbered(run).get(number)
         if artifact is None:
             raise RequestError(404, "there is no such artifact (any more)")

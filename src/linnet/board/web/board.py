@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,8 @@ from linnet.board.web.answers import BoardInfo, RequestError
 from linnet.board.web.open_runs import OpenRun, OpenRuns
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.words import plain, shorten
-from linnet.errors import LinnetError
 
 _LOOK_SECONDS, _LOOK_PAUSE = 0.1, 20.0  # between two looks at all runs, and how much longer than one look at least
-_MOST_AHEAD = 8  # runs
 
 
 class WebBoard:
@@ -69,17 +67,13 @@ class WebBoard:
             self._defaults[recipe] = {f"config.{name}": value for name, value in defaults.items()}
         return self._defaults[recipe]
 
-    def read_ahead(self) -> None:
-        """Read what a page shows first before anybody asks for it: runs of the command line, else the newest."""
-        with suppress(LinnetError, OSError):
-            self.look()
-            with self.lock:
-                named = {str(folder) for folder in self._chosen}
-                chosen = [row for row in self.table.rows if row.path in named]
-                newest = sorted(self.table.rows, key=lambda row: row.summary.manifest.created_at)[-1:]
-            for row in chosen[:_MOST_AHEAD] or newest:
-                with self.open_runs.use(row.path) as run:
-                    run.read_numbers()
+    def shown_first(self) -> list[RunRow]:
+        """The runs that a page shows when nobody has chosen any: those of the command line, else the newest."""
+        self.look()
+        with self.lock:
+            named = {str(folder) for folder in self._chosen}
+            chosen = [row for row in self.table.rows if row.path in named]
+            return chosen or sorted(self.table.rows, key=lambda row: row.summary.manifest.created_at)[-1:]
 
     def look(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""
@@ -126,6 +120,13 @@ class WebBoard:
         """A run for reading, by one thread at a time."""
         row = self.row(run_id)
         with self.open_runs.use(row.path) as run:
+            yield run
+
+    @contextmanager
+    def open_whole(self, run_id: str) -> Iterator[OpenRun]:
+        """The same, with all that the run said read."""
+        row = self.row(run_id)
+        with self.open_runs.use_whole(row.path) as run:
             yield run
 
     def close(self) -> None:

@@ -202,8 +202,7 @@ class Changes:
     def _told_of_run(self, row: RunRow, *, first: bool) -> Messages:
         """What is new in one run, for each page that shows it; `first`: of one that was never read, everything."""
         run_id, messages = self._board.id_of(row), dict[int, bytes]()
-        with suppress(RequestError), self._board.open_runs.use(row.path) as run:
-            run.read()
+        with suppress(RequestError), self._board.open_runs.use_whole(row.path) as run:
             changed = self._states.setdefault(run_id, RunState()).changes(run, first=first)
             message = event("run", {"id": run_id, "parts": changed}) if changed else b""
             for follower in list(self._followers):

@@ -40,8 +40,7 @@ _MOST = 10_000
 
 def checkpoints(board: WebBoard, run_id: str) -> list[Checkpoint]:
     """Those there are, the newest first."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         files = run.run.checkpoints()[-_MOST:]
         links = {name: link_target(run.run.path / WEIGHTS / name) for name in ("latest", "best")}
         return [_checkpoint(run, file, links, with_commands=file is files[-1]) for file in reversed(files)]
@@ -49,8 +48,7 @@ def checkpoints(board: WebBoard, run_id: str) -> list[Checkpoint]:
 
 def checkpoint_detail(board: WebBoard, run_id: str, step: int) -> CheckpointDetail:
     """Metadata and tensors of a checkpoint."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         file = _file_of(run, step)
         links = {name: link_target(run.run.path / WEIGHTS / name) for name in ("latest", "best")}
         checkpoint = _checkpoint(run, file, links, with_commands=True)

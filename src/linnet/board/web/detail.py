@@ -43,8 +43,7 @@ def detail(board: WebBoard, run_id: str) -> RunDetail:
     board.look()  # a child of it may be new
     row = board.row(run_id)
     board.look_at([row.path])
-    with board.open(run_id) as open_run:
-        open_run.read_numbers()
+    with board.open_whole(run_id) as open_run:
         watched, history = open_run.watched, open_run.history
         watched.summary = row.summary
         manifest, names = row.summary.manifest, history.names()
@@ -142,7 +141,6 @@ def _chosen(open_run: OpenRun) -> dict[str, Any]:
 def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
     """Which of its pages have something to show."""
     folder, journal = open_run.run.path, open_run.journal
-    open_run.read()
     return HasInfo(
         samples=bool(journal.samples()),
         checkpoints=bool(open_run.run.checkpoints()),

@@ -21,6 +21,8 @@ from linnet.runs.scan import events_of_kinds
 _MOST_RUNS = 256
 _MOST_CELLS = 48 << 20  # numbers of all open runs; those of long runs are on disk, mapped
 _COUNT_SECONDS = 1.0  # between two looks at how much is held
+_SLICE = 0.02  # seconds for which what a run said is read at a time
+_TURN = 0.001  # seconds between two slices: a lock that is taken again at once is never had by who waits for it
 _LEISURE = 0.5  # seconds after an answer
 _LONG_STREAM = 16 << 20  # bytes; what else is in a longer one is looked for when nobody waits
 
@@ -60,9 +62,10 @@ class OpenRun:
         """Take in the numbers that are new."""
         self.history.read()
 
-    def read(self) -> None:
-        """Take in all that is new."""
-        self.watched.read(60.0)
+    def read(self, seconds: float = 60.0) -> bool:
+        """Take in what is new, for about so long; True when that is all of it."""
+        self.watched.read(seconds)
+        return self.watched.caught_up
 
     def superseded(self) -> WholeHistory:
         """Its numbers with those that a resumed run trained again."""
@@ -133,6 +136,16 @@ class OpenRuns:
         with run.lock:
             yield run
         self._let_go()
+
+    @contextmanager
+    def use_whole(self, path: str) -> Iterator[OpenRun]:
+        """The same with all that the run said, read a little at a time: who wants numbers alone comes between."""
+        while True:
+            with self.use(path) as run:
+                if run.read(_SLICE):
+                    yield run
+                    return
+            time.sleep(_TURN)
 
     def _get(self, path: str) -> OpenRun:
         with self._lock:

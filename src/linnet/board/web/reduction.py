@@ -83,7 +83,8 @@ def reduced(placed: Placed, value: Floats, grid: Grid, smooth: SmoothedLine | No
         return Buckets(low, high, mean, None)
     smoothed = smooth.means(np.append(bounds[used], end)) if placed.order is None and len(used) else None
     if smoothed is None:
-        smoothed = _means(placed.pick(smooth.whole(), begin, end), starts)
+        line = smooth.rows(begin, end) if placed.order is None else placed.pick(smooth.whole(), begin, end)
+        smoothed = _means(line, starts)
     return Buckets(low, high, mean, _spread(smoothed, used, grid.points))
 
 

@@ -38,6 +38,11 @@ class SeriesQuestion:
     superseded: bool
 
     @classmethod
+    def of_whole(cls, runs: list[str], keys: list[str], points: int) -> SeriesQuestion:
+        """All rows by step, not smoothed."""
+        return cls(runs, keys, None, None, points, "step", 1.0, False)
+
+    @classmethod
     def of(cls, parameters: Parameters) -> SeriesQuestion:
         """From the query of an address."""
         runs, keys = parameters.texts("runs", MOST_RUNS), parameters.texts("keys", MOST_KEYS)

@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from linnet.board.first_look import FirstLook
+from linnet.board.web.ahead import read_ahead
 from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
 from linnet.board.web.connection import Connection, quiet
@@ -52,7 +53,7 @@ def serve(
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
     board = WebBoard(store, chosen, first_look, defaults)
-    threading.Thread(target=board.read_ahead, name="linnet-board-ahead", daemon=True).start()
+    threading.Thread(target=read_ahead, args=[board], name="linnet-board-ahead", daemon=True).start()
     server = Server(make_app(board, access))
     if open_browser and _has_browser():
         threading.Timer(0.1, webbrowser.open, [entrance]).start()

@@ -68,6 +68,6 @@ def _file(way: str, content: bytes) -> StaticFile:
     suffix = Path(way).suffix.lower()
     mime = _TYPES.get(suffix) or mimetypes.guess_type(way)[0] or "application/octet-stream"
     is_text = mime.startswith(_TEXTS)
-    packed = gzip.compress(content, 9, mtime=0) if is_text and len(content) > 500 else None
+    packed = gzip.compress(content, 9, mtime=0) if is_text and len(content) > 200 else None
     mime = f"{mime}; charset=utf-8" if mime.startswith("text/") else mime
     return StaticFile(content, packed, mime, lasting=way.startswith("assets/"))

@@ -43,15 +43,13 @@ def log(board: WebBoard, run_id: str) -> list[LogEntry]:
 
 def _of_journal(board: WebBoard, run_id: str, part: Callable[[Journal], list[_T]]) -> list[_T]:
     """A part of what a run said, read to its end."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         return part(run.journal)
 
 
 def evaluations(board: WebBoard, run_id: str) -> list[EvaluationInfo]:
     """What evaluations found, by step."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         return [
             EvaluationInfo(
                 step=one.step,
@@ -68,8 +66,7 @@ def evaluations(board: WebBoard, run_id: str) -> list[EvaluationInfo]:
 
 def profile(board: WebBoard, run_id: str) -> list[TimingInfo]:
     """Where the time of profiled steps went, the latest last."""
-    with board.open(run_id) as run:
-        run.read()
+    with board.open_whole(run_id) as run:
         return [
             TimingInfo(timing.step, timing.t, _finite(timing.compute_us), _finite_only(timing.buckets))
             for timing in run.journal.op_timings()

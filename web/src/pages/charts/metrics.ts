@@ -1,5 +1,5 @@
 /** Which metrics the runs that are shown have; kept up to date. */
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { changes, source } from "../../data/state";
 import type { RunMetrics } from "../../data/types";
 
@@ -9,7 +9,8 @@ const AGAIN_AFTER = 400; // milliseconds
 export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | string | null {
   const [metrics, setMetrics] = useState<readonly RunMetrics[] | string | null>(null);
   const names = runs.join("\n");
-  useEffect(() => {
+  // Asked for at once: an effect would wait for a frame to be painted, and charts wait for this.
+  useLayoutEffect(() => {
     const ids = names ? names.split("\n") : [];
     let asking = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
