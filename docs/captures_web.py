@@ -2,6 +2,7 @@
 
     python docs/captures_web.py                # trains six small runs; the last is still live
     python docs/captures_web.py --runs DIR     # of these runs instead; the newest are shown
+    python docs/captures_web.py --only report  # no others, by the names of SHOTS
 
 They are written to docs/captures/web-*.png. `make test` installs what this needs.
 """
@@ -16,7 +17,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,10 +29,12 @@ from linnet.runs.summary import summarize
 
 HOME = Path(__file__).parent / "captures"
 WIDE, PHONE = (1440, 900), (390, 844)
+CHARTS = "#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"
+REPORT = "report"  # the one page that is a file
 # name: address, with RUNS and RUN for those that are shown; what must stand on the page before
 SHOTS = {
     "runs": ("#/runs", ".spark path"),
-    "charts": ("#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"),
+    "charts": CHARTS,
     "run": ("#/run/RUN/charts", "[data-key=loss] .chart-surface[data-drawn]"),
     "config": ("#/run/RUN/config", "main table, main dl"),
     "model": ("#/run/RUN/flow", ".flow svg"),
@@ -39,6 +42,7 @@ SHOTS = {
     "samples": ("#/samples?runs=RUNS", "main"),
     "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),
     "machine": ("#/machine?runs=RUN", "main .chart-surface"),
+    REPORT: CHARTS,
 }
 VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
 _LIVE_STEPS = 1500  # that the last run has logged when the pictures are taken
@@ -87,12 +91,12 @@ def served(root: Path) -> Iterator[str]:
     server.wait()
 
 
-def take(root: Path, most: int = 5) -> None:
-    """Take every picture."""
+def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None:
+    """Take the pictures of these names."""
     summaries = sorted(RunStore(root).list(), key=lambda summary: summary.manifest.created_at, reverse=True)
     ids = [summary.run_id for summary in summaries[:most]]
     HOME.mkdir(exist_ok=True)
-    with served(root) as address, sync_playwright() as playwright:
+    with served(root) as address, report_of(root, ids) as report, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         for view, (theme, (width, height)) in VIEWS.items():
             context = browser.new_context(
@@ -102,9 +106,11 @@ def take(root: Path, most: int = 5) -> None:
                 device_scale_factor=1 if view != "phone" else 2,
             )
             page = context.new_page()
-            for name, (place, stands) in SHOTS.items():
+            for name in names:
+                view_address, stands = SHOTS[name]
                 page.goto("about:blank")
-                page.goto(address + place.replace("RUNS", ",".join(ids)).replace("RUN", ids[0]))
+                home = report if name == REPORT else address
+                page.goto(home + view_address.replace("RUNS", ",".join(ids)).replace("RUN", ids[0]))
                 page.wait_for_selector(stands, state="attached")
                 page.wait_for_timeout(_SETTLED)
                 if name == "charts" and view != "phone":
@@ -117,6 +123,17 @@ def take(root: Path, most: int = 5) -> None:
         browser.close()
 
 
+@contextmanager
+def report_of(root: Path, ids: Sequence[str]) -> Iterator[str]:
+    """The address of a report of these runs: one file, opened from the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.html"
+        about = ["--runs", str(root), "--out", str(file), "--title", "Learning rates of two optimizers"]
+        command = [sys.executable, "-m", "linnet", "report", *ids, *about]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield file.as_uri()
+
+
 def save(png: bytes, path: Path) -> None:
     """Without transparency, in as few bytes as PNG can."""
     Image.open(io.BytesIO(png)).convert("RGB").save(path, optimize=True)
@@ -127,14 +144,15 @@ def main() -> None:
     """Train, unless there are runs, and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path)
+    parser.add_argument("--only", choices=SHOTS, nargs="+", default=tuple(SHOTS), metavar="NAME")
     chosen = parser.parse_args()
     if chosen.runs is not None:
-        take(chosen.runs)
+        take(chosen.runs, chosen.only)
         return
     with tempfile.TemporaryDirectory() as folder:
         root, trainer = train(Path(folder))
         try:
-            take(root)
+            take(root, chosen.only)
         finally:
             trainer.terminate()
             trainer.wait()

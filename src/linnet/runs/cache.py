@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from linnet.files import StagedFile, open_regular
 from linnet.runs.folder import CACHE
+from linnet.runs.line_struct import Int64
 from linnet.runs.lines import checksum
 from linnet.runs.metric_parser import ParserState
 from linnet.runs.series import Extremes, Rows, StoredRowsError, Table, column_type
@@ -36,14 +37,13 @@ _CELL = 8  # bytes
 _LARGE = 4 << 20
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Ramp(msgspec.Struct):
     """A column in arithmetic progression, which need not be written: its first number, and the difference of two."""
 
-    first: _Int64 | float
-    rise: _Int64
+    first: Int64 | float
+    rise: Int64
 
     @staticmethod
     def of(column: NDArray[Any]) -> Ramp | None:

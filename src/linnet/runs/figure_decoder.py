@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from linnet.runs.events import decode
 from linnet.runs.figures import MetricFigures
-from linnet.runs.lines import UnfitLinesError, is_one_a_line, split_lines
+from linnet.runs.line_struct import Int64, LineStructs, NumberFields
+from linnet.runs.lines import UnfitLinesError, split_lines
 from linnet.runs.metric_names import is_field_name, rows
 
 OWN_ROWS = ("sys/", "align/", "mask/")  # metrics of events that are passed over
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _QUIET_KINDS = (
     *("run_start", "run_end", "sample", "tap", "grad", "drift", "op_timing", "compare", "region_enter", "region_exit"),
     *("note", "align", "mask", "system", "heartbeat", "checkpoint", "artifact", "plan", "git"),
@@ -38,17 +38,14 @@ class FigureDecoder:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
-        fields = [name for name in names if name not in _RESERVED and is_field_name(name)]
-        self._attributes = {name: f"m{index}" for index, name in enumerate(fields)}
-        self._getters = {name: attrgetter(attribute) for name, attribute in self._attributes.items()}
-        metrics = [(attribute, float | None, None) for attribute in self._attributes.values()]
-        renamed = {attribute: name for name, attribute in self._attributes.items()}
+        metrics = NumberFields(name for name in names if name not in _RESERVED and is_field_name(name))
+        self._getters = metrics.getters
         odd = [(name, type(None), None) for name in ("nonfinite", "type")]  # lines with these are taken singly
 
         def row(kind: str, *fields: Any, rename: Mapping[str, str] | None = None) -> type[Any]:
             names = [field[0] for field in fields]
             # Kinds without the metrics have them all the same, as None: then rows need not be told apart.
-            absent = {name: None for name in ("step", *self._attributes.values()) if name not in names}
+            absent = {name: None for name in ("step", *metrics.rename) if name not in names}
             return msgspec.defstruct(
                 f"Row_{kind}",
                 fields,
@@ -59,9 +56,10 @@ class FigureDecoder:
                 gc=False,
             )
 
-        values = msgspec.defstruct("Values", metrics, rename=renamed, gc=False)
-        step, phase = ("step", _Int64), ("phase", Literal["train"], "train")
-        self._step = row("step", step, phase, ("values", type(None), None), *odd, *metrics, rename=renamed)
+        numbers = metrics.optional()
+        values = msgspec.defstruct("Values", numbers, rename=metrics.rename, gc=False)
+        step, phase = ("step", Int64), ("phase", Literal["train"], "train")
+        self._step = row("step", step, phase, ("values", type(None), None), *odd, *numbers, rename=metrics.rename)
         self._scalars = row("scalars", step, ("values", values), *odd)
         # An evaluation's numbers carry its name: "validation/loss" is `loss` of `validation`.
         self._parts = [
@@ -70,30 +68,19 @@ class FigureDecoder:
             for cut, letter in enumerate(name)
             if letter == "/" and name[cut + 1 :] not in _RESERVED and is_field_name(name)
         ]
-        suffixes = {suffix: f"s{index}" for index, suffix in enumerate(dict.fromkeys(part[2] for part in self._parts))}
-        self._suffixes = suffixes
-        numbers = [(attribute, float | None, None) for attribute in suffixes.values()]
-        self._eval = row(
-            "eval",
-            step,
-            ("name", str, "eval"),
-            ("extra", type(None), None),
-            *odd,
-            *numbers,
-            rename={attribute: suffix for suffix, attribute in suffixes.items()},
-        )
+        suffixes = NumberFields((suffix for _, _, suffix in self._parts), prefix="s")
+        self._suffixes = suffixes.getters
+        name, extra = ("name", str, "eval"), ("extra", type(None), None)
+        self._eval = row("eval", step, name, extra, *odd, *suffixes.optional(), rename=suffixes.rename)
         self._resume = row("resume", ("step", int | None, None))
         kinds = [self._step, self._scalars, self._eval, self._resume, *(row(kind) for kind in _QUIET_KINDS)]
         self._passed_over = {self._step, *kinds[4:]}
-        self._decode = msgspec.json.Decoder(reduce(or_, kinds)).decode_lines
+        self._structs = LineStructs(reduce(or_, kinds))
 
     def take(self, block: bytes, figures: dict[str, MetricFigures]) -> None:
         """Add what a block of whole lines says."""
-        try:
-            decoded: list[Any] = self._decode(block)
-        except (ValueError, RecursionError):
-            decoded = []
-        if not is_one_a_line(len(decoded), block):
+        decoded = self._structs.decode(block)
+        if decoded is None:
             self._take_singly(block, figures)
             return
         others = [row for row in decoded if type(row) not in self._passed_over]
@@ -131,12 +118,12 @@ class FigureDecoder:
     def _points(self, row: Any) -> Iterator[tuple[str, float]]:
         """The wanted metrics of an event that is no step."""
         if type(row) is self._scalars:
-            for name, attribute in self._attributes.items():
-                if (value := getattr(row.values, attribute)) is not None:
+            for name, value_of in self._getters.items():
+                if (value := value_of(row.values)) is not None:
                     yield name, value
         elif type(row) is self._eval:
             for name, prefix, suffix in self._parts:
-                value = getattr(row, self._suffixes[suffix])
+                value = self._suffixes[suffix](row)
                 if value is not None and prefix == (row.name or "eval"):
                     yield name, value
 

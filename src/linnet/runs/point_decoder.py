@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from linnet.runs.events import NONFINITE, parse
+from linnet.runs.line_struct import Int64, LineStructs, NumberFields
 from linnet.runs.lines import UnfitLinesError
 from linnet.runs.metric_names import ENVELOPE, is_field_name
 
 _MOST_NAMES = 256  # of a decoder; lines of more are taken one by one
 _FIELDS = ENVELOPE | {"nonfinite", "values", "type"}  # of a line, that are no metrics
 _APART = ("sys/", "decode/", "serve/")  # metrics that have rules of their own
-_any_decoder = msgspec.json.Decoder(dict[str, Any])
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_any_lines = LineStructs(dict[str, Any])
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class LineDecoder:
         self._kind = kind
         self._within = within
         self._names: dict[str, None] = {}
-        self._attributes: dict[str, str] = {}
-        self._decode: Callable[[bytes], list[Any]] | None = None
+        self._metrics = NumberFields(())
+        self._structs: LineStructs | None = None
 
     def learn(self, fields: Mapping[str, Any]) -> None:
         """Know the names that a line has in the next lines."""
@@ -64,7 +64,7 @@ class LineDecoder:
         names = [name for name in metrics if name not in reserved] if isinstance(metrics, dict) else []
         if not self._names.keys() >= set(names):
             self._names |= dict.fromkeys(names)
-            self._decode = None
+            self._structs = None
 
     def columns(self, group: LineGroup) -> dict[str, MetricPoints]:
         """The points of each metric; UnfitLinesError where not every line is of numbers by known names."""
@@ -72,13 +72,10 @@ class LineDecoder:
             return {}
         if not self._names:
             self.learn(parse(group.lines[0]) or {})
-        block = b"\n".join(group.lines)
-        try:
-            decoded = (self._decode or self._prepared())(block)
-        except (ValueError, RecursionError):
+        block = b"\n".join([*group.lines, b""])
+        decoded = (self._structs or self._prepared()).decode(block)
+        if decoded is None:
             decoded = self._decoded_again(block)
-        if len(decoded) != len(group.lines):
-            raise UnfitLinesError
         for line in filter(attrgetter("nonfinite"), decoded):
             self._restore(line)
         group.steps = list(map(attrgetter("step"), decoded))
@@ -88,23 +85,20 @@ class LineDecoder:
     def _decoded_again(self, block: bytes) -> list[Any]:
         """The same with the names that all these lines have, where that is news."""
         known = len(self._names)
-        try:
-            for line in _any_decoder.decode_lines(block):
-                self.learn(line)
-            if len(self._names) > known:
-                return self._prepared()(block)
-        except (ValueError, RecursionError):
-            pass
-        raise UnfitLinesError
+        for line in _any_lines.decode(block) or ():
+            self.learn(line)
+        decoded = self._prepared().decode(block) if len(self._names) > known else None
+        if decoded is None:
+            raise UnfitLinesError
+        return decoded
 
-    def _prepared(self) -> Callable[[bytes], list[Any]]:
+    def _prepared(self) -> LineStructs:
         if len(self._names) > _MOST_NAMES or not all(map(_is_plain, self._names)):
             raise UnfitLinesError
-        self._attributes = {name: f"m{index}" for index, name in enumerate(self._names)}
+        self._metrics = NumberFields(self._names)
         options: dict[str, Any] = {"forbid_unknown_fields": True, "gc": False}
-        numbers = [(attribute, float | None, None) for attribute in self._attributes.values()]
-        names = {attribute: name for name, attribute in self._attributes.items()}
-        fields: list[Any] = [("step", _Int64), ("t", Any, None), ("epoch", Any, None)]
+        numbers, names = self._metrics.optional(), self._metrics.rename
+        fields: list[Any] = [("step", Int64), ("t", Any, None), ("epoch", Any, None)]
         fields.append(("nonfinite", dict[str, str] | None, None))
         if self._within is None:
             fields += [("phase", Literal["train"], "train"), *numbers]
@@ -112,8 +106,8 @@ class LineDecoder:
             fields.append(("values", msgspec.defstruct("Values", numbers, rename=names, **options)))
             names = {"values": self._within}
         row = msgspec.defstruct("Line", fields, tag_field="kind", tag=self._kind, rename=names, kw_only=True, **options)
-        self._decode = msgspec.json.Decoder(row).decode_lines
-        return self._decode
+        self._structs = LineStructs(row)
+        return self._structs
 
     def _restore(self, line: Any) -> None:
         """Put NaN and the infinities back where the writer listed them, as `restore_nonfinite` does."""
@@ -121,15 +115,15 @@ class LineDecoder:
         for path, word in line.nonfinite.items():
             name = path.removeprefix(prefix)
             if word in NONFINITE:
-                if not path.startswith(prefix) or name not in self._attributes or (prefix and "." in name):
+                if not path.startswith(prefix) or name not in self._metrics.attributes or (prefix and "." in name):
                     raise UnfitLinesError
-                setattr(target, self._attributes[name], NONFINITE[word])
+                setattr(target, self._metrics.attributes[name], NONFINITE[word])
 
     def _points(self, steps: array[int], rows: list[Any]) -> dict[str, MetricPoints]:
         points: dict[str, MetricPoints] = {}
         sparse: dict[str, list[float | None]] = {}
-        for name, attribute in self._attributes.items():
-            values = list(map(attrgetter(attribute), rows))
+        for name, value_of in self._metrics.getters.items():
+            values = list(map(value_of, rows))
             try:
                 points[name] = MetricPoints(steps, array("d", values))
             except TypeError:  # some lines do not have it

@@ -22,6 +22,7 @@ from linnet.files import open_regular, read_at, write_file
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
 from linnet.runs.figures import MetricFigures, Point, Wanted
 from linnet.runs.folder import CACHE, EVENTS
+from linnet.runs.line_struct import Int64
 from linnet.runs.lines import UnfitLinesError, checksum
 from linnet.runs.point_decoder import MetricPoints
 
@@ -33,7 +34,6 @@ _CELL = 8  # bytes of a step and of a value, little-endian
 _FRAME = len(_MAGIC) + 8  # before the header: what the file is, length and checksum
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class _Column(msgspec.Struct, array_like=True, frozen=True):
@@ -47,8 +47,8 @@ class _Steps(msgspec.Struct, array_like=True, frozen=True):
     """Ascending steps: a column, or, without one, so many beginning with `first`, `rise` between two."""
 
     count: _Count
-    first: _Int64
-    rise: _Int64
+    first: Int64
+    rise: Int64
     column: _Column | None = None
 
 
