@@ -53,7 +53,7 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         values = with_model_files(cls.flags, values)
         if values["vocab"] is not None and values["tokenizer"] is not None:
             _check_vocab(values["vocab"], values["tokenizer"])
-        config = _config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
+        config = shaped_config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
         return text_job(cls.name, config, values)
 
     def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
@@ -93,7 +93,7 @@ def _check_vocab(vocab: int, tokenizer: str | Path) -> None:
         raise UsageError(f"`vocab={vocab}` does not go with a tokenizer of {rows} tokens: leave it out")
 
 
-def _config(name: str, arch: str | None, changes: dict[str, Any]) -> AnyConfig:
+def shaped_config(name: str, arch: str | None, changes: dict[str, Any]) -> AnyConfig:
     """A preset, with its sizes in another architecture where `arch` names one."""
     base: AnyConfig = preset(name, presets_for("text"))
     kind = ARCHITECTURES[arch or base.arch].config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -16,23 +15,10 @@ from torch import Tensor
 from linnet.errors import UsageError
 from linnet.kernels.ops import AttentionBackend
 from linnet.models import pick_device
+from linnet.train.devices import stated_peak
 from linnet.train.optim import capture_obstacle
 from linnet.train.process import waits_asleep
 from linnet.train.settings import TrainSettings
-
-# Dense peak of bf16 products, FLOP/s, as the makers state it.
-_PEAKS = {
-    "H200": 989e12,
-    "H100": 989e12,
-    "B200": 2250e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-    "A10": 125e12,
-    "RTX 5090": 210e12,
-    "RTX 4090": 165e12,
-    "RTX 3090": 71e12,
-}
 
 # Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured: that pays where launching
 # kernels outlasts them. On an H200 a 135M llama gains 5 % with 21 ms; GPT-2 124M loses 1 % with 34 ms (docs/log.md).
@@ -103,15 +89,14 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     compiled, reason = _switch("compile", settings.compile, obstacle, pays=True, why="pays on CUDA")
     flops = 6.0 * tokens * weights if weights is not None else float("inf")
     peak, source = _peak(device, dtype)
-    small = flops <= (_GRAPH_SECONDS * (peak or 0.0) if device.type == "cuda" else _RECORDED_FLOPS)
+    small = _is_small(flops, device, peak)
     obstacle = _no_graph(settings, device, compiled)
     why = "small steps" if small else "steps are large"
     graph, occasion = _switch("graph", settings.graph, obstacle, pays=small, why=why)
     attention = _attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    count = 1 if device.type == "cpu" and flops <= _ONE_THREAD_FLOPS else torch.get_num_threads()
-    long = tokens >= _SPLIT_TOKENS and not small
-    halves = device.type == "cpu" and not compiled and long and settings.batch % 2 == 0
+    count = _thread_count(flops, device, torch.get_num_threads())
+    halves = device.type == "cpu" and not compiled and _splits(settings, tokens) and not small
     threads = f", {_threads(count, halves and not graph)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
     if device.type != "mps":
@@ -122,6 +107,33 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     if device.type != "cpu":
         words.append("not repeatable to the bit (identical runs drift apart)")
     return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words))
+
+
+def describe(settings: TrainSettings, tokens: int, weights: int, kind: str, peak: float, threads: int) -> Hardware:
+    """What `choose` would choose on a device that is not here: `kind` cuda or cpu, with such a `peak` and `threads`."""
+    device = torch.device(kind)
+    compiled = kind == "cuda" and settings.compile != "off"
+    dtype = torch.bfloat16 if kind == "cuda" and settings.dtype != "float32" else torch.float32
+    flops = 6.0 * tokens * weights
+    small = _is_small(flops, device, peak)
+    graph, _ = _switch("graph", settings.graph, _no_graph(settings, device, compiled), pays=small, why="")
+    halves = kind == "cpu" and _splits(settings, tokens) and not small
+    attention: AttentionBackend = "cudnn" if kind == "cuda" else "flash"
+    return Hardware(device, dtype, compiled, graph, attention, _thread_count(flops, device, threads), halves, peak, "")
+
+
+def _is_small(flops: float, device: torch.device, peak: float | None) -> bool:
+    """Does launching the kernels of a pass of so many FLOP take longer than the kernels?"""
+    return flops <= (_GRAPH_SECONDS * (peak or 0.0) if device.type == "cuda" else _RECORDED_FLOPS)
+
+
+def _thread_count(flops: float, device: torch.device, threads: int) -> int:
+    return 1 if device.type == "cpu" and flops <= _ONE_THREAD_FLOPS else threads
+
+
+def _splits(settings: TrainSettings, tokens: int) -> bool:
+    """Is a pass long enough for two halves, and can it be halved?"""
+    return tokens >= _SPLIT_TOKENS and settings.batch % 2 == 0
 
 
 def _threads(count: int, halves: bool) -> str:
@@ -176,11 +188,8 @@ def _missing_compiler(device: torch.device) -> str:
 
 
 def _peak(device: torch.device, dtype: torch.dtype) -> tuple[float | None, str]:
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-        for word, peak in _PEAKS.items():
-            if re.search(rf"\b{word}\b", name):  # an A1000 is no A100, an L40 no L4
-                return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
+    if device.type == "cuda" and (peak := stated_peak(torch.cuda.get_device_name(device))) is not None:
+        return (peak if dtype == torch.bfloat16 else peak / 2), "stated by its maker"
     return _own_peak(device, dtype, int(time.monotonic() / _PEAK_SECONDS))
 
 
@@ -203,7 +212,7 @@ def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
 
     def seconds(size: int, at_least: float = 0.15) -> float:
         a = torch.randn(size, size, device=device, dtype=dtype)
-        return _quickest(lambda: a @ a, at_least)
+        return quickest(lambda: a @ a, at_least)
 
     if device.type == "cpu" and (small := seconds(256, at_least=0.0)) > _EMULATED_SECONDS:
         return 2 * 256**3 / small
@@ -215,10 +224,10 @@ def measured_bandwidth(device: torch.device) -> float:
     """Bytes a second that a large copy reads and writes."""
     source = torch.ones((1 << 30 if device.type == "cuda" else 1 << 27) // 4, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / _quickest(lambda: target.copy_(source))
+    return 2 * source.nbytes / quickest(lambda: target.copy_(source))
 
 
-def _quickest(work: Callable[[], Tensor], at_least: float = 0.15) -> float:
+def quickest(work: Callable[[], Tensor], at_least: float = 0.15) -> float:
     """Seconds of the best of several, over longer than the scheduler's slice for another process."""
     best, times, end = float("inf"), 0, time.perf_counter() + at_least
     while times < 4 or time.perf_counter() < end:

@@ -10,26 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import nn
 
-from linnet.architectures import ViTConfig
 from linnet.kernels import cpu
 from linnet.train.hardware import Hardware
+from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
 from linnet.train.optim import OPTIMIZERS
-from linnet.train.protocols import Recipe
+from linnet.train.protocols import TrainedModel
 from linnet.train.settings import TrainSettings
 
+Shard: TypeAlias = Literal["none", "moments", "weights"]
+Recompute: TypeAlias = Literal["off", "cheap", "blocks"]
+
 _FLOAT = 4
-_HEAD_ROWS = {"cpu": 128, "cuda": 8192}  # of logits at a time (kernels/head_loss.py)
 _SCORED = {"cpu": 4096, "cuda": 32_768}  # tokens of an evaluation that pass at once (train/text.py)
 _SCORED_IMAGES = {"cpu": 256, "cuda": 1024}
 _CPU_LIBRARIES = 40 << 20  # threads' stacks, oneDNN's kernels, Python modules that the first step loads
 _FRAGMENTED = 1.2  # times what is in use: freed memory of other sizes stays with the process (train/process.py)
 _CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspace of a stream
 _CAPTURED_LIBRARIES = 40 << 20  # the same of the stream that steps and samples are captured on
+_CPU_PROCESS = 400 << 20  # Python, torch, Linnet and a prepared corpus, before the first step
 _RECORDED = 3.0  # times the activations: every intermediate result of a recorded step keeps its memory
 
 
@@ -71,7 +74,33 @@ class Weights:
         )
 
 
-def peak_memory(recipe: Recipe, settings: TrainSettings, hardware: Hardware, *, scored: int, copies: int) -> int:
+@dataclass(frozen=True)
+class Sharing:
+    """What several ranks keep a part of, each its own, and what is computed twice instead of being kept.
+
+    - `shard`: none, the optimizer's `moments`, or `weights`, gradients and moments.
+    - `recompute`: the activations between products (`cheap`), or all of a block but its input (`blocks`).
+    - `of_process`: bytes that the process holds before the first step, where it is not this one.
+    """
+
+    ranks: int = 1
+    shard: Shard = "none"
+    recompute: Recompute = "off"
+    of_process: int | None = None
+
+
+ALONE = Sharing()
+
+
+def peak_memory(
+    recipe: TrainedModel,
+    settings: TrainSettings,
+    hardware: Hardware,
+    *,
+    scored: int,
+    copies: int,
+    sharing: Sharing = ALONE,
+) -> int:
     """Bytes that the process (CPU) or torch's allocator (CUDA) will hold at most, those it holds now included.
 
     - `scored`: tokens or images of an evaluation.
@@ -79,31 +108,47 @@ def peak_memory(recipe: Recipe, settings: TrainSettings, hardware: Hardware, *, 
     """
     model: Any = getattr(recipe, "trained", recipe.model)
     weights = Weights.of(model, settings, hardware)
-    shape = _Shape(model, settings, hardware)
+    shape = _Shape(model, settings, hardware, sharing)
     gradients = weights.gradients * (2 if hardware.halves_in_parallel else 1)
-    update = gradients + weights.cast + 6 * weights.muon
-    step = weights.moments + weights.cast + max(shape.activations, update)
-    pause = weights.moments + weights.cast + shape.evaluation(scored)
+    moments, cast, held = weights.moments, weights.cast, 0
+    if sharing.ranks > 1:  # gradients are views of one buffer, which stays
+        held = weights.gradients
+        gradients -= held
+    if sharing.shard != "none":
+        moments //= sharing.ranks
+    if sharing.shard == "weights":  # of the weights in low precision there are those of two blocks, and the head
+        held //= sharing.ranks
+        cast = min(cast, 2 * cast // max(1, shape.layers) + shape.head_copy)
+    update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + 6 * weights.muon
+    step = moments + cast + held + max(shape.activations, update)
+    pause = moments + cast + held + shape.evaluation(scored)
+    present = _present(hardware) if sharing.of_process is None else sharing.of_process
     if hardware.device.type == "cuda":
         if not hardware.graph:
-            return _present(hardware) + max(step + copies, pause) + _CUDA_LIBRARIES
+            return present + max(step + copies, pause) + _CUDA_LIBRARIES
         # A captured step has memory of its own, which the allocator's peak does not tell of again. Such steps are
         # short: a checkpoint is still being copied when a text is scored, or a sample written by weights of its own.
         prepared = 0 if hardware.dtype.itemsize == _FLOAT else weights.parameters * hardware.dtype.itemsize // _FLOAT
-        return _present(hardware) + max(step, pause + prepared + copies + _CAPTURED_LIBRARIES) + _CUDA_LIBRARIES
-    return _present(hardware) + round(_FRAGMENTED * max(step + copies, pause)) + _CPU_LIBRARIES
+        return present + max(step, pause + prepared + copies + _CAPTURED_LIBRARIES) + _CUDA_LIBRARIES
+    return present + round(_FRAGMENTED * max(step + copies, pause)) + _CPU_LIBRARIES
+
+
+def process_memory(parameters: int, kind: str) -> int:
+    """Bytes that a process with weights of so many bytes holds before its first step, on a device of that kind."""
+    return parameters if kind == "cuda" else _CPU_PROCESS + parameters
 
 
 class _Shape:
     """The sizes of a model's activations."""
 
-    def __init__(self, model: Any, settings: TrainSettings, hardware: Hardware) -> None:
+    def __init__(self, model: Any, settings: TrainSettings, hardware: Hardware, sharing: Sharing) -> None:
         config = model.config
-        self._config, self._hardware, self._device = config, hardware, hardware.device.type
+        self._recompute = sharing.recompute
+        self._hardware, self._device = hardware, hardware.device.type
         self._item = hardware.dtype.itemsize
-        self._images = isinstance(config, ViTConfig)
-        self._width, self._heads, self._layers = int(config.d_model), int(config.n_heads), int(config.n_layers)
-        self._ctx = int(config.tokens if self._images else config.ctx)
+        self._sizes = sizes = LayerSizes.of(config)
+        self._images, self._ctx = sizes.of_images, sizes.tokens
+        self._width, self._heads, self.layers = sizes.width, sizes.heads, sizes.layers
         in_turn = hardware.halves and not hardware.halves_in_parallel
         self._rows = settings.batch // 2 if in_turn else settings.batch
 
@@ -112,10 +157,12 @@ class _Shape:
         """Bytes at the end of the forward pass, and those in flight when the backward pass begins."""
         tokens = self._rows * self._ctx
         ends = 5 * self._width * self._item  # embedded, summed, normed, their gradients
-        held = tokens * (self._layers * self._layer + ends)
-        in_flight = tokens * self._item * 3 * self._feed_forward  # of a layer, backwards
+        held = tokens * (self.layers * self._kept_layer + ends)
+        in_flight = tokens * self._item * 3 * self._sizes.gate_up  # of a layer, backwards
+        if self._recompute == "blocks":
+            in_flight += int(tokens * self._layer)  # made again
         if self._images:
-            held += self._rows * self._pixels * 3 * _FLOAT  # varied, scaled, cut into patches
+            held += self._rows * self._sizes.pixels * 3 * _FLOAT  # varied, scaled, cut into patches
         else:
             held += self._head
             in_flight = max(in_flight, self._logits(tokens))
@@ -126,50 +173,39 @@ class _Shape:
         numbers = self._one_layer + 2 * self._width
         if self._images:
             images = min(scored, _SCORED_IMAGES.get(self._device, 1024))
-            return int(images * (self._ctx * self._item * numbers + 3 * self._pixels * _FLOAT))
+            return int(images * (self._ctx * self._item * numbers + 3 * self._sizes.pixels * _FLOAT))
         at_once = _SCORED.get(self._device, 4096)
         tokens = max(1, min(at_once // self._ctx, -(-scored // self._ctx))) * self._ctx if scored else 0
-        most = _HEAD_ROWS.get(self._device, 2048)
+        most = HEAD_ROWS.get(self._device, 2048)
         rows = -(-tokens // max(1, -(-tokens // most)))  # in pieces of the same height
-        logits = rows * self._config.vocab * 2 * _FLOAT + 2 * tokens * self._width * self._item  # and logarithms
+        logits = rows * self._sizes.vocab * 2 * _FLOAT + 2 * tokens * self._width * self._item  # and logarithms
         if self._item < _FLOAT:
-            logits += int(self._config.vocab) * self._width * self._item  # a copy of the head
+            logits += self._sizes.vocab * self._width * self._item  # a copy of the head
         return int(max(tokens * self._item * numbers, logits))
-
-    @property
-    def _pixels(self) -> int:
-        return int(self._config.num_channels * self._config.image_size**2)
-
-    @property
-    def _feed_forward(self) -> int:
-        """Numbers a token between the two matrices: gate and up, or up alone."""
-        gated = hasattr(self._config, "rms_eps")
-        return int(self._config.d_ff * (2 if gated else 1))
-
-    @property
-    def _attended(self) -> int:
-        return self._width if self._images else int(self._heads * self._config.head_size)
-
-    @property
-    def _qkv(self) -> int:
-        config = self._config
-        return 3 * self._width if self._images else int((config.n_heads + 2 * config.n_kv) * config.head_size)
 
     @property
     def _one_layer(self) -> int:
         """Numbers a token that a layer has at a time where nothing is kept."""
-        return max(3 * self._width + 2 * self._qkv, 2 * self._width + 2 * self._feed_forward)
+        return max(3 * self._width + 2 * self._sizes.qkv, 2 * self._width + 2 * self._sizes.gate_up)
+
+    @property
+    def _kept_layer(self) -> float:
+        """Bytes a token that a layer keeps for the backward pass, less what is made again."""
+        if self._recompute == "blocks":
+            return self._width * self._item
+        spared = self._sizes.gate_up * self._item if self._recompute == "cheap" else 0
+        return self._layer - spared
 
     @property
     def _layer(self) -> float:
-        """Bytes a token that a layer keeps for the backward pass."""
+        """Bytes a token that a layer keeps for the backward pass, where nothing is made again."""
         if self._hardware.compile and self._device == "cuda":  # norms and activations are made again
-            kept = 2 * self._width + self._qkv + self._attended + self._feed_forward
+            kept = 2 * self._width + self._sizes.qkv + self._sizes.attended + self._sizes.gate_up
             return kept * self._item + self._heads * _FLOAT
-        kept = 4 * self._width + self._qkv + self._attended + self._feed_forward + int(self._config.d_ff)
+        kept = 4 * self._width + self._sizes.qkv + self._sizes.attended + self._sizes.gate_up + self._sizes.d_ff
         if self._attends_by_blocks:
             return kept * self._item + self._heads * (self._ctx + 32) / 2 * _FLOAT
-        rotated = 0 if self._images else (self._qkv + self._attended) // 2
+        rotated = 0 if self._images else (self._sizes.qkv + self._sizes.attended) // 2
         return (kept + rotated) * self._item + self._heads * _FLOAT
 
     @property
@@ -182,17 +218,22 @@ class _Shape:
         return (self._ctx <= 32 or self._ctx >= cpu.LEAST_TOKENS) and probabilities <= cpu.MOST_BYTES
 
     @property
+    def head_copy(self) -> int:
+        """Bytes of the head in a lower precision."""
+        return int(self._sizes.vocab * self._width * self._item) if self._item < _FLOAT else 0
+
+    @property
     def _head(self) -> int:
         """Bytes of the gradient of the head, and of its copy in a lower precision."""
-        numbers = int(self._config.vocab) * self._width
+        numbers = self._sizes.vocab * self._width
         halves = 2 if self._hardware.halves_in_parallel else 1
         return numbers * (halves * _FLOAT + (self._item if self._item < _FLOAT else 0))
 
     def _logits(self, tokens: int) -> int:
         """Bytes of the rows of logits that there are at a time, and of their gradients."""
-        rows = min(tokens, _HEAD_ROWS.get(self._device, 2048))
+        rows = min(tokens, HEAD_ROWS.get(self._device, 2048))
         halves = 2 if self._hardware.halves_in_parallel else 1
-        return halves * 2 * rows * int(self._config.vocab) * self._item
+        return halves * 2 * rows * self._sizes.vocab * self._item
 
 
 def _present(hardware: Hardware) -> int:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linnet.train.memory import Weights, peak_memory, total_memory
+from linnet.train.memory import ALONE, Sharing, Weights, peak_memory, total_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from linnet.train.hardware import Hardware
-    from linnet.train.protocols import Recipe, RunData
+    from linnet.train.protocols import PlannedData, TrainedModel
     from linnet.train.settings import Periodic, TrainSettings
 
 WARM_STEPS = 3  # that compile, capture and fill caches; their time is not that of a step
@@ -101,9 +101,19 @@ def is_trusted(steps_done: int, seconds: float, steps: int | None) -> bool:
 
 
 def make_plan(
-    recipe: Recipe, data: RunData, settings: TrainSettings, hardware: Hardware, *, prompts: int = 0, done: int = 0
+    recipe: TrainedModel,
+    data: PlannedData,
+    settings: TrainSettings,
+    hardware: Hardware,
+    *,
+    prompts: int = 0,
+    done: int = 0,
+    sharing: Sharing = ALONE,
 ) -> Plan:
-    """The plan of a training that is built. `prompts`: texts of a sample; `done`: the step it begins after."""
+    """The plan of a training that is built, or only described.
+
+    `prompts`: texts of a sample; `done`: the step it begins after; `sharing`: what ranks keep a part of.
+    """
     model: Any = getattr(recipe, "trained", recipe.model)
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     timed = settings.minutes is not None
@@ -112,7 +122,8 @@ def make_plan(
     scored = [data.scored(step) for step in evaluations] if data.held_out_metrics else []
     weights = Weights.of(model, settings, hardware)
     stored = recipe.parameters().values()
-    copies = sum(tensor.nbytes for tensor in stored) + weights.moments + _averaged(recipe)
+    own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
+    copies = sum(tensor.nbytes for tensor in stored) + weights.moments // own + _averaged(recipe)
     saves = len(_times(settings, "checkpoint", done))
     kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = sum(_file_bytes(tensor, settings.file_type) for tensor in stored)
@@ -134,7 +145,7 @@ def make_plan(
         step_flops=data.flops(recipe.model),
         steps=None if timed else steps,
         disk=round(kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
-        memory=peak_memory(recipe, settings, hardware, scored=max(scored, default=0), copies=copies),
+        memory=peak_memory(recipe, settings, hardware, scored=max(scored, default=0), copies=copies, sharing=sharing),
         device=device,
         minutes=settings.minutes,
         evaluation_steps=sum(scored) / data.per_step / 3,  # a pass forward is a third of a step
@@ -172,7 +183,7 @@ def _times(settings: TrainSettings, kind: Periodic, done: int) -> list[int]:
     return steps if steps and steps[-1] == settings.steps else steps + last
 
 
-def _averaged(recipe: Recipe) -> int:
+def _averaged(recipe: TrainedModel) -> int:
     """Bytes of the weights that are trained, where a checkpoint holds their running average."""
     trained: Any = getattr(recipe, "trained", recipe.model)
     return 0 if trained is recipe.model else sum(parameter.nbytes for parameter in trained.parameters())

@@ -22,6 +22,39 @@ from linnet.train.step import Batch, StepResult
 # ruff: noqa: D102 (the properties of the protocols are described in their docstrings)
 
 
+class TrainedModel(Protocol):
+    """A model, and what a checkpoint of it holds: all that a plan needs to know of a recipe."""
+
+    @property
+    def config(self) -> Config | ViTConfig: ...
+    @property
+    def model(self) -> LanguageModel | ViT: ...
+
+    def parameters(self) -> dict[str, Tensor]:
+        """What a checkpoint holds, by the names of `linnet.architectures`."""
+
+
+class PlannedData(Protocol):
+    """How much data a step and an evaluation take: all that a plan needs to know of the data."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def per_step(self) -> int: ...
+    @property
+    def per_epoch(self) -> int | None: ...
+    @property
+    def tokenizer(self) -> object | None: ...
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]: ...
+
+    def flops(self, model: nn.Module) -> float:
+        """The arithmetic of a step."""
+
+    def scored(self, step: int) -> int:
+        """How many tokens or images an evaluation after a step scores."""
+
+
 class Recipe(Protocol):
     """A model that is allocated, initialised and ready to step, with its optimizer.
 

@@ -66,6 +66,7 @@ class Scatter:
 
     - `diverged`: x and name of runs whose metric is not finite.
     - `without`: of how many runs something is missing, by what it is.
+    - `of`: what a point stands for, in words.
     """
 
     series: list[ScatterSeries]
@@ -77,6 +78,7 @@ class Scatter:
     y_range: tuple[float | None, float | None] = (None, None)
     diverged: list[tuple[float, str]] = field(default_factory=list)
     without: dict[str, int] = field(default_factory=dict)
+    of: str = "runs"
 
     @property
     def groups(self) -> list[Group]:

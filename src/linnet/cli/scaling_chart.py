@@ -1,0 +1,31 @@
+"""The scaling curve of `linnet plan` as a chart: throughput against the number of GPUs, beside a straight line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from linnet.board import words
+from linnet.board.figure.scales import Scale, with_room
+from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
+
+if TYPE_CHECKING:
+    from linnet.train.forecast import Forecast
+
+
+def scaling_chart(curve: Sequence[Forecast], devices: str, title: str) -> Scatter:
+    """Both axes logarithmic; a point for each number of `devices` that can train, with what limits it."""
+    points = [each for each in curve if each.speed is not None]
+    ranks = [each.cluster.ranks for each in points]
+    alone = (points[0].speed or 0.0) / ranks[0]
+    unit = points[0].plan.unit
+    calculated = [_group(each.cluster.ranks, each.speed or 0.0, each.limit) for each in points]
+    straight = [_group(count, alone * count, "as many times one") for count in ranks]
+    low, high = with_room((math.log10(min(ranks)), math.log10(max(ranks))), 0.04)
+    series = [ScatterSeries("calculated", calculated, colour=0, marker=0), ScatterSeries("straight", straight, 1, 1)]
+    return Scatter(series, Scale(low, high, log=True), devices, f"{unit}/s", title, log=True, of="points")
+
+
+def _group(ranks: int, speed: float, words_of_it: str) -> Group:
+    return Group(math.log10(ranks), words.number(ranks), (speed,), (words_of_it,))
