@@ -16,7 +16,7 @@ from linnet.cli.errors import explain, out_of_memory
 from linnet.cli.streams import complain, discard, prepare_streams, settle_streams
 from linnet.errors import LinnetError, UsageError, missing_extra
 from linnet.recipes.registry import RECIPES
-from linnet.train.process import wait_asleep_where_shared
+from linnet.train.process import is_first_rank, wait_asleep_where_shared
 
 # Every command with its examples. Here, so that the list of commands can be shown without loading any of them. Those of
 # `train` are in the registry of the recipes.
@@ -302,7 +302,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    complain(message)
+    """Say what went wrong; of several ranks of a training one does, for all."""
+    if is_first_rank():
+        complain(message)
     return code
 
 

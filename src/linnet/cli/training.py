@@ -12,6 +12,7 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import lasting_output
+from linnet.train.process import is_first_rank
 
 if TYPE_CHECKING:
     from linnet.recipes import Job, Training
@@ -45,7 +46,8 @@ def run_training(begin: Callable[..., Training], json: bool) -> int:
     from linnet.cli.progress import preparing, screen_for
 
     with lasting_output():
-        screen = {} if json else {"callbacks": [screen_for()], "preparing": preparing}
+        silent = json or not is_first_rank()
+        screen = {} if silent else {"callbacks": [screen_for()], "preparing": preparing}
         return finish(begin(**screen), json)
 
 
@@ -55,7 +57,9 @@ def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
     from linnet.cli.progress import preparing
     from linnet.recipes.dry_run import dry_run
 
-    plan = dry_run(job, None if json else preparing, fork)
+    plan = dry_run(job, None if json or not is_first_rank() else preparing, fork)
+    if not is_first_rank():
+        return 0
     if json:
         print_json(plan.fields())
     else:
@@ -80,6 +84,8 @@ def print_done(previous: PreviousRun, json: bool) -> int:
 def finish(training: Training, json: bool) -> int:
     """Run a training to its end and say what it made; the exit code."""
     outcome = training.run()
+    if not is_first_rank():
+        return outcome.exit_code
     model = outcome.model if outcome.model is not None and outcome.model.is_file() else None  # there may be none yet
     if json:
         print_json(_as_json(training, outcome, model))

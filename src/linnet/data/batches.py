@@ -92,6 +92,12 @@ class Batches:
             self._gathered[rank, ranks] = self.blocks.gather(shuffled(mine, self.blocks.count, self.seed))
         return self._gathered[rank, ranks].rows(row * share, share)
 
+    def n_targets(self, step: int) -> int:
+        """How many targets the whole batch of a step has: what every rank divides the sum of its losses by."""
+        index = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.uint64)
+        last = int((shuffled(index, self.blocks.count, self.seed) == self.blocks.count - 1).sum())
+        return self.batch * self.ctx - last * self.blocks.repeated
+
 
 def windows(
     tokens: TokenSet | NDArray[Any],

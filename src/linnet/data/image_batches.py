@@ -32,10 +32,14 @@ _KINDS = 10  # rotation, shear and shift along both axes, brightness, contrast, 
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Pixels 0 … 255, and classes [B] or shares of them [B, classes]."""
+    """Pixels 0 … 255, and classes [B] or shares of them [B, classes].
+
+    `of`: images of the whole batch, where these are one rank's share.
+    """
 
     images_BCHW: Tensor
     targets: Tensor
+    of: int | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, Tensor]:
@@ -44,8 +48,12 @@ class ImageBatch:
 
     @property
     def n_targets(self) -> int:
-        """Every image is scored."""
-        return len(self.images_BCHW)
+        """Every image of the whole batch is scored."""
+        return len(self.images_BCHW) if self.of is None else self.of
+
+    def rows(self, rows: slice) -> ImageBatch:
+        """A share of the batch."""
+        return ImageBatch(self.images_BCHW[rows], self.targets[rows], len(self.images_BCHW))
 
 
 class ImageBatches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,16 @@ from linnet.models import LanguageModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+class Ranks(Protocol):
+    """Processes that score together."""
+
+    rank: int
+    count: int
+
+    def gather(self, value: list[float]) -> list[list[float]]:
+        """What each of them gives."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +94,27 @@ def score_batches(
     batches: Iterable[Batch],
     most: int | None = None,
     on_progress: Callable[[int], None] | None = None,
+    ranks: Ranks | None = None,
 ) -> Score:
-    """The loss over batches, until at least `most` tokens are scored; `on_progress(tokens)` after each batch."""
+    """The loss over batches, until at least `most` tokens are scored; `on_progress(tokens)` after each batch.
+
+    Of several `ranks` each takes some of the batches, and all get the score of the whole, to the bit as one would.
+    """
     losses: list[Tensor] = []  # they stay on the device until the end: nothing waits for one of them
     counts: list[int] = []
+    rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
     for batch in batches:
-        losses.append(model.loss(*batch.inputs))
+        if len(counts) % count == rank:
+            losses.append(model.loss(*batch.inputs))
         counts.append(batch.n_targets)
         if on_progress is not None:
             on_progress(sum(counts))
         if most is not None and sum(counts) >= most:
             break
-    means = torch.stack(losses).tolist()
+    means = torch.stack(losses).tolist() if losses else []
+    if ranks is not None and count > 1:
+        shares = ranks.gather(means)
+        means = [shares[number % count][number // count] for number in range(len(counts))]
     return Score(sum(mean * count for mean, count in zip(means, counts, strict=True)), sum(counts))
 
 

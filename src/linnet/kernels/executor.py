@@ -136,10 +136,16 @@ class CastWeights:
         reached = [(master, cast, cast.grad) for master, cast in pairs if cast.grad is not None]
         if not reached:
             return
-        exact = [torch.empty_like(master) for master, _, _ in reached]
-        torch._foreach_copy_(exact, [gradient for _, _, gradient in reached])
-        for (master, cast, _), gradient in zip(reached, exact, strict=True):
-            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+        fresh = [(master, gradient) for master, _, gradient in reached if master.grad is None]
+        exact = [torch.empty_like(master) for master, _ in fresh]
+        if fresh:
+            torch._foreach_copy_(exact, [gradient for _, gradient in fresh])
+        later = [(master.grad, gradient) for master, _, gradient in reached if master.grad is not None]
+        if later:
+            torch._foreach_add_([total for total, _ in later], [gradient for _, gradient in later])
+        for (master, _), gradient in zip(fresh, exact, strict=True):
+            master.grad = gradient
+        for _, cast, _ in reached:
             cast.grad = None
 
     def _copied(self, module: nn.Module) -> nn.Module:

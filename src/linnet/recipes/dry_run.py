@@ -9,10 +9,12 @@ from dataclasses import replace
 
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress
+from linnet.recipes.rank_guard import require_same_training
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.training import JobData, prepare
 from linnet.train.hardware import Hardware
 from linnet.train.plan import Plan, make_plan
+from linnet.train.ranks import join
 from linnet.train.time_budget import TimeBudget
 
 _STEPS = {"cpu": 4, "cuda": 12}  # at least: the first ones compile, fill caches and capture
@@ -22,9 +24,11 @@ _LONG = 20.0  # seconds of a step after which there is no second one
 
 def dry_run(job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint | None = None) -> Plan:
     """Read the data, build the model, try some steps on it, and throw it away: the plan, with its time."""
-    with job.donor if job.donor is not None else nullcontext():
-        recipe, data, hardware, job = prepare(job, preparing, fork)
-    done = 0 if fork is None else fork.restore(recipe, data)[0].step
+    ranks = join(job.settings.device)
+    with ranks.together(), job.donor if job.donor is not None else nullcontext():
+        recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
+        done = 0 if fork is None else fork.restore(recipe, data)[0].step
+    require_same_training(recipe, data, job, ranks)
     plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=done)
     seconds = _trial(recipe, data, hardware, done, job.settings.steps)
     usual = statistics.median(seconds[len(seconds) // 2 :])
@@ -45,7 +49,7 @@ def _trial(recipe: AnyRecipe, data: JobData, hardware: Hardware, done: int, last
         batch = data.batch(step - (settings.data_offset or 0))
         result = recipe.train_on(batch, settings.learning_rate(step), step)
         float(result.loss)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(hardware.ranks.first(time.perf_counter() - began))
         if seconds[-1] > _LONG:
             break
     return seconds

@@ -56,7 +56,10 @@ class ImageRunData:
             image_mean=mean,
             image_std=std,
         )
-        self.per_step, self.per_epoch = settings.batch, len(images.train)
+        self.per_step = self.rows_per_step = settings.batch_images or settings.batch
+        self.per_epoch = len(images.train)
+        self._ranks = hardware.ranks
+        self._share = self._ranks.share(self.per_step, f"a batch of {self.per_step} images")
         self.settings = settings.in_steps(self.per_step, self.per_epoch)
         self.job = replace(job, model=shape, settings=self.settings)
         self._images, self._options = images, options
@@ -66,7 +69,7 @@ class ImageRunData:
         self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
         self._batches = ImageBatches(
             images.train,
-            batch=settings.batch,
+            batch=self.per_step,
             classes=len(images.labels),
             seed=settings.seed,
             how=options,
@@ -87,7 +90,8 @@ class ImageRunData:
 
     def batch(self, index: int) -> ImageBatch:
         """The batch of a step, counted from 0."""
-        return self._batches.at(index)
+        batch = self._batches.at(index)  # whole: an image may be mixed with another one
+        return batch if self._ranks.alone else batch.rows(self._share)
 
     def scored(self, step: int) -> int:
         """Held-out images: at the end all of them, before that so many that it costs about 2 % of the run."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from linnet.models import LanguageModel, ViT
     from linnet.recipes.job import Job
     from linnet.train import Hardware, RunData, TrainSettings
+    from linnet.train.gradients import SumOrder
     from linnet.train.state import State
     from linnet.train.step import Batch, LossFunction, Step, StepResult
 
@@ -118,6 +119,10 @@ class ModelRecipe(ABC, Generic[_Model]):
         result = self._built(batch, lr)
         self.step_index += 1
         return result
+
+    def sum_order(self, rows: int) -> SumOrder:
+        """In which order the gradients of a batch of so many rows are added up."""
+        return self._built.order(rows)
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights of a checkpoint by the names of `linnet.architectures`."""

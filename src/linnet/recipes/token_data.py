@@ -52,9 +52,10 @@ class TokenRunData:
     def __init__(self, job: Job, hardware: Hardware) -> None:
         assert not isinstance(job.model, ViTConfig)
         self._model, self.settings, self._device = job.model, job.settings, hardware.device
-        self._ctx = job.model.ctx
-        self._rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
-        self.per_step = self._rows_per_step * self._ctx
+        self._ctx, self._ranks = job.model.ctx, hardware.ranks
+        self.rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
+        self._share = self._ranks.share(self.rows_per_step, f"`batch_tokens={self.rows_per_step * self._ctx}`")
+        self.per_step = self.rows_per_step * self._ctx
 
     @property
     def memory_settings(self) -> str:
@@ -111,7 +112,7 @@ class TextRunData(TokenRunData):
         self._batches = Batches(
             self._prepared.train,
             ctx=self._ctx,
-            batch=self._rows_per_step,
+            batch=self.rows_per_step,
             seed=self.settings.seed,
             documents=data.documents,
         ).to(hardware.device)
@@ -138,7 +139,8 @@ class TextRunData(TokenRunData):
 
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0."""
-        return self._batches.at(index)
+        batch = self._batches.at(index, self._ranks.rank, self._ranks.count)
+        return batch if self._ranks.alone else replace(batch, n_targets=self._batches.n_targets(index))
 
     def scored(self, step: int) -> int:
         """The first of the held-out tokens."""
@@ -156,6 +158,7 @@ class TextRunData(TokenRunData):
             device=self._device,
             most=self.settings.tokens_to_score(self.per_step),
             bytes_per_token=self._prepared.bytes_per_token,
+            ranks=self._ranks,
         )
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
@@ -210,7 +213,10 @@ class RowRunData(TokenRunData):
 
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0."""
-        return self._collate(self._source.take(index, self._rows_per_step))
+        batch = self._collate(self._source.take(index, self.rows_per_step))
+        if self._ranks.alone:
+            return batch
+        return replace(batch, ids_BT=batch.ids_BT[self._share], targets_BT=batch.targets_BT[self._share])
 
     def scored(self, step: int) -> int:
         """The held-out tokens, as many as are asked for."""
@@ -221,7 +227,7 @@ class RowRunData(TokenRunData):
         assert isinstance(model, LanguageModel)
         if not self._eval_batches:
             return None
-        return Evaluation.of(score_batches(model, self._eval_batches))
+        return Evaluation.of(score_batches(model, self._eval_batches, ranks=self._ranks))
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""

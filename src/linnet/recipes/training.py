@@ -15,6 +15,7 @@ from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
+from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
@@ -30,6 +31,7 @@ from linnet.train.metrics import Gate
 from linnet.train.plan import Plan, make_plan, shortages
 from linnet.train.process import StopSignals
 from linnet.train.protocols import RunData
+from linnet.train.ranks import ALONE, Ranks, join
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.step import LossFunction
 
@@ -48,8 +50,10 @@ class JobData(RunData, Protocol):
 class Training:
     """A job on its way: made by `start` or `resume`, run once."""
 
-    def __init__(self, session: Session, loop: Loop, remarks: Iterable[str] = ()) -> None:
-        self.run_dir = session.run_dir
+    def __init__(
+        self, session: Session, run_dir: Path, loop: Loop, remarks: Iterable[str] = (), ranks: Ranks = ALONE
+    ) -> None:
+        self.run_dir, self.ranks = run_dir, ranks
         self.run_id = session.run_id
         self.unit = loop.unit  # what is counted: tokens or images
         self._session = session
@@ -73,6 +77,8 @@ class Training:
                 quality_gate=outcome.gate,
                 exit_code=outcome.exit_code,
             )
+        if outcome.reason != "errored":  # else a rank may be gone
+            self.ranks.wait()  # until rank 0 has written it all
         return outcome
 
 
@@ -93,58 +99,67 @@ def start(
     `previous`: a run of the same command that came to no checkpoint; it is begun again in its folder.
     `labels`: name, experiment, tags, group, parent, flags.
     """
-    with job.donor if job.donor is not None else nullcontext():  # nobody needs it once the recipe is built
+    ranks = join(job.settings.device)
+    # A donor: nobody needs it once the recipe is built.
+    with ranks.together(), job.donor if job.donor is not None else nullcontext():
         if run_id is not None and "{" in run_id:
             check_template(run_id)
             labels, run_id = {**labels, "template": run_id}, None
         if job.settings.gate:
             Gate.parse(job.settings.gate)
         root, called = require_writable(runs_root), Callbacks(callbacks)
-        recipe, data, hardware, job = prepare(job, preparing, fork)
-    progress, remarks = Progress(), []
-    if fork is not None:
-        progress, remark = fork.restore(recipe, data)
-        remarks.append(remark)
-        labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
-    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=progress.step)
+        recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
+        progress, remarks = Progress(), []
+        if fork is not None:
+            progress, remark = fork.restore(recipe, data)
+            remarks.append(remark)
+            labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
+        plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=progress.step)
+    require_same_training(recipe, data, job, ranks)
     chosen = _chosen(job, data, hardware)
-    if previous is not None:
-        session = _reopen(previous.run, job, progress.step, chosen, flags=previous.kept_flags)
-    else:
-        session = start_run(
-            root,
-            run_id=run_id,
-            arch=job.model.arch,
-            recipe=recipe.name,
-            model=job.model_fields(),
-            config=job.config_fields(),
-            exact=job.config_fields().keys(),  # resume reads them back
-            total_steps=None if plan.steps is None else job.settings.steps,
-            device=hardware.backend,
-            plan=plan.fields(),
-            mode="enabled",  # a training always has its folder: that is where its checkpoints go
-            **chosen,
-            **labels,
-        )
-    if not session.active:
-        session.finish("errored", "the run folder cannot be written")
-        raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
-    write_flow(session.run_dir, recipe.model, job.settings.batch)
+    with ranks.together():
+        if previous is not None:
+            session = _reopen(previous.run, job, progress.step, chosen, ranks, flags=previous.kept_flags)
+        else:
+            session = start_run(
+                root,
+                run_id=run_id,
+                arch=job.model.arch,
+                recipe=recipe.name,
+                model=job.model_fields(),
+                config=job.config_fields(),
+                exact=job.config_fields().keys(),  # resume reads them back
+                total_steps=None if plan.steps is None else job.settings.steps,
+                device=hardware.backend,
+                plan=plan.fields(),
+                mode=ranks.mode,  # a training always has its folder: that is where its checkpoints go
+                **chosen,
+                **labels,
+            )
+        if ranks.is_first and not session.active:
+            session.finish("errored", "the run folder cannot be written")
+            raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
+    run_dir = seen_by_all(session, root, ranks)
+    if ranks.is_first:
+        write_flow(session.run_dir, recipe.model, job.settings.batch)
     for remark in (*remarks, *data.remarks):
         session.note(remark)
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
-    return _training(session, job, data, recipe, hardware, progress, called, plan, remarks)
+    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, remarks)
 
 
 def prepare(
-    job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint | None = None
+    job: Job,
+    preparing: PrepareProgress | None = None,
+    fork: ForkPoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[AnyRecipe, JobData, Hardware, Job]:
     """The recipe of a new job, built, with its data and device, and the job with what was found out on the way.
 
     That of a fork is still to be given the checkpoint.
     """
-    hardware = _hardware(job)
+    hardware = _hardware(job, ranks)
     data = _read(job, hardware, preparing, tokenizer=None if fork is None else fork.weights)
     if fork is not None:
         if not fork.has_same_tokens(data):
@@ -177,32 +192,39 @@ def resume(
     """
     called = Callbacks(callbacks)
     run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
-    at = _newest_step(run, free=previous is not None)
-    state = load(state_path(run.path, at), verify=not force)
-    weights = step_path(run.path / WEIGHTS, at)
-    if not force:
-        check_pair(run, at, state, weights)
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
-    job = _with_own(run, job, weights, rows, loss)
-    if steps is not None:
-        job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
-    if previous is not None:
-        job = previous.changed(job)
-    if job.settings.tokens is None and job.settings.epochs is None:
-        _check_steps_left(run, at, job.settings.steps)
-    require_writable(run.path)
-    hardware = _hardware(job)
-    data = _read(job, hardware, preparing, tokenizer=weights)
-    _check_steps_left(run, at, data.job.settings.steps)
-    _check_same(run, data, state, force)
-    recipe, job = _built(data, hardware, resumed=True)
-    recipe.restore(weights, state)
-    _check_metrics(job, data)
-    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=at)
+    ranks = join(job.settings.device)
+    with ranks.together():
+        at = _newest_step(run, free=previous is not None)
+    at = ranks.first(at)
+    with ranks.together():
+        state = load(state_path(run.path, at), verify=not force)
+        weights = step_path(run.path / WEIGHTS, at)
+        if not force:
+            check_pair(run, at, state, weights)
+        job = _with_own(run, job, weights, rows, loss)
+        if steps is not None:
+            job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
+        if previous is not None:
+            job = previous.changed(job)
+        if job.settings.tokens is None and job.settings.epochs is None:
+            _check_steps_left(run, at, job.settings.steps)
+        require_writable(run.path)
+        hardware = _hardware(job, ranks)
+        data = _read(job, hardware, preparing, tokenizer=weights)
+        _check_steps_left(run, at, data.job.settings.steps)
+        _check_same(run, data, state, force)
+        recipe, job = _built(data, hardware, resumed=True)
+        recipe.restore(weights, state)
+        _check_metrics(job, data)
+        plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=at)
+    require_same_training(recipe, data, job, ranks)
     flags = None if previous is None else previous.kept_flags
     changed = steps is not None or previous is not None
-    session = _reopen(run, job, at, _chosen(job, data, hardware), changed=changed, flags=flags)
-    return _training(session, job, data, recipe, hardware, Progress.from_facts(at, state.facts), called, plan)
+    with ranks.together():
+        session = _reopen(run, job, at, _chosen(job, data, hardware), ranks, changed=changed, flags=flags)
+    progress = Progress.from_facts(at, state.facts)
+    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -225,8 +247,8 @@ def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFu
     return replace(job, rows=rows, loss=loss)
 
 
-def _hardware(job: Job) -> Hardware:
-    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights_of_layers(job.model))
+def _hardware(job: Job, ranks: Ranks) -> Hardware:
+    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights_of_layers(job.model), ranks=ranks)
     if job.loss is None:
         return hardware
     # A function of the user's may do anything: it is run as it stands, in one thread.
@@ -244,13 +266,14 @@ def _reopen(
     job: Job,
     step: int,
     chosen: dict[str, Any],
+    ranks: Ranks,
     *,
     changed: bool = True,
     flags: dict[str, Any] | None = None,
 ) -> Session:
     """Go on writing a run, from a step on. `changed`: its settings may be others than `run.json` has."""
-    session = start_run(run.path.parent, resume=run.path.name, from_step=step, strict=True, mode="enabled", **chosen)
-    if changed:
+    session = start_run(run.path.parent, resume=run.path.name, from_step=step, strict=True, mode=ranks.mode, **chosen)
+    if changed and ranks.is_first:
         settings = {**session.manifest.config, **job.config_fields()}
         if job.settings.minutes is None:
             session.manifest.total_steps = job.settings.steps
@@ -334,6 +357,7 @@ def _chosen(job: Job, data: RunData, hardware: Hardware) -> dict[str, Any]:
 
 def _training(
     session: Session,
+    run_dir: Path,
     job: Job,
     data: RunData,
     recipe: AnyRecipe,
@@ -345,10 +369,10 @@ def _training(
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
     loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks, plan=plan)
-    remarks = [hardware.why, *told, *data.remarks]
+    remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
-    return Training(session, loop, [*remarks, *shortages(plan, session.run_dir)])
+    return Training(session, run_dir, loop, [*remarks, *shortages(plan, run_dir)], hardware.ranks)
 
 
 def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:

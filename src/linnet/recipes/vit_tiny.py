@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from linnet import models
 from linnet.architectures import AnyConfig, ViTConfig, preset, presets_for
@@ -45,7 +45,9 @@ class VitSettings(TrainSettings):
 
     Args:
         steps: Optimiser steps; 600 where no other budget is given.
-        batch: Images of a step.
+        batch: Images that pass through the model at once.
+        batch_images: Images of one optimiser step, as many as `batch` by default; gradients are accumulated to reach
+            it.
         eval_every: Steps between evaluations on held-out images; ten times a run by default, 0: never.
     """
 
@@ -189,17 +191,19 @@ class VitTiny(ModelRecipe["ViT"]):
         `is_first`: forget the optimizer's moments, as the seed does at its first step. Labels out of range are an
         error; of those that lie on a GPU only the first step's are looked at.
         """
+        return self._step_on(self.batch_of(images, labels), lr, is_first)
+
+    def _step_on(self, batch: ImageBatch, lr: float, is_first: bool) -> StepResult:
+        labels = batch.targets
         if is_first or labels.device.type == "cpu":  # on a GPU each look at them would make the host wait
             _check_labels(labels, self.config.num_classes)
-        result = self._train(self.batch_of(images, labels), lr, is_first)
+        result = self._train(batch, lr, is_first)
         self._follow()
         return result
 
     def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
         """The loop's step."""
-        images_BCHW, targets = batch.inputs
-        assert images_BCHW is not None and targets is not None
-        return self.step(images_BCHW, targets, lr, is_first=index == 0)
+        return self._step_on(cast("ImageBatch", batch), lr, is_first=index == 0)
 
     @staticmethod
     def batch_of(images_BCHW: Tensor, targets: Tensor) -> ImageBatch:

@@ -272,6 +272,27 @@ class Checkpointer:
         return path in self._own_files
 
 
+class SilentCheckpointer(Checkpointer):
+    """That of the other ranks: rank 0 has all there is to write."""
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        self.latest: Path | None = None
+        self.failure: str | None = None
+
+    def save(self, *_arguments: Any, **_options: Any) -> None:
+        """Rank 0 does."""
+
+    def written(self) -> list[tuple[int, Path]]:
+        """Nothing of its own."""
+        return []
+
+    def repair(self, *_arguments: Any, **_options: Any) -> None:
+        """Rank 0 does."""
+
+    def close(self) -> None:
+        """There is nothing to wait for."""
+
+
 def sha256_of(path: Path) -> str:
     """The digest of a file, as `checkpoint` events carry it."""
     with path.open("rb") as file:

@@ -18,6 +18,7 @@ from linnet.models import pick_device
 from linnet.train.devices import stated_peak
 from linnet.train.optim import capture_obstacle
 from linnet.train.process import waits_asleep
+from linnet.train.ranks import ALONE, Ranks
 from linnet.train.settings import TrainSettings
 
 # Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured: that pays where launching
@@ -51,8 +52,9 @@ class Hardware:
     attention: AttentionBackend
     threads: int  # of a CPU, for a step
     halves: bool  # does a batch pass in two halves?
-    peak_flops: float | None  # None: it could not be measured, others were busy
+    peak_flops: float | None  # of one rank's device; None: it could not be measured, others were busy
     why: str
+    ranks: Ranks = ALONE
 
     @property
     def halves_in_parallel(self) -> bool:
@@ -75,15 +77,17 @@ class Hardware:
             "halves": self.halves,
             "attention": self.attention,
             "peak_flops": self.peak_flops,
+            **({} if self.ranks.alone else {"ranks": self.ranks.count, "hosts": len(set(self.ranks.hosts))}),
         }
 
 
-def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> Hardware:
+def choose(settings: TrainSettings, tokens: int, weights: int | None = None, ranks: Ranks = ALONE) -> Hardware:
     """Follow the settings where they are plain, the machine where they say `auto`.
 
-    `tokens` (or patches of images) pass through the model at once; its layers have so many `weights`.
+    `tokens` (or patches of images) pass through the model at once; its layers have so many `weights`. Each of several
+    `ranks` on a machine with GPUs has one of its own, as far as there are enough.
     """
-    device = pick_device(settings.device)
+    device = pick_device(ranks.device(settings.device))
     dtype = _dtype(settings.dtype, device)
     obstacle = _missing_compiler(device) if device.type == "cuda" or settings.compile == "on" else "pays on CUDA only"
     compiled, reason = _switch("compile", settings.compile, obstacle, pays=True, why="pays on CUDA")
@@ -106,7 +110,7 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None) -> 
     words.append(f"peak {source}" if peak is None else f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
     if device.type != "cpu":
         words.append("not repeatable to the bit (identical runs drift apart)")
-    return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words))
+    return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words), ranks)
 
 
 def describe(settings: TrainSettings, tokens: int, weights: int, kind: str, peak: float, threads: int) -> Hardware:

@@ -17,18 +17,20 @@ from linnet.errors import is_out_of_memory
 from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
-from linnet.train.checkpoint import BestCheckpoint, Checkpointer
+from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
+from linnet.train.ranks import RankError
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.time_budget import TimeBudget
 
 log = logging.getLogger("linnet")
 
+_COMPARE_EVERY = 1000  # steps after which ranks compare their weights, if nothing else made them pause
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
 
 
@@ -100,6 +102,8 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
+        self._ranks = hardware.ranks
+        self._heard: Mapping[str, float] = {}  # what the ranks told each other with the last step
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
         self._time_measured = False
         self._warm_at = 0.0  # seconds after which the first steps were done
@@ -110,9 +114,10 @@ class Loop:
         self._stop_reason: str | None = None  # why a callback wants the run to end
         self.progress = progress or Progress()
         work = StepWork(data.unit, data.per_step, data.flops(recipe.model), settings.steps)
-        self._metrics = MetricQueue(hardware.device, work, hardware.peak_flops, run.run_id)
+        peak = None if hardware.peak_flops is None else hardware.peak_flops * self._ranks.count
+        self._metrics = MetricQueue(hardware.device, work, peak, run.run_id, together=not self._ranks.alone)
         self._gate = Gate.parse(settings.gate) if settings.gate else None
-        self._checkpointer = Checkpointer(
+        self._checkpointer = (Checkpointer if self._ranks.is_first else SilentCheckpointer)(
             run,
             recipe.config,
             data.tokenizer,
@@ -150,6 +155,8 @@ class Loop:
                 reason, error = self._train()
                 if self._profile is not None:
                     self._profile.report(self.progress.step)
+        except RankError as problem:
+            error = str(problem)
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
@@ -186,8 +193,9 @@ class Loop:
             except DataEndedError:
                 self._ask_to_stop(f"the data ended after step {step - 1} of {self._settings.steps}")
                 return self._end_early()
+            self._tell_ranks()
             result = self._recipe.train_on(batch, lr, step - 1)
-            self._metrics.add(step, lr, result.metrics)
+            self._metrics.add(step, lr, result.metrics, result.words)
             if self._profile is not None:
                 self._profile.after(step)
                 self._metrics.begin()
@@ -196,7 +204,9 @@ class Loop:
             self._announce_checkpoints()
             self._follow_clock(step)
             evaluating, sampling, saving = (self._due(kind, step) for kind in ("eval", "sample", "checkpoint"))
-            if not (evaluating or saving or sampling or self._stop.caught or self._stop_reason):
+            if not self._ranks.alone and (evaluating or saving or step % _COMPARE_EVERY == 0):
+                self._ranks.require_equal_weights(self._recipe.parameters().values(), step)
+            if not (evaluating or saving or sampling or self._stopping):
                 continue
             if problem := self._log_steps(self._metrics.ready(wait=True)):
                 return "aborted", problem
@@ -206,16 +216,49 @@ class Loop:
                     self._sample(step)
                 if saving or better:
                     self._save()
-            if self._stop.caught and step < self._settings.steps:
+            interrupted, ended_early = self._agree_to_stop()
+            if interrupted and step < self._settings.steps:
                 return "interrupted", None
-            if self._stop_reason and step < self._settings.steps:
+            if ended_early and step < self._settings.steps:
                 return self._end_early()
         return "completed", None
+
+    def _tell_ranks(self) -> None:
+        """Say with the next step whether this rank is to stop; rank 0 also what time it is, in a run by the clock."""
+        if self._ranks.alone:
+            return
+        words = self._ranks.words
+        words["stop"] = float(self._stop.caught is not None or self._stop_reason is not None)
+        if self._time_budget is not None and self._ranks.is_first:
+            words["seconds"], words["step_seconds"] = self._seconds_so_far, self._metrics.step_seconds
+
+    @property
+    def _stopping(self) -> bool:
+        """Is this the step to stop after? Of several ranks all see it at the same one."""
+        if self._ranks.alone:
+            return self._stop.caught is not None or self._stop_reason is not None
+        return self._heard.get("stop", 0.0) > 0
+
+    def _agree_to_stop(self) -> tuple[bool, bool]:
+        """Does the run end now, by a signal, or since it is enough? One rank that is to stop is enough for all."""
+        signals, reasons = zip(*self._ranks.gather((self._stop.caught, self._stop_reason)), strict=True)
+        caught = next((number for number in signals if number is not None), None)
+        reason = next((why for why in reasons if why is not None), None)
+        if caught is not None and self._stop.caught is None:
+            self._stop.caught = caught
+        self._stop_reason = reason
+        return caught is not None, reason is not None
+
+    def _clock(self) -> tuple[float, float]:
+        """Seconds so far and of a step; in a run by the clock of several ranks those of rank 0, as all have heard."""
+        if self._ranks.alone or self._time_budget is None:
+            return self._seconds_so_far, self._metrics.step_seconds
+        return self._heard.get("seconds") or self.progress.seconds, self._heard.get("step_seconds", 0.0)
 
     def _learning_rate(self, step: int) -> float:
         if self._time_budget is None:
             return self._settings.learning_rate(step)
-        return self._time_budget.learning_rate(self._settings, step, self._seconds_so_far)
+        return self._time_budget.learning_rate(self._settings, step, self._clock()[0])
 
     def _due(self, kind: Periodic, step: int) -> bool:
         """Nothing is due before a run by the clock knows how many steps it will have."""
@@ -229,7 +272,7 @@ class Loop:
         budget, plan = self._time_budget, self.plan
         if budget is None and (plan is None or plan.seconds is not None):
             return
-        seconds, step_seconds = self._seconds_so_far, self._metrics.step_seconds
+        seconds, step_seconds = self._clock()
         done, spent = step - self._began_at, seconds - self.progress.seconds
         if budget is not None and step_seconds:
             known = budget.is_measured(done, spent)
@@ -291,6 +334,7 @@ class Loop:
             self.progress.step = metrics.step
             self.progress.seen += self._data.per_step
             self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
+            self._heard = metrics.words
             self._run.log(metrics.step, metrics.values)
             self._callbacks.call(Callback.on_step, metrics)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
@@ -310,12 +354,13 @@ class Loop:
 
     def _evaluate(self, step: int) -> bool:
         """Score the held-out data. True where the run waits for a better loss (`patience`) and this is one: keep it."""
-        result = self._data.evaluate(self._recipe.model, step)
+        result = self._ranks.first(self._data.evaluate(self._recipe.model, step))
         if result is None:
             return False
         progress, patience = self.progress, self._settings.patience
         progress.validation = result
-        self._data.report(self._run, step, result)
+        if self._ranks.is_first:
+            self._data.report(self._run, step, result)
         self._callbacks.call(Callback.on_evaluation, step, result)
         better = progress.best_evaluation is None or result.loss < progress.best_evaluation
         progress.best_evaluation = result.loss if better else progress.best_evaluation
@@ -326,6 +371,8 @@ class Loop:
         return better and patience is not None
 
     def _sample(self, step: int) -> None:
+        if not self._ranks.is_first:
+            return
         for prompt, text in self._data.samples(self._recipe.model):
             self._run.sample(step, prompt, text)
             self._callbacks.call(Callback.on_sample, step, prompt, text)

@@ -13,7 +13,8 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -23,7 +24,9 @@ from linnet.errors import UsageError, suggestion
 log = logging.getLogger("linnet")
 
 _AHEAD = 16  # steps the host may run ahead of their metrics
+_AHEAD_TOGETHER = 4  # the same where ranks must act on them at the same step
 _RECENT = 25  # steps whose median duration is the speed that is shown
+_NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 _COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -42,6 +45,7 @@ class StepMetrics:
     per_s: float
     mfu: float | None  # None: the device's peak is not known
     seconds_left: float
+    words: dict[str, float] = field(default_factory=dict)  # what the ranks told each other with this step
 
     @property
     def loss(self) -> float:
@@ -77,11 +81,21 @@ class MetricQueue:
     """A queue of steps whose metrics are still on the device, so that the loop never waits for them.
 
     On the CPU nothing is ever late. A step's time is taken where it is spent: on a GPU by events in its stream, since
-    the host runs ahead. `peak_flops` is the device's, for MFU.
+    the host runs ahead. `peak_flops` is that of all devices, for MFU.
+
+    `together`: several ranks ask, and must be given the same steps at the same time, however quick each of them is.
     """
 
-    def __init__(self, device: torch.device, work: StepWork, peak_flops: float | None, run_id: str = "") -> None:
-        self._cuda = device.type == "cuda"
+    def __init__(
+        self,
+        device: torch.device,
+        work: StepWork,
+        peak_flops: float | None,
+        run_id: str = "",
+        *,
+        together: bool = False,
+    ) -> None:
+        self._cuda, self._together = device.type == "cuda", together
         self._work, self._peak_flops, self._run_id = work, peak_flops, run_id
         self._pending: deque[_Pending] = deque()
         self._seconds: deque[float] = deque(maxlen=_RECENT)
@@ -100,13 +114,13 @@ class MetricQueue:
         """The next step begins now: what was done since the last one is not its time."""
         self._began = self._now()
 
-    def add(self, step: int, lr: float, metrics: Mapping[str, Tensor]) -> None:
-        """Queue the metrics of a step that was just handed out."""
-        values = torch.stack([value.float() for value in metrics.values()])
+    def add(self, step: int, lr: float, metrics: Mapping[str, Tensor], words: Mapping[str, Tensor] = _NOTHING) -> None:
+        """Queue the metrics of a step that was just handed out, and what the ranks told each other with it."""
+        values = torch.stack([value.float() for value in (*metrics.values(), *words.values())])
         if self._cuda:
             values = values.to("cpu", non_blocking=True)
         ended = self._now()
-        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values))
+        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values, tuple(words)))
         self._began = ended
 
     def ready(self, wait: bool = False) -> list[StepMetrics]:
@@ -114,8 +128,10 @@ class MetricQueue:
         arrived = []
         while self._pending:
             first = self._pending[0]
-            if isinstance(first.ended, torch.cuda.Event) and not first.ended.query():  # type: ignore[no-untyped-call]
-                if not wait and len(self._pending) < _AHEAD:
+            if isinstance(first.ended, torch.cuda.Event):
+                ahead = _AHEAD_TOGETHER if self._together else _AHEAD
+                is_late = self._together or not first.ended.query()  # type: ignore[no-untyped-call]
+                if is_late and not wait and len(self._pending) < ahead:
                     break
                 first.ended.synchronize()
             self._pending.popleft()
@@ -124,7 +140,9 @@ class MetricQueue:
 
     def _metrics(self, pending: _Pending) -> StepMetrics:
         work, seconds = self._work, pending.seconds
-        values = dict(zip(pending.names, pending.values.tolist(), strict=True))
+        numbers = pending.values.tolist()
+        values = dict(zip(pending.names, numbers[: len(pending.names)], strict=True))
+        words = dict(zip(pending.words, numbers[len(pending.names) :], strict=True))
         grad_norm = values.pop("grad_norm")
         mfu = self._utilization(seconds)
         values |= {
@@ -145,6 +163,7 @@ class MetricQueue:
             per_s=work.count / usual,
             mfu=self._utilization(usual),
             seconds_left=(work.last - pending.step) * usual,
+            words=words,
         )
 
     def _utilization(self, seconds: float) -> float | None:
@@ -180,6 +199,7 @@ class _Pending:
     ended: _Moment
     names: tuple[str, ...]
     values: Tensor
+    words: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""The process that trains: signals that stop it, threads that wait, memory that it keeps. Without torch."""
+"""The process that trains: its rank, signals that stop it, threads that wait, memory that it keeps. Without torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,38 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"  # read by OpenMP when torch is loaded
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # glibc's names for them, from malloc.h
 _LARGEST = 32 << 20  # the highest threshold glibc takes
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which of the processes of a training this one is: `rank` of `count`, and the same among those of its machine."""
+
+    rank: int = 0
+    count: int = 1
+    local_rank: int = 0
+    local_count: int = 1
+
+
+def placement() -> Placement:
+    """As the launcher says it in the environment (torchrun's names); a process that was started alone is the first."""
+    try:
+        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        return Placement(rank, count, local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", local_rank + 1)))
+    except (KeyError, ValueError):
+        return Placement()
+
+
+def is_first_rank() -> bool:
+    """Does this process speak for all that were started with it?"""
+    return placement().rank == 0
 
 
 class StopSignals:

@@ -112,8 +112,8 @@ class RunData(Protocol):
     """Batches by number, an evaluation, samples, and what is counted.
 
     - `description`: in words; `fingerprint`: a hash that changes with the data; `remarks`: what to tell its owner.
-    - `unit`: what is counted, `tokens` or `images`; `per_step`: how many of them a step has; `per_epoch`: how many
-      there are to train on, None where nobody knows.
+    - `unit`: what is counted, `tokens` or `images`; `per_step`: how many of them a step has, on all ranks together;
+      `per_epoch`: how many there are to train on, None where nobody knows; `rows_per_step`: sequences or images.
     - `settings`: those of the run; the loop changes them when it knows how many steps there will be.
     - `tokenizer`: the keys that a checkpoint carries besides the model's; `vocabulary`: the same, to be read.
     - `memory_settings`: the settings that decide how much memory a step takes, with their values.
@@ -133,6 +133,8 @@ class RunData(Protocol):
     @property
     def per_step(self) -> int: ...
     @property
+    def rows_per_step(self) -> int: ...
+    @property
     def per_epoch(self) -> int | None: ...
     @property
     def tokenizer(self) -> MetadataBlock | None: ...
@@ -149,7 +151,7 @@ class RunData(Protocol):
         """The arithmetic of a step."""
 
     def batch(self, index: int) -> Batch:
-        """The batch of a step, counted from 0; the same one whenever it is asked for."""
+        """The batch of a step, counted from 0, or this rank's share; the same one whenever it is asked for."""
 
     def scored(self, step: int) -> int:
         """How many tokens or images an evaluation after a step scores."""

@@ -65,6 +65,7 @@ class TrainSettings:
     patience: int | None = None
     batch: int = 8
     batch_tokens: int | None = None
+    batch_images: int | None = None  # a flag where the data are images
     lr: float = 1e-3
     lr_min: float | None = None
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
@@ -103,6 +104,11 @@ class TrainSettings:
         for name in ("minutes", "epochs"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise UsageError(f"`{name}` must be above 0, found {value:g}")
+        if self.batch_images is not None and (self.batch_images < 1 or self.batch_images % self.batch):
+            raise UsageError(
+                f"`batch_images={self.batch_images}` is no multiple of the {self.batch} images that pass at once"
+                f" (`batch={self.batch}`)"
+            )
         if not self.lr > 0:
             raise UsageError(f"`lr` must be above 0, found {self.lr}")
         if not 0 < self.decay <= 1:

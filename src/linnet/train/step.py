@@ -1,11 +1,11 @@
-"""One training step: forward, loss, backward, clipping, optimizer. Nothing in it waits for the device."""
+"""One training step: gradients, their sum over the ranks, clipping, optimizer. Nothing in it waits for the device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,17 +15,27 @@ from torch import Tensor, nn
 from linnet.errors import UsageError
 from linnet.kernels import Compiled, Executor, Graph, Recording, backward, eager, gradients
 from linnet.kernels.ops import attention_backend
+from linnet.kernels.replay import Work
+from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
 from linnet.train.process import keep_freed_memory
+from linnet.train.ranks import WORDS
 from linnet.train.settings import TrainSettings
 
 # The forward pass of a part of a batch: its shares of the loss and of the other metrics, the loss first.
 _Forward = Callable[[], tuple[Tensor, ...]]
 
 
+# What the gradients of a part are followed by: its metrics are handed over.
+_AfterPart = Callable[[tuple[Tensor, ...]], None]
+
+
 class Batch(Protocol):
-    """What a model's loss takes, a row a sample, and how many targets the rows have together."""
+    """What a model's loss takes, a row a sample, and how many targets the rows have together.
+
+    Of several ranks each has its share of the rows, and the number of targets is that of the whole batch.
+    """
 
     @property
     def inputs(self) -> tuple[Tensor | None, ...]: ...  # noqa: D102
@@ -42,6 +52,7 @@ class StepResult:
     """The metrics of a step by name, still on the device: `loss`, what else the loss told, `grad_norm`."""
 
     metrics: dict[str, Tensor]
+    words: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.WORDS`)
 
     @property
     def loss(self) -> Tensor:
@@ -64,19 +75,23 @@ class Step:
     def __init__(
         self, model: nn.Module, settings: TrainSettings, hardware: Hardware, loss: OwnLoss | None = None
     ) -> None:
-        self._attention = hardware.attention
+        self._attention, self._ranks = hardware.attention, hardware.ranks
         self._loss: Callable[..., Any] = model.loss if loss is None else loss  # type: ignore[assignment]
         self._executor: Executor = Compiled(hardware.dtype) if hardware.compile else eager
         self.optimizers = Optimizers(model.named_parameters(), settings)
-        self._work: Callable[..., tuple[Tensor, ...]] = self._whole
-        if hardware.graph:
-            self._work = Graph(self._whole) if hardware.device.type == "cuda" else Recording(self._whole)
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._sums: PlainGradients | GradientBuffer | None = None
+        captured = _captured_by(hardware)
+        self._whole = captured(lambda *inputs: (*self._accumulate(*inputs), *self._update()))
+        # Of several ranks a step is two pieces, with a sum between that is never captured: replayed, it would not be
+        # waited for.
+        self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
+        self._ordered = hardware.device.type == "cpu"
         self._split_batch: SplitBatch | None = None
         if hardware.halves_in_parallel:
-            trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-            self._split_batch = SplitBatch(trained, hardware.threads)
+            self._split_batch = SplitBatch(self._trained, hardware.threads)
         if hardware.device.type == "cpu":
             keep_freed_memory()
         self._divisors: dict[int, Tensor] = {}
@@ -87,24 +102,58 @@ class Step:
         self.optimizers.set_lr(lr)
         first, *others = batch.inputs
         assert first is not None
+        divisor = self._divisor(batch.n_targets, first.device)
         with _threads(self._threads):
-            values = self._work(self._divisor(batch.n_targets, first.device), first, *others)
-        return StepResult(dict(zip((*self._names, "grad_norm"), values, strict=True)))
+            if self._ranks.alone:
+                values = self._whole(divisor, first, *others)
+                return StepResult(dict(zip((*self._names, "grad_norm"), values, strict=True)))
+            self._forward_backward(divisor, first, *others)
+            assert isinstance(self._sums, GradientBuffer)
+            self._sums.sum()
+            norm, *words = self._move()
+            values = (*self._sums.metrics(), norm)
+        return StepResult(
+            dict(zip((*self._names, "grad_norm"), values, strict=True)), dict(zip(WORDS, words, strict=True))
+        )
 
-    def _whole(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
-        """The whole step, as a graph captures it: what the loss returned, then the norm of the gradient."""
+    def order(self, rows: int) -> SumOrder:
+        """In which order the gradients of a batch of so many rows, on all ranks together, are added up.
+
+        On a GPU, where little is the same to the bit, they are not worth the copies: one part after the other.
+        """
+        if not self._ordered:
+            return SumOrder(1, -(-rows // self._ranks.count // self._rows), exact=False)
+        return SumOrder.of(rows, self._rows, self._ranks.count)
+
+    def _accumulate(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+        """Forward and backward, as a graph captures them: the gradients of all parts, added up. Returns the metrics."""
         self._executor.before_step()
+        order = self.order(len(first) * self._ranks.count)
+        sums = self._sums_for(order, first.device)
+        sums.begin(order)
         parts = [
             partial(self._forward, slice(start, start + self._rows), divisor, first, *others)
             for start in range(0, len(first), self._rows)
         ]
         with attention_backend(self._attention):
-            metrics = self._in_turn(parts) if self._split_batch is None else self._split_batch(parts)
-        totals = [torch.zeros((), device=first.device) for _ in metrics[0]]
-        for shares in metrics:
-            for total, share in zip(totals, shares, strict=True):
-                total += share
-        return *totals, self.optimizers.step()
+            if self._split_batch is None:
+                self._in_turn(parts, sums.add)
+            else:
+                self._split_batch(parts, sums.add)
+        return sums.metrics()
+
+    def _update(self) -> tuple[Tensor, ...]:
+        """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' words."""
+        assert self._sums is not None
+        self._sums.attach()
+        return self.optimizers.step(), *self._sums.words()
+
+    def _sums_for(self, order: SumOrder, device: torch.device) -> PlainGradients | GradientBuffer:
+        """Where gradients are added up. One buffer holds them where ranks share them, or where shares are many."""
+        buffered = not self._ranks.alone or order.shares > 1
+        if self._sums is None or buffered is not isinstance(self._sums, GradientBuffer):
+            self._sums = GradientBuffer(self._trained, self._ranks) if buffered else PlainGradients(device)
+        return self._sums
 
     def _forward(self, rows: slice, divisor: Tensor, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         part = (None if tensor is None else tensor[rows] for tensor in inputs)
@@ -112,15 +161,13 @@ class Step:
         self._names = tuple(named)
         return tuple(named.values())
 
-    def _in_turn(self, parts: Sequence[_Forward]) -> list[tuple[Tensor, ...]]:
-        """The metrics of each part, its loss first; its gradients are added to those of the parameters."""
-        metrics = []
+    def _in_turn(self, parts: Sequence[_Forward], after_part: _AfterPart) -> None:
+        """Forward and backward of each part; its gradients are added to those of the parameters."""
         for part in parts:
             shares = part()
             backward(shares[0])
             self._executor.after_backward()
-            metrics.append(tuple(share.detach() for share in shares))
-        return metrics
+            after_part(tuple(share.detach() for share in shares))
 
     def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
@@ -143,15 +190,17 @@ class SplitBatch:
             2, thread_name_prefix="linnet-half", initializer=_use_threads, initargs=(threads // 2,)
         )
 
-    def __call__(self, parts: Sequence[_Forward]) -> list[tuple[Tensor, ...]]:
-        """The metrics of each part, its loss first."""
+    def __call__(self, parts: Sequence[_Forward], after_part: _AfterPart | None = None) -> list[tuple[Tensor, ...]]:
+        """The metrics of each part, its loss first; `after_part` is called with them when its gradients are there."""
         metrics: list[tuple[Tensor, ...]] = []
         for start in range(0, len(parts), 2):
             pair = [self._pool.submit(self._forward_backward, part) for part in parts[start : start + 2]]
             wait(pair)  # where one fails, the other is no longer at work when that is raised
             for shares, by_parameter in [half.result() for half in pair]:
-                metrics.append(shares)
                 self._accumulate(by_parameter)
+                metrics.append(shares)
+                if after_part is not None:
+                    after_part(shares)
         return metrics
 
     def _forward_backward(self, part: _Forward) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
@@ -173,6 +222,13 @@ class SplitBatch:
                 taken.add(memory)
             else:
                 parameter.grad = torch.empty_like(parameter).copy_(gradient)
+
+
+def _captured_by(hardware: Hardware) -> Callable[[Work], Work]:
+    """How a piece of a step is captured: as a CUDA graph, as a recording on a CPU, or not at all."""
+    if not hardware.graph:
+        return lambda work: work
+    return Graph if hardware.device.type == "cuda" else Recording
 
 
 def _use_threads(count: int) -> None:

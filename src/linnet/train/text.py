@@ -12,6 +12,7 @@ import torch
 from linnet.data import TokenSet, windows
 from linnet.infer import Score, generate, score_batches
 from linnet.models import LanguageModel
+from linnet.train.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,12 +52,16 @@ def evaluate(
     most: int,
     bytes_per_token: float | None,
     on_progress: Callable[[int, int], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Evaluation:
-    """Score up to `most` tokens, from the beginning of the set, always the same; `on_progress(done, total)` of them."""
+    """Score up to `most` tokens, from the beginning of the set, always the same; `on_progress(done, total)` of them.
+
+    Several `ranks` share the batches out among them.
+    """
     most = min(most, len(tokens) - 1)
     rows = max(1, min(_AT_ONCE["cuda" if device.type == "cuda" else "cpu"] // ctx, -(-most // ctx)))
     on_batch = None if on_progress is None else lambda done: on_progress(done, most)
-    score = score_batches(model, windows(tokens, ctx, rows, device=device), most, on_batch)
+    score = score_batches(model, windows(tokens, ctx, rows, device=device), most, on_batch, ranks)
     return Evaluation.of(score, bytes_per_token)
 
 

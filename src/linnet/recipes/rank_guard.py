@@ -1,0 +1,75 @@
+"""What several ranks make sure of before they train one run: the same versions, flags, data, weights and folder."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from linnet.errors import LinnetError
+from linnet.kernels.executor import source_digest
+from linnet.recipes.job import Job
+from linnet.recipes.recipe import AnyRecipe
+from linnet.runs import Session
+from linnet.train.hardware import Hardware
+from linnet.train.protocols import RunData
+from linnet.train.ranks import Ranks, weights_checksum
+
+_LATE_SECONDS = 10.0  # after which a new folder has appeared on every machine that shares it
+_OF_A_MACHINE = ("device", "cache", "profile")  # settings that may be others on each rank
+
+
+def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
+    """The run's folder, which every rank must see: after a restart another one may be rank 0, and reads it."""
+    if ranks.alone:
+        return session.run_dir
+    folder, written = ranks.first((session.run_dir.name, time.time_ns()))
+    run_dir = root / folder
+    mark = run_dir / f".seen-{written}"
+    if ranks.is_first:
+        mark.touch()
+    ranks.wait()
+    missing = [rank for rank, seen in enumerate(ranks.gather(_appears(mark))) if not seen]
+    if ranks.is_first:
+        mark.unlink(missing_ok=True)
+    if missing:
+        error = f"the run folder {run_dir} is not on shared storage: {ranks.name(missing[0])} does not see it"
+        session.finish("errored", error)
+        raise LinnetError(f"{error}; choose one with `runs` that all machines have")
+    return run_dir
+
+
+def _appears(path: Path) -> bool:
+    """Is a file there? A network's file system may be some seconds late."""
+    deadline = time.monotonic() + _LATE_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline or not path.parent.parent.exists():
+            return False
+        list(path.parent.parent.iterdir())  # makes NFS look again
+        time.sleep(0.05)
+    return True
+
+
+def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ranks) -> None:
+    """Refuse ranks that would not train the same: another version, other flags, data or weights."""
+    if ranks.alone:
+        return
+    import torch
+
+    settings = {**job.model_fields(), **job.config_fields()}
+    flags = {f"`{name}`": value for name, value in settings.items() if name not in _OF_A_MACHINE}
+    versions = {"version of Linnet": version("linnet"), "version of torch": torch.__version__}
+    versions["Linnet"] = source_digest()[-12:]  # a checkout has one version for long
+    checksum = weights_checksum(recipe.trained.parameters())
+    ranks.require_same({**versions, **flags, "text or images to train on": data.fingerprint, "weights": checksum})
+
+
+def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[str]:
+    """What several ranks make of the run: on how many machines, and whether its numbers are those of one rank."""
+    ranks = hardware.ranks
+    if ranks.alone:
+        return []
+    machines = len(set(ranks.hosts))
+    where = "on one machine" if machines == 1 else f"on {machines} machines"
+    same = "to the bit as on one rank" if recipe.sum_order(data.rows_per_step).exact else "as on one rank to rounding"
+    return [f"{ranks.count} ranks {where}; losses and weights {same}"]

@@ -1,0 +1,270 @@
+"""`Ranks`: the processes that train one run together (torch.distributed), who this one is, and what they agree on.
+
+A launcher (torchrun, srun) starts the processes and says which one is which; a program that has a process group
+already (Ray, a notebook) lends it. One process alone is a rank too, and none of this costs it anything.
+"""
+
+from __future__ import annotations
+
+import atexit
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from linnet.errors import LinnetError, UsageError
+from linnet.train.process import Placement, placement
+
+T = TypeVar("T")
+
+# What travels behind the gradients of a step, besides its metrics: does this rank want to stop; and of rank 0 its clock
+# and how long a step takes, for a run by the clock.
+WORDS = ("stop", "seconds", "step_seconds")
+
+# How long a rank waits for another. Rank 0 writes samples and checkpoints meanwhile, on a CPU also slowly.
+_PATIENCE = {"nccl": timedelta(minutes=10), "gloo": timedelta(minutes=30)}
+
+
+class RankError(LinnetError):
+    """Ranks cannot go on together; the last checkpoint stands."""
+
+
+class RankLostError(RankError):
+    """Another rank does not answer any more: its process or its machine is gone, or it hangs."""
+
+
+class Ranks:
+    """The ranks of a run, of which this process is one.
+
+    - `rank`, `count`: this one's number, and how many there are; `local_rank`: its number among those of its machine.
+    - `hosts`: the machine of each rank.
+    - `words`: what this rank says with the next step, by the names of `WORDS`.
+    """
+
+    def __init__(self, placed: Placement | None = None, group: dist.ProcessGroup | None = None) -> None:
+        placed = placed or Placement()
+        self.rank, self.count = placed.rank, placed.count
+        self.local_rank, self.local_count = placed.local_rank, placed.local_count
+        self.words = dict.fromkeys(WORDS, 0.0)
+        self._group = group  # for what is not on a GPU; None: the default one
+        self._received: Tensor | None = None
+        self.hosts = self.gather(socket.gethostname())
+
+    @property
+    def alone(self) -> bool:
+        """Is there no other rank?"""
+        return self.count == 1
+
+    @property
+    def is_first(self) -> bool:
+        """Does this rank write the run's folder and speak for all?"""
+        return self.rank == 0
+
+    @property
+    def mode(self) -> str:
+        """Of this rank's session: rank 0 writes the run, the others write nothing (`linnet.start(mode=)`)."""
+        return "enabled" if self.is_first else "disabled"
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Do all ranks share a host?"""
+        return len(set(self.hosts)) == 1
+
+    def name(self, rank: int) -> str:
+        """A rank in words: `rank 3 on node7`."""
+        return f"rank {rank} on {self.hosts[rank]}"
+
+    def device(self, wanted: str) -> str:
+        """The device of this rank, where the settings name none by its number: a GPU each."""
+        if self.alone or wanted not in ("auto", "cuda") or not torch.cuda.is_available():
+            return wanted
+        return f"cuda:{self.local_rank % torch.cuda.device_count()}"
+
+    def share(self, rows: int, batch: str) -> slice:
+        """Which rows of a batch are this rank's; `batch` names it where it cannot be shared out."""
+        if rows < self.count:
+            raise UsageError(
+                f"{batch} is {rows} rows, too few for {self.count} ranks: take fewer ranks or larger batches"
+            )
+        if rows % self.count:
+            advice = f"choose a multiple of {self.count} rows"
+            raise UsageError(f"{batch} is {rows} rows, which {self.count} ranks cannot share evenly: {advice}")
+        mine = rows // self.count
+        return slice(self.rank * mine, (self.rank + 1) * mine)
+
+    def sum_(self, flat: Tensor, *, ordered: bool) -> None:
+        """Add up a vector over all ranks, in place.
+
+        `ordered`: by a fixed binary tree over the ranks, whose number is a power of two. A sum of two has one order
+        only. Without it the backend decides, by the length of the vector and the network: equal on all ranks.
+        """
+        with self._answers():
+            if ordered and self.count > 2:
+                self._sum_by_tree(flat)
+            else:
+                dist.all_reduce(flat)
+
+    def _sum_by_tree(self, flat: Tensor) -> None:
+        """Slice r of every rank comes to rank r, is added up there, and goes back: a ring's bytes, in one fixed order.
+
+        The length must be a multiple of the number of ranks.
+        """
+        if self._received is None or self._received.shape != flat.shape:
+            self._received = torch.empty_like(flat)
+        dist.all_to_all_single(self._received, flat)
+        slices = list(self._received.view(self.count, -1).unbind())
+        while len(slices) > 1:
+            slices = [left.add_(right) for left, right in zip(slices[::2], slices[1::2], strict=True)]
+        _all_gather(flat, slices[0])
+
+    def gather(self, value: T) -> list[T]:
+        """What each rank gives, by rank; on every rank. The host waits."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        with self._answers():
+            dist.all_gather_object(values, value, group=self._group)
+        return values
+
+    def first(self, value: T) -> T:
+        """What rank 0 gives."""
+        return value if self.count == 1 else self.gather(value if self.is_first else None)[0]  # type: ignore[return-value]
+
+    def wait(self) -> None:
+        """Until all ranks are here."""
+        self.gather(None)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block that succeeds on all ranks or fails on all: rank 0 says what went wrong, and where."""
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as problem:
+            if self.count == 1 or isinstance(problem, RankLostError):
+                raise
+            error = problem
+        if self.count == 1:
+            return
+        failures = self.gather(None if error is None else (_sentence(error), getattr(error, "exit_code", 1)))
+        if error is not None:
+            raise error
+        for rank, failure in enumerate(failures):
+            if failure is not None:
+                told = LinnetError(f"{self.name(rank)}: {failure[0]}")
+                told.exit_code = failure[1]
+                raise told
+
+    def require_same(self, facts: Mapping[str, object]) -> None:
+        """Refuse to train together where a fact is another one on some rank: versions, settings, data, weights.
+
+        `facts` are named in words, as the error has them: `version of Linnet`.
+        """
+        everyones = self.gather(dict(facts))
+        for rank, theirs in enumerate(everyones):
+            for name in everyones[0].keys() | theirs.keys():
+                mine, other = everyones[0].get(name), theirs.get(name)
+                if mine != other:
+                    raise LinnetError(
+                        f"{self.name(rank)} has another {name} than {self.name(0)}: expected {_short(mine)},"
+                        f" found {_short(other)}; start all ranks with the same Linnet, flags and data"
+                    )
+
+    def require_equal_weights(self, parameters: Iterable[Tensor], step: int) -> None:
+        """Refuse to go on where a rank's weights have become others: a faulty device, or another program on it."""
+        if self.count == 1:
+            return
+        checksums = self.gather(weights_checksum(parameters))
+        for rank, checksum in enumerate(checksums):
+            if checksum != checksums[0]:
+                raise RankError(
+                    f"{self.name(rank)} has other weights than {self.name(0)} after step {step}, though all began with"
+                    " the same: one of them computes wrongly; leave its machine out and resume"
+                )
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """A collective: where it fails, a rank is gone."""
+        try:
+            yield
+        except (dist.DistError, RuntimeError) as problem:  # gloo raises the latter
+            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+            raise RankLostError(f"a rank is gone, or hangs: {first_line[:160]}") from problem
+
+
+ALONE = Ranks()
+
+
+def join(device: str = "auto") -> Ranks:
+    """The ranks that this process was started with: of a group that exists, or of the one its launcher describes.
+
+    `device`: as in the settings; GPUs talk by NCCL where each rank has its own, all else by gloo.
+    """
+    if not dist.is_available():
+        return ALONE
+    placed = placement()
+    if dist.is_initialized():
+        placed = Placement(dist.get_rank(), dist.get_world_size(), placed.local_rank, placed.local_count)
+        return ALONE if placed.count == 1 else Ranks(placed, _group_of_hosts())
+    if placed.count == 1:
+        return ALONE
+    on_gpus = device not in ("cpu", "mps") and torch.cuda.is_available()
+    own_gpu = on_gpus and placed.local_count <= torch.cuda.device_count()
+    if on_gpus:
+        torch.cuda.set_device(placed.local_rank % torch.cuda.device_count())
+    backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
+    dist.init_process_group(
+        backend,
+        rank=placed.rank,
+        world_size=placed.count,
+        timeout=_PATIENCE["nccl" if own_gpu else "gloo"],
+        device_id=torch.device("cuda", torch.cuda.current_device()) if own_gpu else None,
+    )
+    atexit.register(_leave)
+    return Ranks(placed)
+
+
+@torch.no_grad()
+def weights_checksum(parameters: Iterable[Tensor]) -> int:
+    """A number that changes with any bit of some float32 tensors. The host waits for the device once."""
+    bits = [parameter.detach().reshape(-1).view(torch.int32).sum(dtype=torch.int64) for parameter in parameters]
+    checksum = 0
+    for part in torch.stack(bits).tolist():
+        checksum = (checksum * 1_000_003 + part) & (1 << 63) - 1
+    return checksum
+
+
+def _group_of_hosts() -> dist.ProcessGroup | None:
+    """A group that moves what is not on a GPU, where the one that a program lends cannot."""
+    if "gloo" in dist.get_backend_config():
+        return None
+    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
+    return group
+
+
+def _all_gather(out: Tensor, part: Tensor) -> None:
+    """Torch 2.13 has another name for it, and warns of the old one."""
+    gather: Callable[[Tensor, Tensor], Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(out, part)
+
+
+def _sentence(error: Exception) -> str:
+    """An error in one line; of a fault of the program its kind too."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    return text if isinstance(error, LinnetError) else f"{type(error).__name__}: {text}"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _leave() -> None:
+    """End the group that `join` made, when the process ends: the next training of this process uses it too."""
+    with suppress(Exception):
+        dist.destroy_process_group()
