@@ -19,7 +19,8 @@ _BF16, _FLOAT = 2, 4
 _ROOFLINE_POWER = 1.5
 # A kernel of a step against the shortest product: its start, its end, and the gap behind it.
 _PRODUCT_KERNEL, _OTHER_KERNEL = 1.8, 1.5
-_ATTENTION_BYTES = 41.5  # that attention moves for each number of its output, forwards and backwards
+# Bytes that attention moves for each number of its output, forwards and backwards: cuDNN's kernels, our own for images.
+_ATTENTION_BYTES, _IMAGE_ATTENTION_BYTES = 61.0, 41.5
 _ATTENTION_KERNELS, _IMAGE_ATTENTION_KERNELS, _PRODUCT_KERNELS = 5, 2, 12  # a layer
 # Bytes in bf16 for each number of the feed-forward part, the residual stream and q, k and v; kernels of a layer.
 _GATED_BYTES, _GATED_KERNELS = (17.9, 38.8, 9.2), 15
@@ -112,9 +113,8 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
     forward = sizes.layers * sum(_product(tokens, *matrix, _BF16, device) for matrix in sizes.matrices)
     pieces = -(-tokens // HEAD_ROWS["cuda"])
     head = 3 * pieces * _product(tokens / pieces, sizes.width, _padded(sizes.vocab), _BF16, device)
-    attention = sizes.layers * (
-        _attention_flops(shape) / device.attention + _ATTENTION_BYTES * tokens * sizes.attended / device.bandwidth
-    )
+    moved_by_attention = (_IMAGE_ATTENTION_BYTES if sizes.of_images else _ATTENTION_BYTES) * tokens * sizes.attended
+    attention = sizes.layers * (_attention_flops(shape) / device.attention + moved_by_attention / device.bandwidth)
     per_number, layer_kernels = (_GATED_BYTES, _GATED_KERNELS) if sizes.gated else (_PLAIN_BYTES, _PLAIN_KERNELS)
     times, per_logit = 1.0, _LOGIT_BYTES
     if not shape.compiled:

@@ -97,7 +97,7 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None, ran
     obstacle = _no_graph(settings, device, compiled)
     why = "small steps" if small else "steps are large"
     graph, occasion = _switch("graph", settings.graph, obstacle, pays=small, why=why)
-    attention = _attention(device)
+    attention = preferred_attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = _thread_count(flops, device, torch.get_num_threads())
     halves = device.type == "cpu" and not compiled and _splits(settings, tokens) and not small
@@ -176,7 +176,7 @@ def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> 
     return capture_obstacle(settings)
 
 
-def _attention(device: torch.device) -> AttentionBackend:
+def preferred_attention(device: torch.device) -> AttentionBackend:
     """Which of torch's kernels for attention comes first: on Hopper and newer cuDNN's is the quicker one."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0):
         return "cudnn"
