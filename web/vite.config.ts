@@ -3,19 +3,33 @@ import { defineConfig, type Plugin } from "vite";
 /** `linnet board --web --no-open` beside `npm run dev`. */
 const SERVER = "http://127.0.0.1:6464";
 
-/**
- * uPlot without what no chart here uses: ways to draw series (charts draw their lines themselves), joined tables, dates.
- * They hang on the one function that it exports, so the bundler cannot tell. Where uPlot is written otherwise they stay,
- * and the page is larger.
- */
+/** What of uPlot's text is written otherwise, so that the bundler can tell what no chart here uses. */
+const LEAN_PLOT: readonly (readonly [RegExp, string])[] = [
+  // What hangs on the one function that it exports: ways to draw series, joined tables, dates, synchronised cursors.
+  [/^\s*\(?(?:paths\.\w+|uPlot\.(?!pxRatio)\w+)\s*=(?! \{).*;$/gm, ""],
+  [/let paths = uPlot\.paths = \{[^}]*\};/, ""],
+  [/^const (linearPath|pointsPath) = .*;$/gm, "const $1 = null;"],
+  // Parts that are never shown: charts have cursor, selection and legend of their own, and times of their own on axes.
+  [/^(\s*)(?:const|let) (showLegend|showCursor|cursorFocus|isTime) *= .*;$/gm, "$1const $2 = false;"],
+  [/\b(?:select|legend)\.show\b/g, "false"],
+  [/^const \[ timeIncrs\w+, .*genTimeStuffs.*;$/gm, ""],
+  [/^\s*const _time(?:AxisSplits|AxisVals|SeriesVal) *= .*;$/gm, ""],
+  // Lines are drawn by charts themselves.
+  [/^\s*series: drawSeries,$/m, "series: () => {},"],
+  // Methods and events that nobody calls.
+  [/^\s*self\.(?:\w+Series|\w+Band|setSelect|setLegend|valToIdx|posToIdx|posToVal|pub) = .*;$/gm, ""],
+  [/^(\s*)self\.(setCursor|redraw) = \(/gm, "$1const unused_$2 = ("],
+  [/^\s*events\.mouse\w+ = .*;$|^\s*events\.dblclick = .*;$/gm, ""],
+  [/^(\s*)events\["setSeries"\] = \(/m, "$1const unused_event = ("],
+  [/^\s*(?:sync\.(?:un)?sub\(self\)|syncRect\(true\)|on\((?:resize|scroll), win, invalidateRects.*\));$/gm, ""],
+];
+
+/** uPlot without what no chart here uses. Where uPlot is written otherwise that stays, and the page is larger. */
 const leanPlot: Plugin = {
   name: "lean-uplot",
   transform(code, id) {
     if (!id.includes("/uplot/dist/uPlot.esm.js")) return null;
-    const unused = /^\s*\(?(?:paths\.\w+|uPlot\.(?:join|rangeAsinh|orient|addGap|clipGaps|fmtDate|tzDate))\s*=.*;$/gm;
-    const builders = /^const (linearPath|pointsPath) = .*;$/gm;
-    const lean = code.replace(unused, "").replace(builders, "const $1 = null;");
-    return { code: lean.replace(/let paths = uPlot\.paths = \{[^}]*\};/, ""), map: null };
+    return { code: LEAN_PLOT.reduce((lean, [text, instead]) => lean.replace(text, instead), code), map: null };
   },
 };
 

@@ -19,7 +19,7 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.colours import COLOURS, colour_of
 from linnet.board.web.open_runs import OpenRun, OpenRuns
 from linnet.board.web.safe_store import SafeStore
-from linnet.board.web.static_files import StaticFiles
+from linnet.board.web.static_files import STATIC, StaticFiles
 from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, FIGURES, append, steps, training, write
@@ -29,6 +29,14 @@ from tests.board.web.conftest import client_of
 def test_an_empty_folder_has_a_page_and_no_runs(client: TestClient) -> None:
     assert client.get("/").headers["content-type"] == "text/html; charset=utf-8"
     assert client.get("/api/runs").json()["rows"] == []
+
+
+@pytest.mark.skipif(not (STATIC / "index.html").exists(), reason="the page is not built: make web")
+def test_all_scripts_and_styles_of_the_page_are_no_more_than_120_kb() -> None:
+    files = [path for path in STATIC.rglob("*") if path.suffix in (".js", ".css")]
+    packed = [StaticFiles().get(str(path.relative_to(STATIC))) for path in files]
+    assert sum(len(file.packed or file.content) for file in packed if file is not None) <= 120_000
+    assert len(files) == sum(file is not None for file in packed) >= 3
 
 
 def test_without_the_built_page_it_says_how_to_build_it(tmp_path: Path) -> None:
