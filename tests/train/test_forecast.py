@@ -130,6 +130,18 @@ def test_shards_and_recomputation_spare_memory_and_cost_time() -> None:
     assert (blocks.step_seconds or 0) < 1.45 * (kept.step_seconds or 1)  # a forward pass is a third
 
 
+def test_buffers_of_gradients_are_counted_as_a_step_makes_them() -> None:
+    """On a CPU shares are added up by a tree, which takes copies; several ranks keep a buffer between steps."""
+    nano = preset("nano", ctx=256)
+    numbers = 4 * 15_191_712
+    flags: dict[str, Any] = {"config": nano, "device": EPYC, "batch": 2}
+    one, eight = forecast(**flags), forecast(batch_tokens=8 * 2 * 256, **flags)
+    assert eight.memory - one.memory == pytest.approx(1.2 * 3 * numbers, rel=0.02)  # beside the activations
+    gpu: dict[str, Any] = {"config": _135M, "batch": 32, "per_rank": True}
+    pair, alone = forecast(cluster=Cluster(2, 1, 25e9, 300e9), **gpu), forecast(**gpu)
+    assert pair.memory - alone.memory == pytest.approx(4 * 134_515_008, rel=0.05)
+
+
 def test_muon_is_shared_out_among_ranks() -> None:
     flags: dict[str, Any] = {"batch": 8, "per_rank": True}
     alone = forecast(optimizer="muon", **flags)

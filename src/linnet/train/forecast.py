@@ -183,7 +183,8 @@ class CostModel:
         mine = max(1, -(-rows // ranks))
         at_once = min(self._settings.batch, mine)
         hardware = self._hardware(at_once)
-        settings = replace(self._settings.in_steps(data.per_step, None), batch=at_once, batch_tokens=None)
+        total = None if self._sizes.of_images else data.per_step
+        settings = replace(self._settings.in_steps(data.per_step, None), batch=at_once, batch_tokens=total)
         plan = make_plan(self._recipe, data, settings, hardware, sharing=self._sharing(ranks))
         shared = Forecast(cluster, self.device, plan, mine, at_once, "batch too small")
         kind = "images" if self._sizes.of_images else "sequences"

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from linnet.kernels import cpu
+from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
 from linnet.train.optim import OPTIMIZERS
@@ -109,11 +110,10 @@ def peak_memory(
     model: Any = getattr(recipe, "trained", recipe.model)
     weights = Weights.of(model, settings, hardware)
     shape = _Shape(model, settings, hardware, sharing)
-    gradients = weights.gradients * (2 if hardware.halves_in_parallel else 1)
-    moments, cast, held = weights.moments, weights.cast, 0
-    if sharing.ranks > 1:  # gradients are views of one buffer, which stays
-        held = weights.gradients
-        gradients -= held
+    ranks = hardware.ranks.count if sharing.of_process is None else sharing.ranks
+    buffers = shape.gradient_buffers(settings, ranks)
+    gradients = weights.gradients * (2 if hardware.halves_in_parallel else 0 if buffers else 1)
+    moments, cast, held = weights.moments, weights.cast, buffers * weights.gradients  # buffers stay
     if sharing.shard != "none":
         moments //= sharing.ranks
     if sharing.shard == "weights":  # of the weights in low precision there are those of two blocks, and the head
@@ -167,6 +167,15 @@ class _Shape:
             held += self._head
             in_flight = max(in_flight, self._logits(tokens))
         return int((held + in_flight) * (_RECORDED if self._hardware.graph and self._device == "cpu" else 1))
+
+    def gradient_buffers(self, settings: TrainSettings, ranks: int) -> int:
+        """Buffers that hold all gradients at once (train/gradients.py); 0: each parameter has its own, for a while."""
+        if self._device != "cpu":
+            return int(ranks > 1)
+        rows = settings.batch if settings.batch_tokens is None else settings.batch_tokens // self._ctx
+        parts_of = settings.batch // 2 if self._hardware.halves else settings.batch
+        order = SumOrder.of(max(rows, ranks), parts_of, ranks)
+        return order.copies if ranks > 1 or order.shares > 1 else 0
 
     def evaluation(self, scored: int) -> int:
         """Bytes of a forward pass without gradients over so many tokens or images."""
