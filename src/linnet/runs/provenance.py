@@ -134,7 +134,7 @@ def gather() -> dict[str, object]:
     return {
         "command": mask_arguments([sys.executable, *sys.argv]),
         "python": platform.python_version(),
-        "packages": _versions(),
+        "packages": dict(_versions()),
         "host": machine["name"],
         "os": machine["os"],
         "arch": machine["arch"],
@@ -146,7 +146,9 @@ def gather() -> dict[str, object]:
     }
 
 
-def _versions() -> dict[str, str]:
+@cache
+def _versions() -> Mapping[str, str]:
+    """Of the packages that numbers may depend on; read once, since a process keeps what it has loaded."""
     from importlib import metadata
 
     versions = {}
