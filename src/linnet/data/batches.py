@@ -9,7 +9,7 @@ scored (target `NOT_SCORED`, which torch's losses ignore).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,8 @@ import torch
 
 from linnet.data.errors import DataError
 from linnet.data.order import shuffled
+from linnet.data.prefetch import Prefetch
+from linnet.data.segments import SegmentedTokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 NOT_SCORED = -100
 _AHEAD = 1 << 18  # tokens gathered at a time: then a step takes its rows, and costs a few microseconds
-_ON_DEVICE = 2 << 30  # bytes a set may take to live on the device whole
+_ON_DEVICE = 2 << 30  # bytes a set may take to live on the device whole, or to be read from memory without a thread
+_PARTS_AHEAD = 2  # gathers that are under way before their steps come, of a set that is streamed
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Batches:
         self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
         self._part = -1
         self._gathered: dict[tuple[int, int], _Gathered] = {}  # of this part of the steps, by rank and ranks
-        if device != "cpu":
-            self.to(device)
+        self._prefetch: Prefetch[tuple[int, int, int], _Gathered] | None = None
+        self.to(device)
 
     @property
     def steps_per_epoch(self) -> float:
@@ -69,9 +72,15 @@ class Batches:
         return self.blocks.count / self.batch
 
     def to(self, device: str | torch.device) -> Batches:
-        """Let batches come from `device`, with all tokens kept there when they take at most 2 GiB."""
+        """Let batches come from `device`, with all tokens kept there when they take at most 2 GiB.
+
+        Those of a larger set are read ahead of their steps, by a thread that also sends them to the device.
+        """
         self.blocks.to(device)
         self._part = -1
+        if self._prefetch is not None:
+            self._prefetch.close()
+        self._prefetch = Prefetch(self._gather) if self.blocks.is_streamed else None
         return self
 
     def at(self, step: int, rank: int = 0, ranks: int = 1) -> Batch:
@@ -81,15 +90,18 @@ class Batches:
                 f"a batch of {self.batch} sequences cannot be shared out to rank {rank} of {ranks}: the number of ranks"
                 " must divide `batch`"
             )
-        steps = max(1, _AHEAD // (self.batch * self.ctx))
-        part, row = divmod(step, steps)
+        part, row = divmod(step, self._steps_per_part)
         if part != self._part:
             self._part, self._gathered = part, {}
         share = self.batch // ranks
         if (rank, ranks) not in self._gathered:
-            index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
-            mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
-            self._gathered[rank, ranks] = self.blocks.gather(shuffled(mine, self.blocks.count, self.seed))
+            if self._prefetch is None:
+                gathered = self._gather((part, rank, ranks))
+            else:
+                following = [(part + k, rank, ranks) for k in range(1, 1 + _PARTS_AHEAD)]
+                gathered = self._prefetch.take((part, rank, ranks), following)
+            gathered.arrive()
+            self._gathered[rank, ranks] = gathered
         return self._gathered[rank, ranks].rows(row * share, share)
 
     def n_targets(self, step: int) -> int:
@@ -97,6 +109,18 @@ class Batches:
         index = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.uint64)
         last = int((shuffled(index, self.blocks.count, self.seed) == self.blocks.count - 1).sum())
         return self.batch * self.ctx - last * self.blocks.repeated
+
+    @property
+    def _steps_per_part(self) -> int:
+        return max(1, _AHEAD // (self.batch * self.ctx))
+
+    def _gather(self, key: tuple[int, int, int]) -> _Gathered:
+        """What a rank needs for the steps of a part."""
+        part, rank, ranks = key
+        steps, share = self._steps_per_part, self.batch // ranks
+        index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
+        mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
+        return self.blocks.gather(shuffled(mine, self.blocks.count, self.seed))
 
 
 def windows(
@@ -117,7 +141,9 @@ def windows(
     blocks.to(device)
     for first in range(0, blocks.count, batch):
         rows = np.arange(first, first + batch, dtype=np.int64)
-        yield blocks.gather(np.where(rows < blocks.count, rows, -1)).rows(0, batch)
+        gathered = blocks.gather(np.where(rows < blocks.count, rows, -1))
+        gathered.arrive()
+        yield gathered.rows(0, batch)
 
 
 @dataclass(frozen=True)
@@ -128,6 +154,17 @@ class _Gathered:
     targets_NT: torch.Tensor
     documents_NT: torch.Tensor | None
     n_targets_N: NDArray[np.int64]
+    sent: torch.cuda.Event | None = None  # when all of it is on the GPU, where another stream than the steps' sends it
+
+    def arrive(self) -> None:
+        """Let the steps that are queued from here on wait for it, on the GPU: this returns at once."""
+        if self.sent is None:
+            return
+        stream = torch.cuda.current_stream(self.ids_NT.device)
+        stream.wait_event(self.sent)
+        for tensor in (self.ids_NT, self.targets_NT, self.documents_NT):
+            if tensor is not None:
+                tensor.record_stream(stream)  # else its memory could be given to the next while steps still read it
 
     def rows(self, first: int, count: int) -> Batch:
         at = slice(first, first + count)
@@ -141,6 +178,7 @@ class _Blocks:
     def __init__(self, tokens: TokenSet | NDArray[Any], ctx: int, documents: bool) -> None:
         self.ctx = ctx
         self._values = tokens if isinstance(tokens, np.ndarray) else tokens.tokens
+        self._segments = [] if isinstance(tokens, np.ndarray) else tokens.segments
         self._opened = None if isinstance(tokens, np.ndarray) or not documents else tokens.documents
         self.targets = max(len(tokens) - 1, 0)
         self.short = self.targets < ctx
@@ -156,12 +194,32 @@ class _Blocks:
         self._documents: torch.Tensor | None = None
         if self.device.type != "cpu" and len(self._values) * 4 <= _ON_DEVICE and not self.short:
             self._tokens = torch.from_numpy(self._values.astype(np.int32)).to(self.device)
-        if self._opened is not None:
+        if self._opened is not None and not self.is_streamed:
             self._documents = torch.from_numpy(np.asarray(self._opened[:-1]).astype(np.int64)).to(self.device)
+        self._stream: torch.cuda.Stream | None = None
+        if self.is_streamed and self.device.type == "cuda":
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the set is too large for the device, or for a CPU's memory to be counted on."""
+        n_bytes = len(self._values) * (self._values.dtype.itemsize if self.device.type == "cpu" else 4)
+        return bool(self._segments) and not self.short and n_bytes > _ON_DEVICE
 
     def gather(self, blocks: NDArray[np.int64]) -> _Gathered:
         """The tokens of some blocks. Nothing here waits for the device."""
+        if self._stream is None:
+            return self._gathered(blocks)
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            gathered = self._gathered(blocks)
+            sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            sent.record(self._stream)
+        return replace(gathered, sent=sent)
+
+    def _gathered(self, blocks: NDArray[np.int64]) -> _Gathered:
         first = np.minimum(np.maximum(blocks, 0) * self.ctx, max(self.targets - self.ctx, 0))
+        if self.is_streamed:
+            self._fetch(first)
         if self._tokens is None:
             span_NS = self._read(first)
         else:
@@ -178,16 +236,41 @@ class _Blocks:
             part = slice(self.ctx - unscored, None) if self.short else slice(unscored)
             targets_NT[row, part] = NOT_SCORED
         documents_NT = None
-        if self._documents is not None:  # an end-of-text token belongs to the document it opens
+        if self._opened is not None and self.is_streamed:
+            documents_NT = send(self._document_numbers(first), self.device)
+        elif self._documents is not None:  # an end-of-text token belongs to the document it opens
             positions_NT = send(first, self.device)[:, None] + self._span[:-1]
             documents_NT = torch.searchsorted(self._documents, positions_NT, right=True).int() - 1
         return _Gathered(ids_NT, targets_NT, documents_NT, self.ctx - unscored_N)
 
     def _read(self, first: NDArray[np.int64]) -> torch.Tensor:
         """From the memory map; sent as int32 and widened where it arrives."""
-        positions_NS = np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)
         narrow = np.int64 if self.device.type == "cpu" else np.int32
-        return send(self._values[positions_NS].astype(narrow), self.device).long()
+        if isinstance(self._values, SegmentedTokens) and not self.short:
+            values_NS = self._values.rows(first, self.ctx + 1)
+        else:
+            values_NS = self._values[np.minimum(first[:, None] + np.arange(self.ctx + 1), self.targets)]
+        return send(values_NS.astype(narrow), self.device).long()
+
+    def _fetch(self, first: NDArray[np.int64]) -> None:
+        """Ask the system for all pages at once: read one by one, each would be waited for."""
+        ends = np.cumsum([len(segment.tokens) for segment in self._segments])
+        for position, number in zip(first.tolist(), np.searchsorted(ends, first, side="right").tolist(), strict=True):
+            segment = self._segments[number]
+            segment.fetch(position - int(ends[number]) + len(segment.tokens), self.ctx + 1)
+
+    def _document_numbers(self, first: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The document of each input [N, ctx], looked up here: the table of a large set may not fit on the device."""
+        assert self._opened is not None
+        opened = self._opened[:-1]
+        begin = np.searchsorted(opened, first.astype(np.uint64), side="right")
+        end = np.searchsorted(opened, (first + self.ctx - 1).astype(np.uint64), side="right")
+        opens_NT = np.zeros((len(first), self.ctx), np.int32)
+        opens_NT[:, 0] = begin - 1
+        for row in np.flatnonzero(end > begin).tolist():
+            places = np.asarray(opened[begin[row] : end[row]]).astype(np.int64) - first[row]
+            np.add.at(opens_NT[row], places, 1)
+        return np.cumsum(opens_NT, axis=1, dtype=np.int32)
 
 
 def send(values: NDArray[Any], device: torch.device) -> torch.Tensor:
