@@ -24,6 +24,7 @@ _COMMANDS = """
 resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
     linnet resume latest
     linnet resume llama-20260531-001 --steps 20000
+    linnet resume s3://bucket/runs/llama-20260531-001
 
 runs: List runs, a row each: how they stand, the settings that differ, the metrics you choose.
     linnet runs
@@ -98,6 +99,10 @@ rename: Give runs another name; {lr} in it is the run's own setting.
 tag: Add tags to runs, or take some away.
     linnet tag latest --add keep
     linnet tag --where 'best(validation/loss)<1.5' --add good --remove todo
+
+mirror: Copy runs to a store: what is not there yet, or has changed since.
+    linnet mirror latest
+    linnet mirror llama-20260531-001 s3://bucket/runs
 
 archive: Take runs out of the lists; they stay where they are.
     linnet archive 'test-*'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,12 @@ def resume(
         force: Go on although the corpus or the config has changed.
     """
     from linnet.recipes import resume
+    from linnet.remote import is_url
+
+    if is_url(run):
+        from linnet.cli.mirror import fetched
+
+        run = str(fetched(run, runs))
 
     return run_training(partial(resume, run, steps=steps, force=force, runs_root=runs), json)
 
@@ -83,6 +90,8 @@ def print_done(previous: PreviousRun, json: bool) -> int:
 
 def finish(training: Training, json: bool) -> int:
     """Run a training to its end and say what it made; the exit code."""
+    if not json:
+        training.waiting = lambda text: print(paint(words.plain(text), "dim"), flush=True)
     outcome = training.run()
     if not is_first_rank():
         return outcome.exit_code
@@ -118,6 +127,9 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     if model is not None:
         use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
         _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
+    if (mirrored := training.mirrored) is not None:
+        again = f"; {words.command('mirror', folder)} copies it" if mirrored.missing or mirrored.error else ""
+        _print_wrapped("  mirror  ", f"{mirrored.sentence}{again}")
     if not of_text and progress.validation is not None:
         _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
     if not of_text and progress.step:
@@ -185,5 +197,6 @@ def _as_json(training: Training, outcome: Outcome, model: Path | None) -> dict[s
         training.unit: progress.seen,
         "seconds": outcome.seconds,
         "model": str(model.absolute()) if model is not None else None,
+        "mirror": None if training.mirrored is None else asdict(training.mirrored),
         "quality_gate": outcome.gate,
     }

@@ -81,6 +81,12 @@ def leftovers(root: Path) -> list[Path]:
     return found
 
 
+def fetched_copies(root: Path) -> list[Path]:
+    """Files of corpora that were fetched from a store, a folder for each URL."""
+    folder = root / "remote"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
 def folder_size(path: Path) -> int:
     """Bytes of the files of a folder, as far as they can be seen."""
     size = 0

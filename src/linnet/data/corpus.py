@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,9 @@ from linnet.data.errors import DataError, MissingPackageError, left_out_sentence
 from linnet.data.fields import FieldRules
 from linnet.data.gitignore import GitIgnore
 from linnet.data.packs import IDS, PACK, PACK_SUFFIXES, TOYC
+from linnet.data.remote_corpus import RemoteCorpus
 from linnet.files import expanded
+from linnet.remote import is_url
 
 if TYPE_CHECKING:
     from linnet.data.duplicates import DocumentName, Duplicates
@@ -52,6 +54,14 @@ class Corpus:
     field: str = "text"  # of rows, where a file has no rule of its own
     left_out: tuple[str, ...] = ()  # files of a folder that are not read, and why: "photo.jpg: binary"
     strict: bool = True  # what cannot be read to its end is an error; in a folder it is left out
+    remote: RemoteCorpus | None = None  # where its files are fetched from, when they are read
+
+    def complete(
+        self, files: Iterable[CorpusFile] | None = None, progress: Callable[[str, int, int], None] | None = None
+    ) -> None:
+        """Have some of its files, or all, here whole, before they are read: those of a store are fetched."""
+        if self.remote is not None:
+            self.remote.complete([file.path for file in (self.files if files is None else files)], progress)
 
     @property
     def is_pack(self) -> bool:
@@ -60,7 +70,8 @@ class Corpus:
 
     def shown_name(self, number: int) -> str:
         """The name of a file as it is told: from the folder of the corpus where it is one."""
-        path, folder = self.files[number].path, expanded(self.name)
+        path = self.files[number].path
+        folder = expanded(self.name) if self.remote is None else self.remote.folder
         return printable(path.relative_to(folder) if path != folder and path.is_relative_to(folder) else path.name)
 
     def encodings(self, late: Iterable[tuple[int, str]] = ()) -> dict[str, list[str]]:
@@ -89,12 +100,14 @@ def find_corpus(
     field: str | Sequence[str] | None = None,
     *,
     plain: bool | None = False,
+    cache: Path | None = None,
 ) -> Corpus:
     """Find the files of a corpus; what is missing, empty or not text is a DataError.
 
     `field` names the text in rows, `*.csv=body` that of some files. `plain` reads HTML, CSV, notebooks and other
     documents as the text they are written in. None: as it was before there were other formats than JSONL and Parquet,
-    for runs of that time: no other encodings or compressed text either, and nothing ignored.
+    for runs of that time: no other encodings or compressed text either, and nothing ignored. `cache`: where the files
+    of a URL have their places.
     """
     name = os.fspath(corpus)
     rules = FieldRules.of(field)
@@ -102,9 +115,16 @@ def find_corpus(
         return Corpus(name, _standard_library(), rules.default)
     if not name:
         raise DataError("the corpus has no name; give a file, a folder, a pattern, or python")
-    path, look = expanded(name), _Look(plain)
+    path, look, remote = expanded(name), _Look(plain), None
     left_out: list[str] = []
-    if path.is_dir():
+    if is_url(name):
+        from linnet.data.cache import cache_folder
+
+        remote = RemoteCorpus(name, cache if cache is not None else cache_folder())
+        path = remote.path
+    if remote is not None and remote.is_pattern:
+        files = tuple(look.named(match) for match in remote.paths)
+    elif path.is_dir():
         files = tuple(_in_folder(path, look, left_out))
         if not files:
             why = f" ({left_out_sentence(left_out)})" if left_out else ""
@@ -120,7 +140,8 @@ def find_corpus(
         raise DataError(f"corpus {name}: there is no such file or folder (the built-in corpus is called {PYTHON!r})")
     if len({file.kind in PACK_SUFFIXES for file in files}) > 1:
         raise DataError(f"corpus {name}: it mixes text with packs of token ids; prepare one kind at a time")
-    return Corpus(name, rules.applied(files), rules.default, tuple(left_out), strict=not path.is_dir())
+    strict = not remote.is_folder if remote is not None else not path.is_dir()
+    return Corpus(name, rules.applied(files), rules.default, tuple(left_out), strict, remote)
 
 
 def _is_utf8_head(path: Path) -> bool:

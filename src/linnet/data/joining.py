@@ -31,6 +31,7 @@ def join_parts(corpus: str | os.PathLike[str], **options: Unpack[PrepareOptions]
     Ids, key and fingerprint are those that `prepare` gives on one machine.
     """
     request = Request.of(corpus, options)
+    request.source.complete(progress=request.progress)
     found = _complete_parts(request)
     if found is None:
         return _joined_before(request)

@@ -75,6 +75,7 @@ def look_at(
     `samples` documents are chosen by a hash of their text, so from all over the corpus and always the same; or those
     that are `named`. Nothing of the corpus is held but their beginnings and 300 bytes a document.
     """
+    corpus.complete()
     overview = Overview(corpus)
     chooser = _Chooser(samples, set(named))
     if corpus.is_pack:

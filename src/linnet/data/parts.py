@@ -160,6 +160,8 @@ def shares(corpus: Corpus, part: Part) -> tuple[Corpus, list[int]]:
     low, high = (total * k // part.count for k in (part.number - 1, part.number))
     files, numbers = [], []
     for number, (file, size) in enumerate(zip(corpus.files, sizes, strict=True)):
+        if low < start + size and start < high:
+            corpus.complete([file])
         mine = _share_of(file, size, low - start, high - start)
         start += size
         if mine is not None:
@@ -187,6 +189,7 @@ def _make_shared(request: Request, plan: PartsPlan, folder: Path) -> None:
     if request.donor is not None:
         request.donor.save(folder / TOKENIZER)
     elif request.has_tokenizer:
+        request.source.complete(progress=request.progress)
         preparation.train_vocabulary(request.pre)
     preparation.clear()
     write_file(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")

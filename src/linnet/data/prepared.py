@@ -150,6 +150,7 @@ def prepare(
 def prepare_whole(request: Request) -> Prepared:
     """Prepare what is asked for, or open it where that was done before."""
     source, root = request.source, request.root
+    source.complete(progress=request.progress)
     content = content_hash(source, root)
     key = request.key(content)
     target, found = request.folder(key), ExistingFolder(request, key)
@@ -202,6 +203,7 @@ def corpus_vocabulary(
 
     Where the corpus cannot give so many tokens, it has as many as that gives. It is not kept.
     """
+    source.complete(progress=progress)
     root, size = cache_folder(cache), vocabulary_rows(source, None, vocab)
     request = Request(source, root, size, similarity=similarity, workers=1, progress=progress or Request.progress)
     prepared = ExistingFolder(request, request.key(content_hash(source, root))).opened()

@@ -70,7 +70,7 @@ class Request:
                 f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}"
             )
         root = cache_folder(options.get("cache"))
-        source = find_corpus(corpus, options.get("field", "text"), plain=options.get("plain", False))
+        source = find_corpus(corpus, options.get("field", "text"), plain=options.get("plain", False), cache=root)
         similarity = _similarity(source, options.get("dedup", False), options.get("dedup_threshold"))
         donor = Vocabulary(tokenizer) if tokenizer is not None else None
         return cls(
@@ -134,6 +134,7 @@ def vocabulary_rows(corpus: Corpus, donor: Vocabulary | None, vocab: int | None)
             raise DataError(f"`vocab={vocab}` does not go with a tokenizer of {donor.rows} tokens: leave it out")
         return donor.rows
     if corpus.is_pack:
+        corpus.complete()
         size, most, kind = pack_vocab(corpus) if vocab is None else vocab, _MOST_IDS, "of a pack"
     else:
         size, most, kind = DEFAULT_VOCAB if vocab is None else vocab, _MOST_TRAINED, "trained on a corpus"

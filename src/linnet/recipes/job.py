@@ -46,6 +46,7 @@ FREE = (
     "graph",
     "profile",
     "on_nan",
+    "mirror",
     "cache",
     "prompts",
     "eval_images",

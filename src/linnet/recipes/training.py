@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,14 @@ from linnet.recipes.restart import PreviousRun
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
+from linnet.runs.mirror import Mirror, MirrorReport, check_mirror
 from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
 from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.metrics import Gate
+from linnet.train.mirror_callback import MirrorCallback
 from linnet.train.plan import Plan, make_plan, shortages
 from linnet.train.process import StopSignals
 from linnet.train.protocols import RunData
@@ -51,13 +53,21 @@ class Training:
     """A job on its way: made by `start` or `resume`, run once."""
 
     def __init__(
-        self, session: Session, run_dir: Path, loop: Loop, remarks: Iterable[str] = (), ranks: Ranks = ALONE
+        self,
+        session: Session,
+        run_dir: Path,
+        loop: Loop,
+        remarks: Iterable[str] = (),
+        ranks: Ranks = ALONE,
+        mirror: Mirror | None = None,
     ) -> None:
         self.run_dir, self.ranks = run_dir, ranks
         self.run_id = session.run_id
         self.unit = loop.unit  # what is counted: tokens or images
         self._session = session
-        self._loop, self._remarks = loop, tuple(remarks)
+        self._loop, self._remarks, self._mirror = loop, tuple(remarks), mirror
+        self.mirrored: MirrorReport | None = None  # at the end, where the run has a mirror
+        self.waiting: Callable[[str], None] = lambda _: None  # told when the end of the run waits for its mirror
 
     @property
     def plan(self) -> Plan | None:
@@ -66,19 +76,26 @@ class Training:
 
     def run(self) -> Outcome:
         """Train to the end and close the run with the true reason."""
-        with StopSignals() as stop, self._session as session:
-            outcome = self._loop.run(stop, self._remarks)
-            progress = outcome.progress
-            session.run_end(
-                progress.step or None,
-                progress.loss,
-                outcome.reason,
-                error=outcome.error,
-                quality_gate=outcome.gate,
-                exit_code=outcome.exit_code,
-            )
-        if outcome.reason != "errored":  # else a rank may be gone
-            self.ranks.wait()  # until rank 0 has written it all
+        with StopSignals() as stop:
+            try:
+                with self._session as session:
+                    outcome = self._loop.run(stop, self._remarks)
+                    progress = outcome.progress
+                    session.run_end(
+                        progress.step or None,
+                        progress.loss,
+                        outcome.reason,
+                        error=outcome.error,
+                        quality_gate=outcome.gate,
+                        exit_code=outcome.exit_code,
+                    )
+                if outcome.reason != "errored":  # else a rank may be gone
+                    self.ranks.wait()  # until rank 0 has written it all
+                if self._mirror is not None:  # the run is closed: whatever ends this, nothing of it is lost
+                    self.mirrored = self._mirror.finish(lambda: bool(stop.caught), self.waiting)
+            finally:
+                if self._mirror is not None:
+                    self._mirror.close()
         return outcome
 
 
@@ -107,6 +124,8 @@ def start(
             labels, run_id = {**labels, "template": run_id}, None
         if job.settings.gate:
             Gate.parse(job.settings.gate)
+        if job.settings.mirror:
+            check_mirror(job.settings.mirror)
         root, called = require_writable(runs_root), Callbacks(callbacks)
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         progress, remarks = Progress(), []
@@ -368,11 +387,16 @@ def _training(
     told: Iterable[str] = (),
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
+    mirror = None
+    if job.settings.mirror and hardware.ranks.is_first:
+        mirror = Mirror(session.run_dir, job.settings.mirror)
+        callbacks = callbacks.followed_by(MirrorCallback(mirror))
     loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks, plan=plan)
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
-    return Training(session, run_dir, loop, [*remarks, *shortages(plan, run_dir)], hardware.ranks)
+    found = [*remarks, *shortages(plan, run_dir)]
+    return Training(session, run_dir, loop, found, hardware.ranks, mirror)
 
 
 def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:

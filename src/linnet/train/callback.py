@@ -119,6 +119,10 @@ class Callbacks:
             if not isinstance(callback, Callback):
                 raise LinnetError(f"callbacks= takes instances of linnet.Callback, found {callback!r}")
 
+    def followed_by(self, callback: Callback) -> Callbacks:
+        """These and one more."""
+        return Callbacks((*self._callbacks, callback))
+
     def attach(self, context: TrainingContext) -> None:
         """Give each of them the run and the model."""
         for callback in self._callbacks:

@@ -56,6 +56,8 @@ class TrainSettings:
         profile: Look closely at ten steps after the first six: a trace into artifacts/, and where their time went.
         on_nan: A loss or gradient that is not finite stops the run, is skipped, or ignored.
         gate: What the run must reach, such as "loss<2.5"; exit code 1 when it does not.
+        mirror: Copy the run and its finished checkpoints below this URL in the background: s3://bucket/runs, gs://,
+            hf://, file:///; a store that is slow or gone never delays the training.
     """
 
     steps: int = 1000
@@ -93,6 +95,7 @@ class TrainSettings:
     profile: bool = False
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
+    mirror: str | None = None
     # Of a fork (docs/train.md); no flags.
     schedule_start: int | None = None  # the step after which its schedule begins; None: at the first
     data_offset: int | None = None  # steps that its position in the data is behind its number of steps

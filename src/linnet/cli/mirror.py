@@ -1,0 +1,69 @@
+"""`linnet mirror`: runs copied to a store; and a run brought back from one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from linnet.board import words
+from linnet.cli.options import AsJson, RunName, RunsFolder
+from linnet.cli.printing import paint, print_json
+from linnet.errors import UsageError
+
+
+def mirror(
+    run: RunName = "latest",
+    url: Annotated[str | None, Parameter(help="Where to: s3://bucket/runs. By default the run's own --mirror.")] = None,
+    /,
+    *,
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> int:
+    """Copy a run to a store: what is not there yet, or has changed since; exit code 1 where that fails."""
+    from linnet.runs import RunStore
+    from linnet.runs.mirror import check_mirror
+    from linnet.runs.mirroring import Mirroring, run_url
+
+    found = RunStore(runs).find(run)
+    goal = url or found.manifest.config.get("mirror")
+    if not isinstance(goal, str) or not goal:
+        raise UsageError(f"run {found.id} has no mirror of its own: say where, as in s3://bucket/runs")
+    check_mirror(goal)
+    show = _progress()
+    mirroring = Mirroring(
+        found.path, run_url(goal, found.path.name), lambda ledger: show(f"{len(ledger.missing)} files to go")
+    )
+    mirroring.copy()
+    show("")
+    ledger = mirroring.ledger
+    if json:
+        print_json({"run": found.id, "url": ledger.url, "missing": ledger.missing, "error": ledger.error or None})
+    elif ledger.error:
+        print(
+            f"linnet: error: {words.plain(ledger.error)}; {len(ledger.missing)} files were not copied", file=sys.stderr
+        )
+    else:
+        print(f"{paint(found.id, 'bold')}  {words.plain(ledger.url)}: {len(ledger.copied)} files, all of them there")
+    return int(bool(ledger.error))
+
+
+def fetched(url: str, runs: Path | None) -> Path:
+    """A run of a mirror, brought into the folder of runs."""
+    from linnet.runs.folder import require_writable
+    from linnet.runs.mirror import fetch_run
+
+    show = _progress()
+    path = fetch_run(url, require_writable(runs), lambda _, done, total: show(f"fetching {done / max(1, total):.0%}"))
+    show("")
+    return path
+
+
+def _progress() -> Callable[[str], None]:
+    """A line that is drawn over; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda text: print(f"\r\x1b[K{paint(text, 'dim')}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,188 @@
+"""A run copied to a store while it trains: whole, in nobody's way, tried again, and brought back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import linnet
+from linnet.runs import mirror as mirror_module
+from linnet.runs.mirror import Mirror, fetch_run
+from linnet.runs.mirroring import LEDGER, Mirroring
+from tests.conftest import SMALL, Said
+from tests.s3 import s3_server, silent_server, use_s3
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto.server")
+
+TRAIN = ("train", "from-scratch", *SMALL, "--ctx", "32", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with s3_server("shelf") as address:
+        yield address
+
+
+@pytest.fixture
+def s3(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_s3(monkeypatch, address)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a run; links as the names they lead to."""
+    files = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_dir() and not name.startswith(".cache"):
+            files[name] = f"{path.readlink()}\n".encode() if path.is_symlink() else path.read_bytes()
+    return files
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_run_is_mirrored_and_goes_on_from_its_mirror_alone(said: Said, corpus: Path, tmp_path: Path) -> None:
+    words = (*TRAIN, "--corpus", str(corpus), "--checkpoint-every", "2", "--keep", "1", "--sample-every", "0")
+    code, out, err = said(*words, "--steps", "6", "--run-id", "copied", "--mirror", "s3://shelf/runs")
+    assert code == 0, err
+    assert "mirror  s3://shelf/runs/copied\n" in out
+    here = tmp_path / "runs/copied"
+    there = fetch_run("s3://shelf/runs/copied", tmp_path / "fetched")
+    assert content(there) == content(here), "to the last event, without checkpoints that the run has removed"
+    assert json.loads((here / LEDGER).read_text())["missing"] == []
+    # The machine is lost; another goes on with what the store has, and mirrors on.
+    alone = shutil.copytree(here, tmp_path / "alone" / "copied", symlinks=True)
+    shutil.rmtree(here)
+    code, out, err = said("resume", "s3://shelf/runs/copied", "--steps", "9", "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert facts["mirror"] == {"url": "s3://shelf/runs/copied", "missing": [], "error": ""}
+    assert said("resume", str(alone), "--steps", "9")[0] == 0
+    losses = [linnet.open(str(path)).metrics()["loss"].value.tolist() for path in (here, alone)]
+    assert losses[0] == losses[1] and len(losses[0]) == 9
+    assert said("resume", "s3://shelf/runs/copied")[0] == 1, "it is here already"
+    assert said("resume", "s3://shelf/runs/nothing")[0] == 1
+
+
+def test_a_store_that_never_answers_delays_nothing_and_is_tried_again(
+    said: Said, corpus: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_module, "STALLED_SECONDS", 1.0)
+    words = (*TRAIN, "--corpus", str(corpus), "--checkpoint-every", "1", "--sample-every", "0", "--eval-every", "0")
+    with silent_server() as nobody:
+        use_s3(monkeypatch, nobody)
+        began = time.monotonic()
+        code, out, err = said(*words, "--steps", "4", "--run-id", "stuck", "--mirror", "s3://shelf/runs")
+        assert time.monotonic() - began < 30
+    assert code == 0, err
+    run = linnet.open("stuck")
+    assert run.status == "completed"
+    told = " ".join(out.split())
+    assert "files were not copied (" in told and "the store takes nothing; linnet mirror" in told
+    use_s3(monkeypatch, address)
+    monkeypatch.setattr(mirror_module, "STALLED_SECONDS", 30.0)
+    assert said("resume", "stuck", "--steps", "5")[0] == 0, "what was not copied is, with the rest"
+    assert content(fetch_run("s3://shelf/runs/stuck", tmp_path / "fetched")) == content(tmp_path / "runs/stuck")
+
+
+def test_a_store_that_is_gone_is_noted_and_a_command_copies_later(
+    said: Said, corpus: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    store.write_text("a file where a folder should be")
+    words = (*TRAIN, "--corpus", str(corpus), "--sample-every", "0", "--eval-every", "0", "--checkpoint-every", "1")
+    code, out, _ = said(*words, "--steps", "3", "--run-id", "gone", "--mirror", f"file://{store}")
+    assert code == 0
+    assert "not copied" in out and "linnet mirror" in out
+    assert said("mirror", "gone")[0] == 1, "it is still in the way"
+    store.unlink()
+    code, out, _ = said("mirror", "gone")
+    assert (code, "all of them there" in out) == (0, True)
+    assert content(store / "gone") == content(tmp_path / "runs/gone")
+    assert said("mirror", "gone", "--json")[0] == 0
+    use_s3(monkeypatch, address)
+    assert said("mirror", "gone", "s3://shelf/elsewhere")[0] == 0
+    assert content(fetch_run("s3://shelf/elsewhere/gone", tmp_path / "back")) == content(tmp_path / "runs/gone")
+
+
+def test_bad_places_are_refused_before_anything_is_made(said: Said, corpus: Path, tmp_path: Path) -> None:
+    for url, problem in {
+        "backup/runs": "--mirror backup/runs: expected a URL such as s3://bucket/runs",
+        "nope://x/y": "Protocol not known: nope",
+        "gs://bucket/x": "gs:// needs the package gcsfs: pip install 'linnet[gs]'",
+    }.items():
+        if url.startswith("gs") and _has("gcsfs"):
+            continue
+        code, _, err = said(*TRAIN, "--corpus", str(corpus), "--steps", "2", "--mirror", url)
+        assert (code, problem in err) == (2, True), err
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "runs/bare").mkdir(parents=True)
+    (tmp_path / "runs/bare/run.json").write_text("{}")
+    assert said("mirror", "bare")[0] != 0
+
+
+def test_the_newest_checkpoint_goes_first_and_half_a_line_is_not_copied(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name in ("weights/step_2.gguf", "weights/step_10.gguf", "state/step_10.safetensors", "run.json"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes(name.encode())
+    (run / "weights/latest").symlink_to("step_10.gguf")
+    (run / "weights/.step_12.gguf.0.linnet-partial").write_bytes(b"being written")
+    (run / "events.jsonl").write_bytes(b'{"a": 1}\n{"b"')
+    order: list[str] = []
+    mirroring = Mirroring(run, f"file://{tmp_path}/store")
+    copy_file = mirroring._copy_file
+    mirroring._copy_file = lambda name: (order.append(name), copy_file(name))[1]  # type: ignore[method-assign]
+    mirroring.copy()
+    assert order == [
+        "state/step_10.safetensors",
+        "weights/step_10.gguf",
+        "weights/step_2.gguf",
+        "weights/latest",
+        "events.jsonl",
+        "run.json",
+    ]
+    assert (tmp_path / "store/events.jsonl").read_bytes() == b'{"a": 1}\n'
+    assert (tmp_path / "store/weights/latest").read_text() == "step_10.gguf\n"
+    (run / "weights/step_2.gguf").unlink()
+    order.clear()
+    mirroring.copy()
+    assert order == [] and not (tmp_path / "store/weights/step_2.gguf").exists()
+
+
+def test_the_copying_process_ends_with_the_training(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/run.json").write_text("{}")
+    mirror = Mirror(tmp_path / "run", f"file://{tmp_path}/store")
+    mirror.wake()
+    process = mirror._process
+    assert process is not None and process.stdin is not None
+    process.stdin.close()  # as when the training is killed
+    assert process.wait(timeout=30) == 0
+    mirror.wake()
+    report = mirror.finish()
+    assert (report.missing, report.error) == ((), "")
+    assert (tmp_path / "store/run/run.json").read_text() == "{}"
+
+
+@pytest.mark.usefixtures("s3")
+def test_strange_names_in_a_store_stay_outside(tmp_path: Path) -> None:
+    from linnet.remote import Store
+
+    (tmp_path / "x").write_text("{}")
+    store = Store("s3://shelf/hostile/run")
+    store.upload(tmp_path / "x", "run.json")
+    store._files.pipe_file("shelf/hostile/run/a/../../../../escaped", b"x")
+    with pytest.raises(linnet.LinnetError, match="strange name"):
+        fetch_run("s3://shelf/hostile/run", tmp_path / "runs")
+    assert not (tmp_path / "escaped").exists() and not list((tmp_path / "runs").iterdir())
+
+
+def _has(package: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(package) is not None
