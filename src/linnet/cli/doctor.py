@@ -32,6 +32,7 @@ EXTRAS = {
     "s3": "corpora and mirrors in s3://",
     "gs": "corpora and mirrors in gs://",
     "hf": "corpora and mirrors in hf://",
+    "remote": "these three",
     "notebook": "metrics as a DataFrame of pandas",
     "web": "the board in the browser",
     "serve": "llama.cpp in Python",
