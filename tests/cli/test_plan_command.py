@@ -30,7 +30,7 @@ def test_a_plan_says_what_a_training_takes_and_how_it_scales(terminal: Callable[
     assert "moments shared out" in facts["memory"] and "of 141 GB on each" in facts["memory"]
     assert "kWh a day" in facts["energy"] and "GPUs alone" in facts["energy"]
     assert "19,073 steps, 10G tokens: about" in facts["time"]
-    assert "tokens/s against GPUs" in lines and " A calculated  10 points" in lines
+    assert "tokens/s against GPUs" in lines and " A limited by compute  6 points" in lines
     head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["GPUs", "machines"])
     rows = [line.split() for line in lines[head + 1 : head + 12]]
     assert rows[0][0] == "1" and rows[-1][0] == "1,024" and rows[4][:2] == ["→", "16"]
@@ -102,8 +102,8 @@ def test_the_curve_is_a_picture(name: str, capsys: pytest.CaptureFixture[str]) -
     assert content.startswith(b"\x89PNG" if name.endswith("png") else b"<svg") and name in capsys.readouterr().out
     if name.endswith("svg"):
         text = content.decode()
-        assert "calculated" in text and "straight" in text and "524k tokens a step" in text and "20 points" in text
-        assert "link: " in text  # what limits a point, for who looks closer
+        assert "limited by compute" in text and "limited by link" in text and "as many times one" in text
+        assert "524k tokens a step" in text and "12 points" in text
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,11 @@ lens: Write the principal axes of a donor's embedding as a lens file.
     linnet train warm-start --donor smollm2.gguf --lens lens.gguf --d-model 256 --n-layers 6
 
 plan: Say what a training would take on GPUs that need not be here: memory, time, energy, and how it scales.
-    linnet plan --preset smollm2-360m --gpus 8 --batch-tokens 524288 --tokens 10B
-    linnet plan --preset smollm2-135m --gpus 8 --machines 4 --link 50 --device h100
-    linnet plan --d-model 2048 --n-layers 16 --n-heads 32 --n-kv 8 --d-ff 8192 --device rtx-4090 --shard moments
-    linnet plan --preset nano --device cpu
-    linnet plan --preset gpt2-124m --gpus 8 --batch-tokens 1048576 --out scaling.svg
+    linnet plan --preset smollm2-360m --gpus 8 --batch-tokens 524288
+    linnet plan --preset smollm2-135m --gpus 8 --machines 4 --link 50
+    linnet plan --d-model 2048 --n-layers 16 --n-heads 32 --device rtx-4090
+    linnet plan --preset gpt2-124m --gpus 8 --tokens 10B --out scaling.svg
+    linnet plan --preset nano --device cpu --json
 
 demo: Train a small model here, look at its run, let it write. Three minutes, no downloads.
     linnet demo

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LABEL = 11
 _GIGA = 1e9
 _LINK = 25.0  # GB/s between machines where none is given: 200 Gb/s
-_CHART_LINES = 16
+_CHART_LINES = 18
 _COLUMNS = 80
 
 
@@ -42,7 +42,7 @@ class ModelFlags:
     """The model.
 
     Args:
-        preset: tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m, smollm2-360m, vit-tiny …
+        preset: tiny, demo (3M), nano (15M), smollm2-135m (the default), gpt2-124m, smollm2-360m, vit-tiny …
         arch: Another architecture, with the preset's sizes: llama, gpt2, qwen2, qwen3.
         vocab: Tokens of the vocabulary.
         ctx: Tokens of a sequence; 1,024 by default where the preset has more.

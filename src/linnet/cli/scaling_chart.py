@@ -11,19 +11,26 @@ from linnet.board.figure.scales import Scale, with_room
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 
 if TYPE_CHECKING:
-    from linnet.train.forecast import Forecast
+    from linnet.train.forecast import Forecast, Limit
+
+
+_LIMITS: tuple[Limit, ...] = ("compute", "link", "batch too small", "memory")
 
 
 def scaling_chart(curve: Sequence[Forecast], devices: str, title: str) -> Scatter:
-    """Both axes logarithmic; a point for each number of `devices` that can train, with what limits it."""
+    """Both axes logarithmic; a point for each number of `devices` that can train, in the colour of what limits it."""
     points = [each for each in curve if each.speed is not None]
     ranks = [each.cluster.ranks for each in points]
     alone = (points[0].speed or 0.0) / ranks[0]
     unit = points[0].plan.unit
-    calculated = [_group(each.cluster.ranks, each.speed or 0.0, each.limit) for each in points]
-    straight = [_group(count, alone * count, "as many times one") for count in ranks]
+    series = [
+        ScatterSeries(f"limited by {limit}" if limit != "batch too small" else limit, groups, colour, colour)
+        for colour, limit in enumerate(_LIMITS)
+        if (groups := [_group(each.cluster.ranks, each.speed or 0.0, limit) for each in points if each.limit == limit])
+    ]
+    ends = [_group(count, alone * count, "as many times one") for count in sorted({ranks[0], ranks[-1]})]
+    series.append(ScatterSeries("as many times one", ends, colour=7, marker=0))
     low, high = with_room((math.log10(min(ranks)), math.log10(max(ranks))), 0.04)
-    series = [ScatterSeries("calculated", calculated, colour=0, marker=0), ScatterSeries("straight", straight, 1, 1)]
     return Scatter(series, Scale(low, high, log=True), devices, f"{unit}/s", title, log=True, of="points")
 
 

@@ -7,6 +7,7 @@ what their makers state, times the share of it that the H200 reached: nobody has
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -154,22 +155,26 @@ def measure_device(device: torch.device) -> Device:
     """
     import torch
 
-    from linnet.train.hardware import measured_bandwidth, measured_peak, quickest
+    from linnet.train.hardware import OWN_CORES, measured_bandwidth, measured_peak, quickest
     from linnet.train.memory import total_memory
 
     if device.type != "cuda":
         numbers = torch.randn(1 << 16)
         shortest = torch.randn(64, 64)
+        began, used = time.perf_counter(), time.process_time()
+        products = measured_peak(device, torch.float32)
+        own = (time.process_time() - used) / (time.perf_counter() - began) / torch.get_num_threads()
+        busy = "" if own >= OWN_CORES else ", while others were busy: too slow"
         return replace(
             EPYC,
             name="cpu",
-            products=measured_peak(device, torch.float32),
+            products=products,
             bandwidth=measured_bandwidth(device),
             elementwise=_SILU_SHARE * numbers.numel() / quickest(lambda: torch.nn.functional.silu(numbers)),
             kernel=quickest(lambda: shortest + 1),
             memory=float(total_memory("cpu")),
             threads=torch.get_num_threads(),
-            source=f"measured here, {torch.get_num_threads()} threads; the link is gloo's on one machine",
+            source=f"measured here, {torch.get_num_threads()} threads{busy or '; watts are not known'}",
         )
     name = torch.cuda.get_device_name(device)
     known = H200 if (word := _stated_name(name)) is None else find_device(word)

@@ -32,7 +32,7 @@ _RECORDED_FLOPS, _ONE_THREAD_FLOPS = 2e9, 1e8
 # For so many seconds a measured peak is good for the next runs of the process.
 _PEAK_SECONDS = 60.0
 # The share of the cores' time that the process must have had for itself while its peak was measured.
-_OWN_CORES = 0.85
+OWN_CORES = 0.85
 
 # Tokens of a pass from which on a CPU does it in two halves (`step.SplitBatch`), unless it is small. With 1,024 nothing
 # is gained: a half costs gradients of its own, whatever its length. This depends on no machine: all compute the same.
@@ -203,7 +203,7 @@ def _own_peak(device: torch.device, dtype: torch.dtype, lately: int) -> tuple[fl
     began, used = time.perf_counter(), time.process_time()
     peak = measured_peak(device, dtype)
     share = (time.process_time() - used) / (time.perf_counter() - began) / torch.get_num_threads()
-    if device.type == "cpu" and share < _OWN_CORES:
+    if device.type == "cpu" and share < OWN_CORES:
         return None, "unknown, other processes are busy"
     return peak, "a product of matrices, measured"
 
