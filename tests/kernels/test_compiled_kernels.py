@@ -21,7 +21,7 @@ from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 
 pytest.importorskip("triton", reason="Triton has no wheel for this machine")
 
-from linnet.kernels.cuda import activations, heads, norm, short_attention
+from linnet.kernels.cuda import activations, embedding, heads, norm, short_attention
 
 GPT2 = GPT2Config(vocab=64, d_model=24, n_heads=3, d_ff=40, n_layers=3, ctx=8)
 LLAMA = LlamaConfig(
@@ -82,6 +82,10 @@ def swiglu_backward(gate_up: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat((grad * up * (share + silu * (1 - share)), grad * silu), -1), silu * up
 
 
+def embedding_backward(grad: Tensor, largest: Tensor, ids: Tensor, rows: int) -> Tensor:
+    return torch.zeros(rows, grad.shape[1]).index_add(0, ids, grad.float())
+
+
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch, without_inductor: None) -> None:
     for module, function in (
@@ -90,6 +94,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, without_inductor: None) -> None:
         (heads, concat_qkv_grad),
         (heads, rope_backward),
         (activations, swiglu_backward),
+        (embedding, embedding_backward),
     ):
         monkeypatch.setattr(module, function.__name__, function)
     monkeypatch.setattr(heads, "rope", rotate)

@@ -23,6 +23,7 @@ from linnet.kernels import ops
 from linnet.kernels.head_loss import cross_entropy_grad
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.models.llama import rotary_table
+from linnet.models.transformer import document_mask
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 
@@ -45,7 +46,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
-    names = ("activations", "cross_entropy", "heads", "norm", "short_attention")
+    names = ("activations", "cross_entropy", "embedding", "heads", "norm", "ordered_attention", "short_attention")
     return {name: importlib.import_module(f"linnet.kernels.cuda.{name}") for name in names}
 
 
@@ -191,6 +192,53 @@ def test_short_attention_has_autograds_gradients_also_for_the_bias(kernels: dict
     by_qkv, by_bias = torch.autograd.grad(found, (qkv, bias), grad)
     assert torch.allclose(by_qkv, wanted, atol=1e-5)
     assert torch.allclose(by_bias, wanted.flatten(2).sum((0, 1)), atol=1e-4)
+
+
+@pytest.mark.parametrize("seen", ["causal", "documents", "all"])
+@pytest.mark.parametrize(("T", "D", "heads"), [(5, 8, (2, 2)), (33, 24, (4, 2)), (40, 16, (3, 1))])
+def test_ordered_attention_has_autograds_gradients(
+    kernels: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, T: int, D: int, heads: tuple[int, int], seen: str
+) -> None:
+    module, (H, K), B = kernels["ordered_attention"], heads, 2
+    few = dict.fromkeys((16, 32), (16, 16, 4, 1))  # so that each program goes round several times
+    monkeypatch.setattr(module, "_BLOCKS", {"forward": few, "queries": dict.fromkeys(few, (32, 16, 4, 1)), "keys": few})
+    documents = torch.arange(T).div(7, rounding_mode="floor").expand(B, -1) if seen == "documents" else None
+    qkv = random(B, T, H + 2 * K, D).requires_grad_()
+    grad = _laid_out(random(B, T, H, D, seed=2), (0, 2, 1, 3))
+    q, k, v = qkv.split((H, K, K), dim=2)
+    visible = torch.ones(T, T, dtype=torch.bool) if seen == "all" else torch.ones(T, T, dtype=torch.bool).tril()
+    mask = visible if documents is None else document_mask(documents)
+    spread = (x.transpose(1, 2).repeat_interleave(H // x.shape[2], 1) for x in (q, k, v))
+    expected = F.scaled_dot_product_attention(*spread, attn_mask=mask).transpose(1, 2)
+    found = module.OrderedAttention.apply(q, k, v, seen != "all", documents)
+    assert torch.allclose(found, expected, atol=1e-5)
+    (wanted,), (by_qkv,) = (torch.autograd.grad(out, qkv, grad) for out in (expected, found))
+    assert torch.allclose(by_qkv, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("D", [16, 1030])
+def test_gradients_of_an_embedding_are_exact_sums(kernels: dict[str, ModuleType], D: int) -> None:
+    ids = torch.tensor([[3, 0, 3, 3], [1, 3, 0, 6]])
+    weight, positions = random(7, D).requires_grad_(), random(4, D, seed=1).requires_grad_()
+    grad = random(2, 4, D, seed=2) * torch.logspace(-3, 3, D)  # sizes far apart
+    rows = kernels["embedding"].EmbeddingRows.apply(ids, weight, positions, torch.float32)
+    assert torch.equal(rows, weight[ids] + positions)
+    by_weight, by_positions = torch.autograd.grad(rows, (weight, positions), grad)
+    exact = torch.zeros(7, D, dtype=torch.float64).index_add_(0, ids.flatten(), grad.flatten(0, 1).double())
+    assert torch.equal(by_weight, exact.float())
+    assert torch.allclose(by_positions, grad.sum(0))
+
+
+@pytest.mark.parametrize("odd", [0.0, 1e-44, 3e38, math.inf, math.nan])
+def test_gradients_of_an_embedding_show_what_is_not_finite_and_hold_what_is(
+    kernels: dict[str, ModuleType], odd: float
+) -> None:
+    grad = torch.full((3, 4), odd)
+    found = kernels["embedding"].embedding_backward(grad, grad.abs().amax(), torch.tensor([0, 1, 1]), 3)
+    if math.isfinite(odd):
+        assert torch.equal(found, torch.tensor([1.0, 2.0, 0.0])[:, None].expand(3, 4) * torch.tensor(odd))
+    else:
+        assert torch.isnan(found).all()
 
 
 def _laid_out(x: Tensor, order: tuple[int, ...]) -> Tensor:

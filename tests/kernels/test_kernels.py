@@ -15,7 +15,7 @@ ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 @pytest.mark.parametrize("capability", ROOM)
 def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
-    from linnet.kernels.cuda import activations, cross_entropy, heads, norm, short_attention
+    from linnet.kernels.cuda import activations, cross_entropy, embedding, heads, norm, short_attention
 
     strides = dict.fromkeys(("q_b", "q_t", "q_h", "k_b", "k_t", "k_h", "v_b", "v_t", "v_h"), "i32")
     heads_of = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", **strides, "N": "i32", "T": "i32"}
@@ -59,6 +59,10 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
             num_warps=1,
         ),
     }
+    of_rows = {"grad": "*bf16", "largest": "*fp32", "ids": "*i64", "sums": "*i64", "D": "i32", "room": "i32"}
+    bytes_of["embedding"] = shared(embedding._add_rows, {**of_rows, "columns": "i32"}, {"BLOCK": 1024}, capability)
+    of_sums = {"sums": "*i64", "largest": "*fp32", "out": "*fp32", "size": "i32", "room": "i32"}
+    bytes_of["embedding sums"] = shared(embedding._to_float, of_sums, {"BLOCK": 1024}, capability)
     for width, rows, stages, warps in ((192, 4, 3, 1), (768, 1, 3, 1), (2048, 1, 3, 2), (8192, 1, 1, 8)):
         sizes = {"WIDTH": width, "ROWS": rows, "BLOCK": 1 << (width - 1).bit_length(), "STAGES": stages}
         bytes_of[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)
@@ -72,6 +76,25 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
             short_attention._attention_backward, back, sizes, capability, num_warps=warps
         )
     assert {name: size for name, size in bytes_of.items() if size > ROOM[capability]} == {}
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
+@pytest.mark.parametrize("width", [16, 32, 64, 128])
+def test_ordered_attention_compiles_and_fits_the_gpu_it_is_for(width: int) -> None:
+    from linnet.kernels.cuda import ordered_attention
+
+    strides = dict.fromkeys((f"{x}_{dim}" for x in "qkvog" for dim in "bth"), "i32")
+    of_heads = dict.fromkeys(("q", "k", "v", "out", "grad", "grads"), "*bf16") | strides | dict.fromkeys("THK", "i32")
+    types = of_heads | {"logs": "*fp32", "inners": "*fp32", "documents": "*i64"}
+    kernels = {
+        "forward": (ordered_attention._forward, {"GROUP": 3}),
+        "queries": (ordered_attention._query_grad, {"CAUSAL": True, "DOCUMENTS": True}),
+        "keys": (ordered_attention._key_value_grad, {"CAUSAL": True, "DOCUMENTS": True}),
+    }
+    for name, (kernel, flags) in kernels.items():
+        M, N, warps, stages = ordered_attention._BLOCKS[name][width]
+        sizes = {"SCALE": 0.125, "D": width, "WIDTH": width, "M": M, "N": N, "STAGES": stages}
+        assert shared(kernel, types, flags | sizes, 90, num_warps=warps) <= ROOM[90], name
 
 
 def shared(kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int, **options: int) -> int:

@@ -6,22 +6,28 @@ piece by piece.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import linnet
 from linnet.infer import generate
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train.checkpoint import copy_tensors
 from linnet.train.hardware import choose
+from linnet.train.metrics import StepMetrics
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
 
@@ -110,6 +116,133 @@ def test_fifty_losses_compiled_and_captured_are_the_plain_ones(name: str) -> Non
             losses[flag].append(float(step(Batch(), 3e-4).loss))
     assert losses["off"][-1] < losses["off"][0] - 0.5
     assert losses["on"] == pytest.approx(losses["off"], rel=1e-3)
+
+
+def trained(
+    config: Config | ViTConfig, documents: bool = False, steps: int = 20, **settings: Any
+) -> tuple[list[list[float]], list[Tensor]]:
+    """The losses and gradient norms of some steps, and the weights after them."""
+    chosen = TrainSettings(batch=8, device=DEVICE, **settings)
+    model = build(config, seed=0, device=DEVICE)
+    hardware = choose(chosen, tokens=8 * 128, head_size=config.head_size)
+    model.set_compute_dtype(hardware.dtype)
+    step = Step(model, chosen, hardware)
+    metrics = []
+    for number in range(steps):
+        if isinstance(config, ViTConfig):
+            dice = torch.Generator().manual_seed(number)
+            pixels = torch.randint(0, 256, (8, 3, config.image_size, config.image_size), generator=dice)
+            inputs: tuple[Tensor | None, ...] = (pixels.to(DEVICE, torch.uint8), pixels[:, 0, 0, 0].to(DEVICE) % 10)
+        else:
+            ids = tokens(50, 8, 128, number)  # few different ones: each is looked up many times
+            numbers = (torch.arange(128, device=DEVICE) // 50).expand(8, -1) if documents else None
+            inputs = (ids[:, :-1], ids[:, 1:], numbers)
+        batch = SimpleNamespace(inputs=inputs, n_targets=8 if isinstance(config, ViTConfig) else 8 * 128)
+        result = step(batch, 3e-4)
+        metrics.append(torch.stack((result.loss, result.grad_norm)).tolist())
+    return metrics, [parameter.detach().clone() for parameter in model.parameters()]
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "compiled": {"compile": "on", "graph": "off"},
+    "captured": {"compile": "on", "graph": "on"},
+    "asked for": {"compile": "on", "graph": "on", "deterministic": True},
+    "eager": {"compile": "off", "graph": "off", "deterministic": True},
+    "float32": {"compile": "on", "graph": "on", "dtype": "float32", "deterministic": True},
+    "muon": {"optimizer": "muon", "deterministic": True},
+}
+REPEATED: dict[str, Config | ViTConfig] = {**MODELS, **VITS}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [*((name, "captured") for name in REPEATED), *(("llama", way) for way in WAYS), ("vit", "eager")]
+)
+def test_a_second_training_gives_the_same_bits(name: str, way: str) -> None:
+    config, settings = REPEATED[name], WAYS[way]
+    documents = name == "llama with biases"
+    first, second = (trained(config, documents, **settings) for _ in range(2))
+    assert first[0] == second[0]
+    assert all(map(torch.equal, first[1], second[1]))
+
+
+def test_captured_and_plain_steps_give_the_same_bits() -> None:
+    # A resumed run begins with plain ones where the other had captured ones.
+    plain, captured = (trained(LLAMA, compile="on", graph=flag) for flag in ("off", "on"))
+    assert plain[0] == captured[0]
+    assert all(map(torch.equal, plain[1], captured[1]))
+
+
+class Dies(linnet.Callback):
+    def on_step(self, metrics: StepMetrics) -> None:
+        if metrics.step == 25:
+            raise RuntimeError("the power is gone")
+
+
+def test_a_run_that_broke_off_and_was_resumed_is_the_undisturbed_one(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "cache"))
+    flags = {"corpus": corpus, "preset": "tiny", "vocab": 384, "device": DEVICE, "steps": 40, "checkpoint_every": 10}
+    flags |= {"sample_tokens": 8, "run_id": "same"}
+    whole = linnet.train(**flags, runs=tmp_path / "whole")
+    with pytest.raises(linnet.LinnetError, match="the power is gone"):
+        linnet.train(**flags, runs=tmp_path / "broken", callbacks=[Dies()])
+    resumed = linnet.resume(tmp_path / "broken" / "same")
+    for metric in ("loss", "grad_norm", "validation/loss"):
+        assert whole.metrics()[metric].value.tolist() == resumed.metrics()[metric].value.tolist()
+    files = [max((run.path / "weights").glob("step_*.gguf")) for run in (whole, resumed)]
+    assert files[0].name == files[1].name and files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_ordered_gradients_are_those_of_torchs_own_attention() -> None:
+    from linnet.kernels.cuda.ordered_attention import OrderedAttention
+
+    dice = torch.Generator(DEVICE).manual_seed(0)
+    for T, H, K, D, causal in (
+        (333, 4, 2, 48, True),
+        (1024, 9, 3, 64, True),
+        (77, 2, 2, 32, False),
+        (200, 4, 1, 128, True),
+    ):
+        qkv = torch.randn(2, T, H + 2 * K, D, device=DEVICE, generator=dice).bfloat16()
+        grad = torch.randn(2, T, H, D, device=DEVICE, generator=dice)
+        exact, given = qkv.float().requires_grad_(), qkv.clone().requires_grad_()
+        q, k, v = (x.transpose(1, 2) for x in exact.split((H, K, K), 2))
+        with sdpa_kernel(SDPBackend.MATH):
+            wanted = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True).transpose(1, 2)
+        out = OrderedAttention.apply(*given.split((H, K, K), 2), causal, None)
+        assert (out - wanted).norm() < 0.01 * wanted.norm()
+        (expected,), (found,) = (
+            torch.autograd.grad(wanted, exact, grad),
+            torch.autograd.grad(out, given, grad.bfloat16()),
+        )
+        assert (found - expected).norm() < 0.01 * expected.norm()
+
+
+RANKED = (
+    "-m linnet train from-scratch --d-model 192 --n-layers 3 --n-heads 3 --n-kv 1 --d-ff 512 --vocab 384 --ctx 128"
+    " --batch 4 --batch-tokens 4096 --steps 30 --sample-every 0 --eval-every 15 --eval-tokens 1024"
+    " --graph on --compile on"
+)
+
+
+def test_two_ranks_that_share_the_gpu_train_what_one_does(corpus: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "LINNET_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    losses, chosen = {}, {}
+    for count in (1, 2):
+        launcher = [] if count == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        where = ["--corpus", str(corpus), "--device", DEVICE, "--runs", str(tmp_path), "--run-id", str(count)]
+        command = [sys.executable, *launcher, *RANKED.split(), *where]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        metrics = linnet.open(tmp_path / str(count)).metrics()
+        losses[count] = [metrics[name].value.tolist() for name in ("loss", "validation/loss")]
+        first = (tmp_path / str(count) / "events.jsonl").read_text().splitlines()[0]
+        chosen[count] = json.loads(first)["chosen"]
+    assert chosen[2]["ranks"] == 2 and chosen[2]["graph"] and chosen[2]["compile"] == chosen[1]["compile"]
+    assert losses[1][0][-1] < losses[1][0][0] - 0.5
+    for one, two in zip(losses[1], losses[2], strict=True):
+        assert two == pytest.approx(one, rel=2e-3)
 
 
 def test_captured_decoding_says_what_the_plain_model_does() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 
+from linnet.errors import UsageError
 from linnet.train import hardware
-from linnet.train.hardware import choose, measured_peak
+from linnet.train.hardware import NOT_REPEATABLE, choose, measured_peak
+from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import TrainSettings
 
 Machine = Callable[[str], list[torch.device]]
@@ -59,11 +63,93 @@ def test_the_peak_is_that_of_the_card_and_of_no_namesake(name: str, peak: float,
     assert choose(TrainSettings(device="cuda"), 32).peak_flops == peak
 
 
-def test_a_gpu_run_says_that_it_is_not_repeatable_to_the_bit(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("settings", "head_size", "repeatable"),
+    [
+        ({}, 64, True),
+        ({}, None, False),  # a loss of one's own
+        ({}, 60, False),
+        ({}, 256, False),
+        ({"dtype": "float32"}, 64, False),
+        ({"compile": "off"}, 64, False),
+        ({"deterministic": False}, 64, False),
+        ({"deterministic": True}, None, True),
+        ({"deterministic": True, "compile": "off", "dtype": "float32"}, 256, True),
+    ],
+)
+def test_a_gpu_run_says_whether_it_is_repeatable_to_the_bit(
+    settings: dict[str, Any], head_size: int | None, repeatable: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine("NVIDIA H200")
-    words = "not repeatable to the bit (identical runs drift apart)"
-    assert words in choose(TrainSettings(device="cuda"), 32).why
-    assert words not in choose(TrainSettings(device="cpu"), 32).why
+    monkeypatch.setattr(hardware, "_missing_compiler", lambda device: "")
+    found = choose(TrainSettings(device="cuda", **settings), 32, head_size=head_size)
+    assert found.repeatable is repeatable and found.fields()["repeatable"] is repeatable
+    assert found.ordered is (settings.get("deterministic") is not False)
+    assert found.strict is (settings.get("deterministic") is True)
+    assert ("repeatable to the bit" if repeatable else NOT_REPEATABLE) in found.why
+    assert repeatable is (NOT_REPEATABLE not in found.why)
+
+
+def test_other_gpus_than_those_that_were_measured_must_be_asked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine("NVIDIA A100")
+    monkeypatch.setattr(hardware, "_missing_compiler", lambda device: "")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    assert not choose(TrainSettings(device="cuda"), 32, head_size=64).repeatable
+    assert choose(TrainSettings(device="cuda", deterministic=True), 32, head_size=64).repeatable
+
+
+def test_a_cpu_is_always_repeatable_and_metal_never() -> None:
+    for wanted in (None, False, True):
+        found = choose(TrainSettings(device="cpu", deterministic=wanted), 32)
+        assert found.repeatable and "repeatable" not in found.why
+    with pytest.raises(UsageError, match="`deterministic`: nothing is known of the order of sums on mps; use"):
+        hardware._is_repeatable(
+            TrainSettings(deterministic=True), torch.device("mps"), torch.float32, compiled=False, head_size=64
+        )
+
+
+def test_cublas_is_asked_to_repeat_itself_and_no_other_wish_is_overruled(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine("NVIDIA H200")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    choose(TrainSettings(device="cuda"), 32)
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    choose(TrainSettings(device="cuda", deterministic=True), 32)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0")
+    with pytest.raises(
+        UsageError, match=r"needs CUBLAS_WORKSPACE_CONFIG to be :4096:8 or :16:8, found ':0:0': unset it"
+    ):
+        choose(TrainSettings(device="cuda", deterministic=True), 32)
+
+
+def test_an_operation_without_an_order_is_refused_in_a_line_and_only_then() -> None:
+    def unordered() -> torch.Tensor:
+        return torch.zeros(4).put_(torch.tensor([1, 1]), torch.tensor([2.0, 3.0]))
+
+    with refuse_unordered(False):
+        unordered()
+    words = r"^`deterministic`: put_ has no form that gives the same bits every time; "
+    with pytest.raises(UsageError, match=words), refuse_unordered(True):
+        unordered()
+    unordered()
+    with pytest.raises(RuntimeError, match=r"^out of ideas$"), refuse_unordered(True):
+        raise RuntimeError("out of ideas")
+    assert not torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_a_program_that_used_the_gpu_before_is_told_what_to_set() -> None:
+    told = (
+        "Deterministic behavior was enabled with either `torch.use_deterministic_algorithms(True)` or …, but this"
+        " operation is not deterministic because it uses CuBLAS and you have CUDA >= 10.2. To enable deterministic"
+        " behavior in this case, you must set an environment variable before running your PyTorch application:"
+        " CUBLAS_WORKSPACE_CONFIG=:4096:8 or CUBLAS_WORKSPACE_CONFIG=:16:8."
+    )
+    with pytest.raises(UsageError, match=r"start Python with CUBLAS_WORKSPACE_CONFIG=:4096:8$"), refuse_unordered(True):
+        raise RuntimeError(told)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("NVIDIA H200", torch.bfloat16), ("Tesla T4", torch.float32)])

@@ -21,7 +21,7 @@ from linnet.train.process import is_first_rank, wait_asleep_where_shared
 # Every command with its examples. Here, so that the list of commands can be shown without loading any of them. Those of
 # `train` are in the registry of the recipes.
 _COMMANDS = """
-resume: Go on with a run from its newest checkpoint, to the bit on the CPU.
+resume: Go on with a run from its newest checkpoint, to the bit where the run is repeatable.
     linnet resume latest
     linnet resume llama-20260531-001 --steps 20000
     linnet resume s3://bucket/runs/llama-20260531-001

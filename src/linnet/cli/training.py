@@ -31,7 +31,7 @@ def resume(
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
-    """Go on with a run from its newest checkpoint, to the bit on the CPU.
+    """Go on with a run from its newest checkpoint, to the bit where the run is repeatable.
 
     Args:
         steps: Train up to this step instead of the run's last one.

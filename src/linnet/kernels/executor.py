@@ -52,9 +52,14 @@ eager = Executor()
 
 
 class Compiled(Executor):
-    """Each kind of module, and each function, compiled at its first call. Linear layers read weights in `dtype`."""
+    """Each kind of module, and each function, compiled at its first call. Linear layers read weights in `dtype`.
 
-    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+    `ordered`: no kernel for a sum is chosen by a trial of its speed. They add in different orders, and another trial
+    may come out otherwise: the next process would give other bits.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.float32, *, ordered: bool = True) -> None:
+        self._options: dict[str, Any] = {"deterministic": ordered}
         self._compiled: dict[object, Callable[..., Any]] = {}
         self._signatures: set[object] = set()  # what was compiled, with shapes and dtypes of the arguments
         self._weights = CastWeights(dtype)
@@ -65,7 +70,7 @@ class Compiled(Executor):
         if isinstance(part, nn.Module):
             kind, function, arguments = type(part), type(part).forward, (self._weights.copy_of(part), *arguments)
         if kind not in self._compiled:
-            self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False)
+            self._compiled[kind] = torch.compile(function, fullgraph=True, dynamic=False, options=self._options)
         # Only what is new is compiled, and to change these settings and back takes 60 µs.
         signature = (part, torch.is_grad_enabled(), *map(_signature, arguments))
         if signature in self._signatures:

@@ -35,7 +35,34 @@ def uses_triton(x: Tensor) -> bool:
     return torch.compiler.is_compiling() and x.is_cuda
 
 
-# Linear layers and norms
+_ordered = True  # see `ordered_sums`
+
+
+@contextmanager
+def ordered_sums(wanted: bool) -> Iterator[None]:
+    """Take the forms that add up in one order, and so give the same bits every time; or else the quickest ones."""
+    global _ordered
+    before, _ordered = _ordered, wanted
+    try:
+        yield
+    finally:
+        _ordered = before
+
+
+# Embeddings, linear layers and norms
+
+
+def embedding(
+    ids_BT: Tensor, weight_VD: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None
+) -> Tensor:
+    """[B, T, D]: the row of each id, plus `plus_TD`, in `dtype`."""
+    if _ordered and uses_triton(weight_VD):
+        from linnet.kernels.cuda.embedding import EmbeddingRows
+
+        x_BTD: Tensor = EmbeddingRows.apply(ids_BT, weight_VD, plus_TD, dtype)
+        return x_BTD
+    rows_BTD = F.embedding(ids_BT, weight_VD)
+    return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -134,9 +161,12 @@ def norm_attention(
     if not first_only:
         return x, _attend_all(qkv_BTE, qkv.bias, n_heads)
     q_BTHD, k_BTHD, v_BTHD = _split_heads(qkv_BTE, qkv.bias, n_heads)
-    out_BH1D = F.scaled_dot_product_attention(
-        q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
-    )
+    q_BH1D, k_BHTD, v_BHTD = q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+    if _ordered and uses_triton(qkv_BTE):
+        scores_BH1T = (q_BH1D @ k_BHTD.mT).float() * q_BH1D.shape[-1] ** -0.5
+        out_BH1D = scores_BH1T.softmax(-1).to(v_BHTD.dtype) @ v_BHTD
+    else:
+        out_BH1D = F.scaled_dot_product_attention(q_BH1D, k_BHTD, v_BHTD)
     return Residual(x.x_BTD[:, :1]), out_BH1D.transpose(1, 2).flatten(2)
 
 
@@ -228,11 +258,30 @@ def rope(x_BTHD: Tensor, rope_TP2: Tensor) -> Tensor:
     return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x_BTHD.dtype)
 
 
+def attends_by_documents(head_size: int, dtype: torch.dtype, device: torch.device, executor: Executor) -> bool:
+    """Does `attend` take the numbers of documents as they are, so that no mask of all pairs need be made?"""
+    return executor is not eager and device.type == "cuda" and _ordered_attention_fits(head_size, dtype)
+
+
+def _ordered_attention_fits(head_size: int, dtype: torch.dtype) -> bool:
+    if not _ordered:
+        return False
+    from linnet.kernels.cuda import ordered_attention
+
+    return ordered_attention.fits(head_size, dtype)
+
+
 def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None = None) -> Tensor:
     """Softmax attention; K divides H. Without a mask it is causal: token t sees keys 0…t (T = S).
 
-    A mask is true where a token sees, or is what is added to its scores.
+    A mask is true where a token sees, or is what is added to its scores; or it is the number of each token's document
+    [B, T], and of the tokens before it one sees those of its own (only where `attends_by_documents`).
     """
+    by_documents = mask_TS is not None and mask_TS.dtype in (torch.int32, torch.int64)
+    if by_documents or (mask_TS is None and uses_triton(q_BHTD)):
+        if _ordered_attention_fits(q_BHTD.shape[-1], q_BHTD.dtype):
+            return _attend_in_order(q_BHTD, k_BKSD, v_BKSD, causal=True, documents_BT=mask_TS)
+        assert not by_documents
     if mask_TS is None and cpu.attention_is_faster(q_BHTD, k_BKSD):
         return cpu.causal_attention(q_BHTD, k_BKSD, v_BKSD)
     groups = q_BHTD.shape[1] // k_BKSD.shape[1]
@@ -246,6 +295,17 @@ def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | Non
     return F.scaled_dot_product_attention(
         q_BHTD, k_BKSD, v_BKSD, attn_mask=mask_TS, is_causal=mask_TS is None, enable_gqa=grouped
     )
+
+
+def _attend_in_order(
+    q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool, documents_BT: Tensor | None = None
+) -> Tensor:
+    """The same by a kernel whose backward pass adds in one order."""
+    from linnet.kernels.cuda.ordered_attention import OrderedAttention
+
+    heads = (x.transpose(1, 2) for x in (q_BHTD, k_BKTD, v_BKTD))
+    out_BTHD: Tensor = OrderedAttention.apply(*heads, causal, documents_BT)
+    return out_BTHD.transpose(1, 2)
 
 
 def _attend_one_token(q_BH1D: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_1S: Tensor) -> Tensor:
@@ -275,6 +335,8 @@ def _attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
             out_BTHD: Tensor = short_attention.ShortAttention.apply(qkv_BTGD, bias_E)
             return out_BTHD.flatten(2)
     q_BHTD, k_BHTD, v_BHTD = (heads.transpose(1, 2) for heads in _split_heads(qkv_BTE, bias_E, n_heads))
+    if uses_triton(qkv_BTE) and _ordered_attention_fits(q_BHTD.shape[-1], q_BHTD.dtype):
+        return _attend_in_order(q_BHTD, k_BHTD, v_BHTD, causal=False).transpose(1, 2).flatten(2)
     return F.scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD).transpose(1, 2).flatten(2)
 
 

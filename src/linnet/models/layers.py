@@ -6,7 +6,6 @@ Nothing here draws random numbers: `initial.py` fills every parameter.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.kernels import ops
@@ -61,5 +60,4 @@ class Embedding(nn.Module):
 
     def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
         """[B, T] → [B, T, width]: the rows, plus `plus_TD`, in `dtype`."""
-        rows_BTD = F.embedding(ids_BT, self.weight)
-        return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)
+        return ops.embedding(ids_BT, self.weight, dtype, plus_TD)

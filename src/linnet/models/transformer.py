@@ -107,7 +107,8 @@ class LanguageModel(Transformer):
         span = None if cache is None else cache.span(T)
         mask_TS = None if span is None else span.mask_TS
         if documents_BT is not None:
-            mask_TS = document_mask(documents_BT)
+            by_number = ops.attends_by_documents(self.config.head_size, self.compute_dtype, ids_BT.device, executor)
+            mask_TS = documents_BT if by_number else document_mask(documents_BT)
         position_TD, rotary = self.positions(T, span)
         x = ops.residual(self.embed(ids_BT, executor, position_TD), executor)
         for block in self.blocks:

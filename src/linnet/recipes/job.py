@@ -44,6 +44,7 @@ FREE = (
     "device",
     "compile",
     "graph",
+    "deterministic",
     "profile",
     "on_nan",
     "mirror",

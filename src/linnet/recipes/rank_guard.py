@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from linnet.errors import LinnetError
@@ -58,7 +58,7 @@ def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ran
 
     settings = {**job.model_fields(), **job.config_fields()}
     flags = {f"`{name}`": value for name, value in settings.items() if name not in _OF_A_MACHINE}
-    versions = {"version of Linnet": version("linnet"), "version of torch": torch.__version__}
+    versions = {"version of Linnet": _own_version(), "version of torch": torch.__version__}
     versions["Linnet"] = source_digest()[-12:]  # a checkout has one version for long
     checksum = weights_checksum(recipe.trained.parameters())
     ranks.require_same({**versions, **flags, "text or images to train on": data.fingerprint, "weights": checksum})
@@ -71,5 +71,13 @@ def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[s
         return []
     machines = len(set(ranks.hosts))
     where = "on one machine" if machines == 1 else f"on {machines} machines"
-    same = "to the bit as on one rank" if recipe.sum_order(data.rows_per_step).exact else "as on one rank to rounding"
+    exact = hardware.device.type == "cpu" and recipe.sum_order(data.rows_per_step).exact
+    same = "to the bit as on one rank" if exact else "as on one rank to rounding"
     return [f"{ranks.count} ranks {where}; losses and weights {same}"]
+
+
+def _own_version() -> str:
+    try:
+        return version("linnet")
+    except PackageNotFoundError:  # run from its sources, whose digest is compared as well
+        return "of these sources"

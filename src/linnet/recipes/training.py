@@ -201,7 +201,7 @@ def resume(
     runs_root: str | os.PathLike[str] | None = None,
     previous: PreviousRun | None = None,
 ) -> Training:
-    """Continue a run from its newest checkpoint, to the bit on the CPU.
+    """Continue a run from its newest checkpoint, to the bit where the run is repeatable.
 
     One that was killed between its last checkpoint and its end is closed as completed.
 
@@ -267,7 +267,9 @@ def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFu
 
 
 def _hardware(job: Job, ranks: Ranks) -> Hardware:
-    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights_of_layers(job.model), ranks=ranks)
+    head_size = job.model.head_size if job.loss is None else None
+    weights = weights_of_layers(job.model)
+    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights, ranks=ranks, head_size=head_size)
     if job.loss is None:
         return hardware
     # A function of the user's may do anything: it is run as it stands, in one thread.

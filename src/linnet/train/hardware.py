@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError
+from linnet.kernels.cuda import can_order_attention
 from linnet.kernels.ops import AttentionBackend
 from linnet.models import pick_device
 from linnet.train.devices import stated_peak
 from linnet.train.optim import capture_obstacle
 from linnet.train.process import waits_asleep
 from linnet.train.ranks import ALONE, Ranks
+from linnet.train.repeatable import set_up_cublas
 from linnet.train.settings import TrainSettings
 
 # Seconds of a pass at the peak of a GPU, the layers alone, up to which its step is captured: that pays where launching
@@ -40,6 +42,8 @@ _SPLIT_TOKENS = 2048
 # A product of 256 × 256 matrices that takes longer on a CPU: a millisecond is usual.
 _EMULATED_SECONDS = 0.02
 
+NOT_REPEATABLE = "not repeatable to the bit (identical runs drift apart; --deterministic)"
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -55,6 +59,9 @@ class Hardware:
     peak_flops: float | None  # of one rank's device; None: it could not be measured, others were busy
     why: str
     ranks: Ranks = ALONE
+    ordered: bool = True  # are sums taken in one order, wherever Linnet has a form for it?
+    strict: bool = False  # is an operation an error that has no such form?
+    repeatable: bool = True  # does a second run, or a resumed one, give the same bits on this machine?
 
     @property
     def halves_in_parallel(self) -> bool:
@@ -73,6 +80,7 @@ class Hardware:
             "dtype": str(self.dtype).removeprefix("torch."),
             "compile": self.compile,
             "graph": self.graph,
+            "repeatable": self.repeatable,
             "threads": self.threads,
             "halves": self.halves,
             "attention": self.attention,
@@ -81,11 +89,18 @@ class Hardware:
         }
 
 
-def choose(settings: TrainSettings, tokens: int, weights: int | None = None, ranks: Ranks = ALONE) -> Hardware:
+def choose(
+    settings: TrainSettings,
+    tokens: int,
+    weights: int | None = None,
+    ranks: Ranks = ALONE,
+    head_size: int | None = None,
+) -> Hardware:
     """Follow the settings where they are plain, the machine where they say `auto`.
 
-    `tokens` (or patches of images) pass through the model at once; its layers have so many `weights`. Each of several
-    `ranks` on a machine with GPUs has one of its own, as far as there are enough.
+    `tokens` (or patches of images) pass through the model at once; its layers have so many `weights`, and a head of
+    their attention so many numbers. Each of several `ranks` on a machine with GPUs has one of its own, as far as there
+    are enough.
     """
     device = pick_device(ranks.device(settings.device))
     dtype = _dtype(settings.dtype, device)
@@ -108,9 +123,14 @@ def choose(settings: TrainSettings, tokens: int, weights: int | None = None, ran
     if device.type == "cuda":
         words.append(f"attention by {attention}")
     words.append(f"peak {source}" if peak is None else f"peak {peak / 1e12:.3g} TFLOP/s ({source})")
+    repeatable = _is_repeatable(settings, device, dtype, compiled, head_size, ranks)
     if device.type != "cpu":
-        words.append("not repeatable to the bit (identical runs drift apart)")
-    return Hardware(device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words), ranks)
+        words.append("repeatable to the bit" if repeatable else NOT_REPEATABLE)
+    asked = settings.deterministic
+    return Hardware(
+        device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words), ranks,
+        ordered=asked is not False, strict=asked is True, repeatable=repeatable,
+    )  # fmt: skip
 
 
 def describe(settings: TrainSettings, tokens: int, weights: int, kind: str, peak: float, threads: int) -> Hardware:
@@ -138,6 +158,28 @@ def _thread_count(flops: float, device: torch.device, threads: int) -> int:
 def _splits(settings: TrainSettings, tokens: int) -> bool:
     """Is a pass long enough for two halves, and can it be halved?"""
     return tokens >= _SPLIT_TOKENS and settings.batch % 2 == 0
+
+
+def _is_repeatable(
+    settings: TrainSettings,
+    device: torch.device,
+    dtype: torch.dtype,
+    compiled: bool,
+    head_size: int | None,
+    ranks: Ranks = ALONE,
+) -> bool:
+    """Does the step of a model of Linnet's give the same bits every time? On a GPU by default where it costs little.
+
+    A sum over two ranks has one order only; of more GPUs it must be asked for (`Step.order`).
+    """
+    if device.type == "cuda" and settings.deterministic:
+        set_up_cublas()
+        return True
+    if settings.deterministic and device.type != "cpu":
+        raise UsageError(f"`deterministic`: nothing is known of the order of sums on {device.type}; use `device=cpu`")
+    if device.type != "cuda" or settings.deterministic is False or not compiled or head_size is None:
+        return device.type == "cpu"
+    return ranks.count <= 2 and can_order_attention(head_size, dtype, torch.cuda.get_device_capability(device))
 
 
 def _threads(count: int, halves: bool) -> str:

@@ -45,6 +45,8 @@ class TrainSettings:
         compile: Compile the model; auto: on CUDA.
         graph: Hand a GPU whole steps as a CUDA graph, or repeat one recorded step on a CPU; auto: where steps are
             small.
+        deterministic: Give the same bits every time on the same GPU, also after a resume; an operation that cannot
+            is an error. By default where that costs next to nothing; false in a file: nowhere.
         eval_every: Steps between evaluations on held-out text; ten times a run by default, 0: never.
         eval_tokens: Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the
             run.
@@ -85,6 +87,7 @@ class TrainSettings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     graph: Literal["auto", "on", "off"] = "auto"
+    deterministic: bool | None = None
     eval_every: int | None = None
     eval_tokens: int | None = None
     sample_every: int | None = None

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from linnet.errors import UsageError
 from linnet.kernels import Compiled, Executor, Graph, Recording, backward, eager, gradients
-from linnet.kernels.ops import attention_backend
+from linnet.kernels.ops import attention_backend, ordered_sums
 from linnet.kernels.replay import Work
 from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
 from linnet.train.process import keep_freed_memory
 from linnet.train.ranks import WORDS
+from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import TrainSettings
 
 # The forward pass of a part of a batch: its shares of the loss and of the other metrics, the loss first.
@@ -76,8 +77,9 @@ class Step:
         self, model: nn.Module, settings: TrainSettings, hardware: Hardware, loss: OwnLoss | None = None
     ) -> None:
         self._attention, self._ranks = hardware.attention, hardware.ranks
+        self._ordered_sums, self._strict = hardware.ordered, hardware.strict
         self._loss: Callable[..., Any] = model.loss if loss is None else loss  # type: ignore[assignment]
-        self._executor: Executor = Compiled(hardware.dtype) if hardware.compile else eager
+        self._executor: Executor = Compiled(hardware.dtype, ordered=hardware.ordered) if hardware.compile else eager
         self.optimizers = Optimizers(model.named_parameters(), settings)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._sums: PlainGradients | GradientBuffer | None = None
@@ -88,7 +90,7 @@ class Step:
         self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
-        self._ordered = hardware.device.type == "cpu"
+        self._ordered = hardware.device.type == "cpu" or (hardware.strict and hardware.ranks.count > 2)
         self._split_batch: SplitBatch | None = None
         if hardware.halves_in_parallel:
             self._split_batch = SplitBatch(self._trained, hardware.threads)
@@ -103,7 +105,7 @@ class Step:
         first, *others = batch.inputs
         assert first is not None
         divisor = self._divisor(batch.n_targets, first.device)
-        with _threads(self._threads):
+        with _threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
             if self._ranks.alone:
                 values = self._whole(divisor, first, *others)
                 return StepResult(dict(zip((*self._names, "grad_norm"), values, strict=True)))
@@ -119,11 +121,18 @@ class Step:
     def order(self, rows: int) -> SumOrder:
         """In which order the gradients of a batch of so many rows, on all ranks together, are added up.
 
-        On a GPU, where little is the same to the bit, they are not worth the copies: one part after the other.
+        On a GPU, where another number of ranks rounds otherwise anyway, it is not worth the copies: one part after the
+        other. Only a run that must repeat itself takes it there, where more than two have to add up.
         """
         if not self._ordered:
             return SumOrder(1, -(-rows // self._ranks.count // self._rows), exact=False)
-        return SumOrder.of(rows, self._rows, self._ranks.count)
+        order = SumOrder.of(rows, self._rows, self._ranks.count)
+        if self._strict and not order.exact and self._trained[0].is_cuda:
+            raise UsageError(
+                f"`deterministic`: {self._ranks.count} GPUs have no fixed order to add up {rows} rows in parts of"
+                f" {self._rows}: take 2, 4 or 8 of them, and as many parts or a multiple"
+            )
+        return order
 
     def _accumulate(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
         """Forward and backward, as a graph captures them: the gradients of all parts, added up. Returns the metrics."""

@@ -6,7 +6,13 @@ are compiled for CUDA.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+
+def can_order_attention(head_size: int, dtype: torch.dtype, capability: tuple[int, int]) -> bool:
+    """Is attention with such heads done by `ordered_attention`? It is for 16 bits, and was measured on Hopper."""
+    return capability == (9, 0) and head_size % 8 == 0 and head_size <= 128 and dtype.itemsize == 2
 
 
 def contiguous_rows(x: Tensor) -> Tensor:
