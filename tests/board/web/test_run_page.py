@@ -214,6 +214,10 @@ def test_the_zoom_of_the_machines_charts_is_in_the_address(page: Page, served: s
     assert stretch is not None
     page.reload()
     expect(surface).to_have_attribute("data-drawn-x", stretch[1])
+    page.get_by_role("button", name="zoomed").click()
+    expect(surface).to_have_attribute("data-drawn-x", "all")
+    page.go_back()
+    expect(surface).to_have_attribute("data-drawn-x", stretch[1])
     page.get_by_role("radio", name="step").click()
     expect(surface).to_have_attribute("data-drawn-x", "all")
     assert "zoom=" not in page.url, "another axis counts otherwise"

@@ -7,11 +7,11 @@ import { svgOf } from "./svg";
 import { madeTrace } from "./trace";
 
 const GRID = { from: 0, to: 4, points: 4 };
-function styled(run: string, y: number[], more: Partial<StyledTrace> = {}): StyledTrace {
+function styled(run: string, y: number[], changes: Partial<StyledTrace> = {}): StyledTrace {
   const mean = Float64Array.from(y);
   const columns = { x: Float64Array.from(y.keys()), low: mean.map((v) => v - 1), high: mean.map((v) => v + 1), mean };
   const trace = madeTrace({ run, key: "loss", goal: "min" }, GRID, columns);
-  return { trace, label: run, colour: "#123456", dashed: false, spread: false, ...more };
+  return { trace, label: run, colour: "#123456", dashed: false, spread: false, ...changes };
 }
 const INK = {
   panel: "#fff",

@@ -24,8 +24,8 @@ beforeEach(() => {
   listen(element, target);
 });
 
-function pointer(type: string, x: number, more: PointerEventInit = {}): void {
-  const event = { pointerId: 1, pointerType: "mouse", clientX: x, clientY: 50, button: 0, bubbles: true, ...more };
+function pointer(type: string, x: number, init: PointerEventInit = {}): void {
+  const event = { pointerId: 1, pointerType: "mouse", clientX: x, clientY: 50, button: 0, bubbles: true, ...init };
   element.dispatchEvent(new PointerEvent(type, event));
 }
 

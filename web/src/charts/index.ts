@@ -4,3 +4,4 @@ export { ChartCard, type ChartCardProps } from "./card";
 export { Chart, type ChartProps } from "./chart";
 export { highlighted } from "./cursor";
 export { boardView, type ChartView, ownView, setAxis } from "./view";
+export { Zoomed } from "./zoomed";

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { roundNumbers, type Scale, share, ticks, tickTexts, valueAt, xText } from "./scale";
 
-const scale = (min: number, max: number, more: Partial<Scale> = {}): Scale => ({
+const scale = (min: number, max: number, changes: Partial<Scale> = {}): Scale => ({
   min,
   max,
   log: false,
   kind: "number",
-  ...more,
+  ...changes,
 });
 const texts = (of: Scale, amount = 4) => ticks(of, amount).map((tick) => tick.text);
 

@@ -17,21 +17,25 @@ function line(run: string, y: (x: number) => number, { every = 1, room = 0, last
   return { trace, label: run, colour: "#000", dashed: false, spread: room > 0 };
 }
 
-function place(lines: StyledTrace[], x: number, more: Partial<TipPlace> = {}): TipPlace {
-  return { x, axis: "step", mapping, readings: readingsAt(lines, x, 6), exact: null, close: null, lines, ...more };
+function placeOf(lines: StyledTrace[], x: number, changes: Partial<TipPlace> = {}): TipPlace {
+  return { x, axis: "step", mapping, readings: readingsAt(lines, x, 6), exact: null, close: null, lines, ...changes };
 }
 
 describe("what stands at the cursor", () => {
   test("the best first, by the way that is better", () => {
     const lines = [line("a", () => 5), line("b", () => 3), line("c", () => 4)];
-    expect(tipOf(place(lines, 50)).rows.map(({ label, value }) => `${label} ${value}`)).toEqual(["b 3", "c 4", "a 5"]);
+    expect(tipOf(placeOf(lines, 50)).rows.map(({ label, value }) => `${label} ${value}`)).toEqual([
+      "b 3",
+      "c 4",
+      "a 5",
+    ]);
   });
 
   test("the line at the pointer is told apart", () => {
     const lines = [line("a", () => 5), line("b", () => 3)];
     const readings = readingsAt(lines, 50, 6);
     const close = nearestReading(readings, mapping.toY(4.8), mapping);
-    expect(tipOf(place(lines, 50, { close })).rows.map(({ label, strong }) => [label, strong])).toEqual([
+    expect(tipOf(placeOf(lines, 50, { close })).rows.map(({ label, strong }) => [label, strong])).toEqual([
       ["b", false],
       ["a", true],
     ]);
@@ -39,17 +43,17 @@ describe("what stands at the cursor", () => {
 
   test("a run that ended before is left out, one with few rows says where its own stands", () => {
     const lines = [line("short", () => 1, { last: 20 }), line("rare", () => 2, { every: 25 })];
-    expect(tipOf(place(lines, 60)).rows).toMatchObject([{ label: "rare", note: "at 50" }]);
+    expect(tipOf(placeOf(lines, 60)).rows).toMatchObject([{ label: "rare", note: "at 50" }]);
   });
 
   test("how far a band goes", () => {
-    expect(tipOf(place([line("a", () => 5, { room: 1 })], 50)).rows[0]?.note).toBe("4 – 6");
+    expect(tipOf(placeOf([line("a", () => 5, { room: 1 })], 50)).rows[0]?.note).toBe("4 – 6");
   });
 
   test("exact rows take the place of a column, whose range stays", () => {
     const columns = [line("a", () => 5, { room: 1 })];
     const exact = readingsAt([line("a", () => 4.25)], 51, 6);
-    const tip = tipOf(place(columns, 50, { exact }));
+    const tip = tipOf(placeOf(columns, 50, { exact }));
     expect(tip.title).toBe("step 51");
     expect(tip.rows).toMatchObject([{ value: "4.25", note: "4 – 6" }]);
   });
@@ -57,7 +61,7 @@ describe("what stands at the cursor", () => {
   test("warnings at the place, and how many lines are not named", () => {
     const lines = Array.from({ length: 20 }, (_, at) => line(`r${at}`, () => at / 10));
     lines[3]?.trace.marks.push({ x: 52, kind: "spike", text: "spike at 52" });
-    const tip = tipOf(place(lines, 50));
+    const tip = tipOf(placeOf(lines, 50));
     expect(tip.rows).toHaveLength(14);
     expect(tip.notes).toEqual([
       { text: "▲ r3: spike at 52", warning: true },

@@ -24,14 +24,14 @@ function series(changes: Partial<Series>): Series {
   };
 }
 
-function exactSeries(x: number[], value: number[], more: Partial<Series> = {}): Series {
-  return series({ columns: { x: Float64Array.from(x), value: Float64Array.from(value) }, ...more });
+function exactSeries(x: number[], value: number[], changes: Partial<Series> = {}): Series {
+  return series({ columns: { x: Float64Array.from(x), value: Float64Array.from(value) }, ...changes });
 }
 
-function buckets(mean: number[], more: Partial<Series> = {}): Series {
+function buckets(mean: number[], changes: Partial<Series> = {}): Series {
   const low = Float32Array.from(mean, (value) => value - 1);
   const high = Float32Array.from(mean, (value) => value + 1);
-  return series({ exact: false, total: 1000, columns: { low, high, mean: Float32Array.from(mean) }, ...more });
+  return series({ exact: false, total: 1000, columns: { low, high, mean: Float32Array.from(mean) }, ...changes });
 }
 
 describe("rows as they were logged", () => {

@@ -77,7 +77,7 @@ function longSeries(pool: Pool): HeldSeries {
   const columns = Array.from({ length: POINTS }, (_, at) =>
     [...steps.keys()].filter((row) => Math.min(POINTS - 1, Math.floor((row + 1 - 1) / width)) === at),
   );
-  const each = (made: (rows: readonly number[]) => number) =>
+  const ofRows = (made: (rows: readonly number[]) => number) =>
     columns.map((rows) => made(rows.map((row) => values[row] ?? 0)));
   const tail = (column: Float64Array) => pool.add(column.subarray(ROWS - TAIL));
   return {
@@ -94,15 +94,15 @@ function longSeries(pool: Pool): HeldSeries {
       to: ROWS,
       points: POINTS,
       low: pool.add(
-        each((rows) => Math.min(...rows)),
+        ofRows((rows) => Math.min(...rows)),
         "f4",
       ),
       high: pool.add(
-        each((rows) => Math.max(...rows)),
+        ofRows((rows) => Math.max(...rows)),
         "f4",
       ),
       mean: pool.add(
-        each((rows) => rows.reduce((sum, value) => sum + value, 0) / rows.length),
+        ofRows((rows) => rows.reduce((sum, value) => sum + value, 0) / rows.length),
         "f4",
       ),
       count: pool.add(columns.map((rows) => rows.length)),

@@ -261,7 +261,7 @@ class Parser {
 
   parse(): Node {
     const node = this.#either();
-    if (this.#rest()) throw this.#error(this.text[this.#at] === ")" ? "unexpected ')'" : "expected and, or");
+    if (this.#remaining()) throw this.#error(this.text[this.#at] === ")" ? "unexpected ')'" : "expected and, or");
     return node;
   }
 
@@ -276,7 +276,7 @@ class Parser {
 
   #all(): Node {
     const parts = [this.#one()];
-    while (this.#rest() && this.text[this.#at] !== ")" && this.#joining() !== "or") {
+    while (this.#remaining() && this.text[this.#at] !== ")" && this.#joining() !== "or") {
       this.#join();
       parts.push(this.#one());
     }
@@ -292,13 +292,13 @@ class Parser {
   }
 
   #unguarded(): Node {
-    const remaining = this.#rest();
+    const remaining = this.#remaining();
     if (!remaining) throw this.#error("expected a comparison, as in loss<2");
     if (this.#match(NOT)) return { kind: "not", part: this.#one() };
     if (remaining.startsWith("(")) {
       const begin = this.#at++;
       const node = this.#either();
-      if (!this.#rest().startsWith(")")) throw this.#error("'(' is never closed", begin);
+      if (!this.#remaining().startsWith(")")) throw this.#error("'(' is never closed", begin);
       this.#at++;
       return node;
     }
@@ -309,7 +309,7 @@ class Parser {
     const begin = this.#at;
     const column = this.#column();
     const after = this.#at;
-    const remaining = this.#rest();
+    const remaining = this.#remaining();
     let operator = OPERATORS.find((sign) => remaining.startsWith(sign));
     if (operator === undefined) {
       const isPlain = column.statistic === null && column.step === null;
@@ -340,9 +340,9 @@ class Parser {
     const statistic = STATISTICS.find((name) => name === word[0]);
     if (!statistic) throw this.#error(`${word[0]}() does not exist`, begin);
     this.#at++;
-    this.#rest();
+    this.#remaining();
     const name = this.#quoted() ?? this.#match(NAME)?.[0];
-    if (!name || !this.#rest().startsWith(")")) {
+    if (!name || !this.#remaining().startsWith(")")) {
       throw this.#error(`expected the name of one metric and ')' after ${statistic}(`);
     }
     this.#at++;
@@ -350,7 +350,7 @@ class Parser {
   }
 
   #value(operator: string): string {
-    if (!this.#rest()) throw this.#error(`expected a value after '${operator}'`);
+    if (!this.#remaining()) throw this.#error(`expected a value after '${operator}'`);
     const quoted = this.#quoted();
     if (quoted !== null) return quoted;
     const begin = this.#at;
@@ -391,7 +391,7 @@ class Parser {
   }
 
   #joining(): "" | "and" | "or" {
-    this.#rest();
+    this.#remaining();
     JOINING.lastIndex = this.#at;
     const word = JOINING.exec(this.text);
     if (!word) return "";
@@ -399,7 +399,7 @@ class Parser {
   }
 
   #join(): void {
-    this.#rest();
+    this.#remaining();
     this.#match(JOINING);
   }
 
@@ -410,7 +410,7 @@ class Parser {
     return match;
   }
 
-  #rest(): string {
+  #remaining(): string {
     while (/\s/.test(this.text[this.#at] ?? "")) this.#at++;
     return this.text.slice(this.#at);
   }

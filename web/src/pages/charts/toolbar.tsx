@@ -1,7 +1,7 @@
-import { computed } from "@preact/signals";
 import type { Spread } from "../../charts/spread";
 import { ALL_BUT_SEED } from "../../charts/spread";
 import { AXES, setAxis, boardView as view } from "../../charts/view";
+import { Zoomed } from "../../charts/zoomed";
 import type { Axis } from "../../data/types";
 import { Segmented, Toggle } from "../../ui/segmented";
 import { Slider } from "../../ui/slider";
@@ -58,9 +58,6 @@ export function sliderOf(smooth: number): number {
 export function setSmoothing(smooth: number): void {
   view.smooth.value = smooth;
 }
-
-/** Not the range itself, which changes with every frame of a drag. */
-const isZoomed = computed(() => view.range.value !== null);
 
 export interface ChartFiltersProps {
   words: string;
@@ -124,11 +121,7 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
         />
       )}
       <span class="grow" />
-      {isZoomed.value && (
-        <button type="button" class="chart-range" onClick={() => view.setRange(null, true)} title="all of it (0)">
-          zoomed ×
-        </button>
-      )}
+      <Zoomed view={view} />
       <Toggle label="log x" on={view.logX.value} onChange={(on) => setFlag("logX", on)} />
       <Toggle label="clip" on={view.clip.value} onChange={(on) => setFlag("clip", on)} />
       <Toggle label="resumes" on={view.superseded.value} onChange={(on) => setFlag("superseded", on)} />

@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { choice, link, pageParam } from "../../address";
-import { ChartCard, ownView, setAxis } from "../../charts";
+import { ChartCard, ownView, setAxis, Zoomed } from "../../charts";
 import { useLoadedTogether } from "../../data/loaded";
 import { source } from "../../data/state";
 import type { Axis, RunMetrics } from "../../data/types";
@@ -48,6 +48,7 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
           value={axisParam.value}
           onChange={(axis) => setAxis(view, axis)}
         />
+        <Zoomed view={view} />
         {runs.length > MOST_RUNS && (
           <span class="faint">
             the first {MOST_RUNS} of {runs.length} runs

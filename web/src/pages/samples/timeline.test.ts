@@ -10,10 +10,10 @@ it("knows prompts and steps of several runs", () => {
 });
 
 it("finds what was written last at or before a step, and the time before", () => {
-  expect(sampleAt(run, "The", 250).map((found) => found?.text)).toEqual(["c", "a"]);
-  expect(sampleAt(run, "The", 100).map((found) => found?.text ?? null)).toEqual(["a", null]);
+  expect(sampleAt(run, "The", 250).map((sample) => sample?.text)).toEqual(["c", "a"]);
+  expect(sampleAt(run, "The", 100).map((sample) => sample?.text ?? null)).toEqual(["a", null]);
   expect(sampleAt(run, "The", 50)).toEqual([null, null]);
-  expect(sampleAt(run, "Once", 300).map((found) => found?.text ?? null)).toEqual(["b", null]);
+  expect(sampleAt(run, "Once", 300).map((sample) => sample?.text ?? null)).toEqual(["b", null]);
 });
 
 it("takes the prompt off a text that begins with it", () => {
