@@ -93,6 +93,7 @@ export class FakeSource implements Partial<Source> {
   changes(query: () => ChangesQuery, listener: ChangesListener): () => void {
     this.followed = query;
     this.listener = listener;
+    query();
     listener.connected(true);
     return () => {
       if (this.listener === listener) this.listener = null;

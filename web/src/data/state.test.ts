@@ -1,23 +1,27 @@
 // @vitest-environment happy-dom
 import { beforeAll, expect, test, vi } from "vitest";
 import { FakePages } from "../pages/fake-pages";
-import { applyRows, known, start, table } from "./state";
+import type { TableQuery } from "./source";
+import { applyRows, known, nameOf, shown, start, table } from "./state";
 import type { RunRow, RunTable } from "./types";
 
-/** A source whose filter leaves out the run `other`. */
+/** A source whose filter leaves out the run `other` from the second question on, and `absent` always. */
 class Filtered extends FakePages {
   tables = 0;
 
-  override async table(): Promise<RunTable> {
-    this.tables++;
+  override async table(query?: TableQuery): Promise<RunTable> {
     const whole = await super.table();
-    return { ...whole, rows: this.tables === 1 ? whole.rows : whole.rows.filter(({ id }) => id !== "other") };
+    if (query?.hidden) return whole;
+    this.tables++;
+    const left = ["absent", ...(this.tables > 1 ? ["other"] : [])];
+    return { ...whole, rows: whole.rows.filter(({ id }) => !left.includes(id)) };
   }
 }
 
 const fake = new Filtered([
   { id: "shown", row: { status: "live" }, series: {} },
   { id: "other", row: { status: "live", values: [3] }, series: {} },
+  { id: "absent", row: { name: "hidden by the filter" }, series: {} },
 ]);
 const row = (id: string, changes: Partial<RunRow>): RunRow => ({ ...(known.peek().get(id) as RunRow), ...changes });
 const statuses = () => table.value?.rows.map(({ id, status }) => `${id} ${status}`);
@@ -25,6 +29,12 @@ const statuses = () => table.value?.rows.map(({ id, status }) => `${id} ${status
 beforeAll(async () => {
   start(fake.source);
   await vi.waitFor(() => expect(table.value?.rows).toHaveLength(2));
+});
+
+test("a run that is shown is known by name though the filter leaves it out", async () => {
+  expect(shown.value).toContain("absent");
+  await vi.waitFor(() => expect(nameOf("absent")).toBe("hidden by the filter"));
+  expect(statuses()).toEqual(["shown live", "other live"]);
 });
 
 test("a row that changes is in the table at once, with the columns that it had", () => {

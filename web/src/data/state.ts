@@ -177,6 +177,18 @@ export async function refreshTable(): Promise<void> {
   if (table.peek()?.unread && tableProblem.peek() === null) void refreshTable();
 }
 
+const ALL_RUNS: TableQuery = { where: "", columns: [], sort: "", reverse: false, group: "", hidden: true };
+const soughtRuns = new Set<string>();
+
+/** Names, colours and status of runs that are shown, as an address may say, though they are filtered out or hidden. */
+async function findShown(): Promise<void> {
+  const missing = shown.value.filter((id) => !known.peek().has(id) && !soughtRuns.has(id));
+  if (!table.value || !missing.length) return;
+  for (const id of missing) soughtRuns.add(id);
+  const { rows } = await source().table(ALL_RUNS);
+  known.value = new Map([...rows.map((row) => [row.id, row] as const), ...known.peek()]);
+}
+
 const SOON = 300; // milliseconds: a run came or went
 const LATER = 5000; // what runs are ordered, grouped or filtered by may have changed
 const SOON_REST = 2; // a table that takes a second is asked for after two seconds, for the sake of order after ten
@@ -266,5 +278,8 @@ async function begin(chosenSource: Source): Promise<void> {
   effect(() => {
     tableQuery.value;
     void refreshTable();
+  });
+  effect(() => {
+    findShown().catch(() => {}); // whoever cannot ask is told so by the table
   });
 }

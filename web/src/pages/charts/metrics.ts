@@ -1,6 +1,6 @@
 /** Which metrics the runs that are shown have; kept up to date. */
 import { useLayoutEffect, useState } from "preact/hooks";
-import { changes, source } from "../../data/state";
+import { changes, known, source } from "../../data/state";
 import type { RunMetrics } from "../../data/types";
 
 const AGAIN_AFTER = 400; // milliseconds
@@ -14,6 +14,7 @@ export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | str
     const ids = names ? names.split("\n") : [];
     let asking = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let answered: readonly RunMetrics[] = [];
     const load = () => {
       timer = undefined;
       asking.abort();
@@ -26,7 +27,11 @@ export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | str
       source()
         .metrics(ids, signal)
         .then(
-          (answer) => !signal.aborted && setMetrics(answer),
+          (answer) => {
+            if (signal.aborted) return;
+            answered = answer;
+            setMetrics(answer);
+          },
           (error: unknown) => !signal.aborted && setMetrics(error instanceof Error ? error.message : String(error)),
         );
     };
@@ -34,7 +39,14 @@ export function useMetrics(runs: readonly string[]): readonly RunMetrics[] | str
       timer ??= setTimeout(load, AGAIN_AFTER);
     };
     load();
+    // A live run may have logged its first rows between the question and the moment from which the stream tells of it.
+    const mayLack = (id: string) =>
+      known.peek().get(id)?.status === "live" || !answered.find((run) => run.id === id)?.metrics.length;
     const ends = [
+      changes.watch(ids),
+      changes.onWatched((watched) => {
+        if (watched.some((id) => ids.includes(id) && mayLack(id))) again();
+      }),
       changes.onRun((event) => {
         if (event.parts.includes("metrics") && ids.includes(event.id)) again();
       }),
