@@ -122,7 +122,7 @@ def test_the_curve_is_a_picture(name: str, capsys: pytest.CaptureFixture[str]) -
         ("--gpus 8 --batch-tokens 4096", "4 sequences a step are too few for 8 GPUs: choose --batch-tokens as a"),
         ("--batch 0", "--batch must be 1 or more, found 0"),
         ("--n-kv 7", "n_kv 7 does not divide n_heads 9"),
-        ("--shard some", "--shard 'some': choose from none, moments, weights"),
+        ("--shard some", "--shard 'some': choose from auto, none, moments, weights"),
         ("--preset vit-tiny --ctx 4", "a vit has no field 'ctx'"),
         ("--preset vit-tiny --batch-tokens 4096", "--batch-tokens and --tokens go with text"),
         ("--preset vit-tiny --arch gpt2", "--arch goes with text, and vit-tiny is a vit"),

@@ -77,9 +77,9 @@ class TrainingFlags:
         steps: Train for so many steps: says how long that takes.
         tokens: Or on so many tokens: 10B.
         checkpoint_every: Steps between checkpoints; five times a run by default.
-        shard: What GPUs keep a part of each: none, the optimiser's moments, or weights; moments from 300M on.
+        shard: What GPUs keep a part of each: none, the optimiser's moments, or weights; auto: moments from 300M on.
         recompute: What the backward pass makes again instead of keeping it: off, what is cheap, or whole blocks.
-        overlap: auto: gradients are summed while the backward pass goes on; off: after it.
+        overlap: Gradients are summed while the backward pass goes on; off: after it.
     """
 
     batch: int | None = None
@@ -88,9 +88,9 @@ class TrainingFlags:
     steps: _Number = None
     tokens: _Number = None
     checkpoint_every: int | None = None
-    shard: Literal["none", "moments", "weights"] | None = None
+    shard: Literal["auto", "none", "moments", "weights"] = "auto"
     recompute: Literal["off", "cheap", "blocks"] = "off"
-    overlap: Literal["auto", "off"] = "auto"
+    overlap: Literal["auto", "on", "off"] = "auto"
 
 
 @Parameter(name="*", group=_MACHINES)

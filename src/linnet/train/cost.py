@@ -88,7 +88,8 @@ class StepShape:
 
     - `rows`: sequences or images that pass at once, `passes` times for one step.
     - `parameters`: that are trained here; `matrices`: how many of them are Muon's, by their shapes, 0 without Muon.
-    - `compiled`, `captured`: as `Hardware` has it. `recompute`: the share of a layer's forward pass that is done again.
+    - `compiled`, `captured`: as `Hardware` has it. `recompute`: what of a layer's forward pass is done again: nothing,
+      what is cheap (which compiled layers do anyway), or all of it.
     - `threads`: the share of a CPU's threads that the step has.
     """
 
@@ -99,7 +100,7 @@ class StepShape:
     muon: tuple[tuple[int, int, float], ...] = ()  # rows and columns of matrices, and how many there are
     compiled: bool = True
     captured: bool = False
-    recompute: float = 0.0
+    recompute: str = "off"
     threads: float = 1.0
 
 
@@ -127,19 +128,21 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
     optimiser = moved / device.bandwidth + _muon_flops(shape) / (_MUON_PRODUCTS * device.products)
     fixed = _OPTIMISER_KERNELS + (_MUON_KERNELS if shape.muon else 0)
-    again = shape.recompute * (forward + (attention + between) / 3)
+    again = between / 3 if shape.recompute == "cheap" and not shape.compiled else 0.0
+    if shape.recompute == "blocks":
+        again = forward + (attention + between) / 3
     cost = StepCost(
         products=shape.passes * (3 * forward + head),
         attention=shape.passes * attention,
         elementwise=shape.passes * between,
         loss=shape.passes * loss,
         optimiser=optimiser,
-        kernels=(shape.passes * floor * (1 + shape.recompute / 3) + _OTHER_KERNEL * fixed) * device.kernel,
+        kernels=(shape.passes * floor * _times(shape) + _OTHER_KERNEL * fixed) * device.kernel,
         recompute=shape.passes * again,
     )
     if shape.captured:
         return cost
-    a_pass = sizes.layers * (_HOST_COMPILED_LAYER if shape.compiled else _HOST_EAGER_LAYER)
+    a_pass = sizes.layers * (_HOST_COMPILED_LAYER if shape.compiled else _HOST_EAGER_LAYER) * _times(shape)
     launching = shape.passes * a_pass + (_HOST_COMPILED if shape.compiled else 0.0)
     return StepCost(**cost.parts() | {"host": max(0.0, launching - cost.seconds)})
 
@@ -152,7 +155,9 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
     attention = sizes.layers * 12 * shape.rows * sizes.attended * sizes.tokens**2
     numbers = _CPU_NUMBERS if sizes.gated else _CPU_PLAIN_NUMBERS
     between = sizes.layers * tokens * _weighted(numbers, sizes) / elementwise
-    a_pass = sizes.layers * _CPU_LAYER_OPERATIONS * (1 + shape.recompute / 3) + _CPU_OPERATIONS
+    a_pass = sizes.layers * _CPU_LAYER_OPERATIONS * _times(shape) + _CPU_OPERATIONS
+    again = between / 3 + attention / 3 / speed if shape.recompute != "off" else 0.0
+    again += layers / speed if shape.recompute == "blocks" else 0.0
     per_operation = device.kernel * (_CPU_RECORDED if shape.captured else _CPU_EAGER)
     moved = _CPU_OPTIMISER_BYTES * shape.parameters + _muon_bytes(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
@@ -165,8 +170,13 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
         loss=shape.passes * tokens * sizes.vocab * _CPU_LOGIT / elementwise,
         optimiser=moved / bandwidth + _muon_flops(shape) / speed,
         kernels=shape.passes * a_pass * per_operation,
-        recompute=shape.passes * shape.recompute * (layers / speed + between / 3),
+        recompute=shape.passes * again,
     )
+
+
+def _times(shape: StepShape) -> float:
+    """How many kernels there are against a step that keeps everything: a forward pass is a third of them."""
+    return 4 / 3 if shape.recompute == "blocks" else 1.0
 
 
 def _product(m: float, k: int, n: int, item: int, device: Device) -> float:

@@ -27,12 +27,11 @@ from linnet.train.plan import Plan, make_plan
 from linnet.train.settings import TrainSettings
 
 Limit: TypeAlias = Literal["compute", "link", "batch too small", "batch uneven", "memory"]
-Overlap: TypeAlias = Literal["auto", "off"]
+Overlap: TypeAlias = Literal["auto", "on", "off"]
 
 _FLOAT, _BF16 = 4, 2
 _SHARDED_FROM = 300e6  # parameters from which on several ranks keep a part of the moments each, by default
 _OVERLAPPED = 0.9  # of a sum, at most: its last bucket is full when the backward pass is over
-_CHEAP_SHARE, _BLOCK_SHARE = 0.3, 1.0  # of a layer's forward pass that is done again
 _PAUSE_SECONDS = (
     10e-3  # that a checkpoint holds the steps up besides its copy: 6 to 20 ms on an H200 (bench/RESULTS.md)
 )
@@ -145,8 +144,8 @@ class CostModel:
 
     - `per_rank`: every rank has one pass of `settings.batch` a step, however many there are; else the batch is the
       settings', and ranks share it.
-    - `shard`: None for moments from 300M parameters on, where there are several ranks. `overlap`: auto: gradients are
-      summed while the backward pass goes on.
+    - `shard`: auto: moments from 300M parameters on, where there are several ranks. `overlap`: off: gradients are
+      summed after the backward pass, not during it.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class CostModel:
         device: Device,
         *,
         per_rank: bool = False,
-        shard: Shard | None = None,
+        shard: Shard | Literal["auto"] = "auto",
         recompute: Recompute = "off",
         overlap: Overlap = "auto",
     ) -> None:
@@ -164,7 +163,8 @@ class CostModel:
         self.per_rank, self._settings = per_rank, settings
         self._sizes = LayerSizes.of(config)
         self._recipe = _DescribedRecipe(config)
-        self.shard: Shard = shard or ("moments" if self.parameters >= _SHARDED_FROM else "none")
+        by_size: Shard = "moments" if self.parameters >= _SHARDED_FROM else "none"
+        self.shard: Shard = by_size if shard == "auto" else shard
 
     @cached_property
     def parameters(self) -> int:
@@ -182,7 +182,7 @@ class CostModel:
         rows = data.rows
         mine = max(1, -(-rows // ranks))
         at_once = min(self._settings.batch, mine)
-        hardware = self._hardware(at_once)
+        hardware = self._hardware(at_once, ranks)
         total = None if self._sizes.of_images else data.per_step
         settings = replace(self._settings.in_steps(data.per_step, None), batch=at_once, batch_tokens=total)
         plan = make_plan(self._recipe, data, settings, hardware, sharing=self._sharing(ranks))
@@ -208,11 +208,14 @@ class CostModel:
         sizes = curve_clusters(cluster.gpus, cluster.machines, cluster.link, cluster.gpu_link, most)
         return [self.forecast(each) for each in sizes]
 
-    def _hardware(self, at_once: int) -> Hardware:
+    def _hardware(self, at_once: int, ranks: int) -> Hardware:
         settings, tokens = replace(self._settings, batch=at_once, batch_tokens=None), at_once * self._sizes.tokens
         weights = sum(p.numel() for name, p in self._recipe.model.named_parameters() if name.startswith("blocks."))
         peak = stated_peak(self.device.name) or self.device.products
-        return describe(settings, tokens, weights, self.device.kind, peak, self.device.threads)
+        hardware = describe(settings, tokens, weights, self.device.kind, peak, self.device.threads)
+        if self.shard == "weights" and ranks > 1:  # layers of FSDP2 are neither compiled nor captured
+            return replace(hardware, compile=False, graph=False, halves=False)
+        return hardware
 
     def _sharing(self, ranks: int) -> Sharing:
         shard: Shard = self.shard if ranks > 1 else "none"
@@ -222,7 +225,6 @@ class CostModel:
     def _shape(self, ranks: int, at_once: int, passes: int, hardware: Hardware) -> StepShape:
         own = ranks if self.shard != "none" else 1
         matrices = self._matrices()
-        again = {"off": 0.0, "cheap": _CHEAP_SHARE, "blocks": _BLOCK_SHARE}[self._recompute]
         alone = hardware.device.type == "cpu" and hardware.threads == 1
         return StepShape(
             self._sizes,
@@ -232,7 +234,7 @@ class CostModel:
             muon=tuple((height, width, count / ranks) for height, width, count in matrices),  # whole ones, shared out
             compiled=hardware.compile,
             captured=hardware.graph,
-            recompute=again,
+            recompute=self._recompute,
             threads=1 / self.device.threads if alone else 1.0,
         )
 

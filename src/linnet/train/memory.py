@@ -116,9 +116,10 @@ def peak_memory(
     moments, cast, held = weights.moments, weights.cast, buffers * weights.gradients  # buffers stay
     if sharing.shard != "none":
         moments //= sharing.ranks
-    if sharing.shard == "weights":  # of the weights in low precision there are those of two blocks, and the head
+    if sharing.shard == "weights":  # the weights of two blocks are there at a time, and the head
         held //= sharing.ranks
-        cast = min(cast, 2 * cast // max(1, shape.layers) + shape.head_copy)
+        whole = weights.parameters * hardware.dtype.itemsize // _FLOAT
+        cast = 2 * whole // max(1, shape.layers) + shape.head_copy
     update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + 6 * weights.muon
     step = moments + cast + held + max(shape.activations, update)
     pause = moments + cast + held + shape.evaluation(scored)
@@ -159,7 +160,7 @@ class _Shape:
         ends = 5 * self._width * self._item  # embedded, summed, normed, their gradients
         held = tokens * (self.layers * self._kept_layer + ends)
         in_flight = tokens * self._item * 3 * self._sizes.gate_up  # of a layer, backwards
-        if self._recompute == "blocks":
+        if self._recompute == "blocks" or (self._recompute == "cheap" and not self._hardware.compile):
             in_flight += int(tokens * self._layer)  # made again
         if self._images:
             held += self._rows * self._sizes.pixels * 3 * _FLOAT  # varied, scaled, cut into patches
@@ -202,8 +203,12 @@ class _Shape:
         """Bytes a token that a layer keeps for the backward pass, less what is made again."""
         if self._recompute == "blocks":
             return self._width * self._item
-        spared = self._sizes.gate_up * self._item if self._recompute == "cheap" else 0
-        return self._layer - spared
+        if self._recompute == "off" or self._hardware.compile:  # compiled layers make what is cheap again anyway
+            return self._layer
+        products = 2 * self._width + self._sizes.qkv + self._sizes.gate_up
+        if self._device == "cpu":  # attention writes into its own products there: they cannot be kept
+            return min(self._layer, products * self._item)
+        return min(self._layer, (products + self._sizes.attended) * self._item + self._heads * _FLOAT)
 
     @property
     def _layer(self) -> float:
