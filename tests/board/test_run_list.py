@@ -120,3 +120,14 @@ def test_every_width_shows_the_order_it_has(board: Board, width: int) -> None:
     lines = text_of(frame(board, width, HEIGHT)).splitlines()
     assert max(map(len, lines)) <= width
     assert "age▼" in lines[4]
+
+
+def test_a_name_that_no_run_has_is_said_and_hides_nothing(board: Board) -> None:
+    board.table.filter = "lrr<2"
+    listed(board)
+    assert sorted(listed(board)) == ["0", "1", "2", "3", "4", "5"]
+    said = text_of(frame(board, WIDTH, HEIGHT))
+    assert "no run here has a setting or metric 'lrr'; did you mean lr?" in said
+    board.table.filter = "lr<0.005"
+    assert sorted(listed(board)) == ["2", "3"]
+    assert "no run here" not in text_of(frame(board, WIDTH, HEIGHT))
