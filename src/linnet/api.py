@@ -17,6 +17,7 @@ from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
+from linnet.train.launcher import adopt_launcher
 from linnet.train.process import wait_asleep_where_shared
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def train(
     """
     if data is None and tokenizer is not None:
         flags["tokenizer"] = tokenizer
+    adopt_launcher()
     if resume not in ("never", "auto"):
         raise UsageError(f"train: resume cannot be {resume!r}; choose from never, auto")
     fork = None if from_ is None else _fork_point(from_, runs)
@@ -191,6 +193,7 @@ def resume(
     - `run`: a run, its id, the beginning of one, a path, or `latest`.
     - `data`, `eval_data`, `loss`: the program's own, where the run was started with them.
     """
+    adopt_launcher()
     callbacks, preparing = _with_screen(callbacks, progress)
     options: dict[str, Any] = {"steps": steps, "force": force, "runs_root": runs}
     return _resume(run, data, eval_data, loss, callbacks=callbacks, preparing=preparing, **options)

@@ -132,6 +132,22 @@ def test_the_machine_is_shown_as_the_run_logged_it(trained: Path) -> None:
     assert {"bar.ok", "bar.high"} <= styles(screen.body(board, 120, 36))
 
 
+def test_every_rank_has_a_line_and_a_slow_one_is_called_so(root: Path) -> None:
+    rows = [
+        {"rank": 0, "host": "node1", "tokens_per_s": 1350.0, "busy_percent": 64.0, "slowdown": 0.67, "rss": 2e9},
+        {"rank": 1, "host": "node2", "tokens_per_s": 900.0, "busy_percent": 97.0, "slowdown": 1.5, "gpu_percent": 88}
+        | {"gpu_memory_used": 6e10},
+    ]
+    events = [*steps(3), {"kind": "system", "t": 2.0, "ranks": rows}, END]
+    write(root / "a", events, provenance={"hosts": ["node1", "node2"], "host": "node1"})
+    lines = [line.strip() for line in look(board_of(root, "a", view="system")).splitlines() if "rank " in line]
+    assert [" ".join(line.replace("━", "").replace("─", "").split()) for line in lines] == [
+        "rank 0 node1 1,350 tok/s · busy 64 % · 2.0 GB",
+        "rank 1 node2 900 tok/s · busy 97 % · GPU 88 % · 60.0 GB · slow, 1.5 ×",
+    ]
+    assert "ranks" in look(board_of(root, "a", view="system"))
+
+
 def test_munins_figures_of_the_machine_are_known(root: Path) -> None:
     lines = [
         {"type": "metric", "key": key, "step": 1, "timestamp": 1.78e9 + 1, "value": value}

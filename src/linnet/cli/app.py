@@ -16,7 +16,8 @@ from linnet.cli.errors import explain, out_of_memory
 from linnet.cli.streams import complain, discard, prepare_streams, settle_streams
 from linnet.errors import LinnetError, UsageError, missing_extra
 from linnet.recipes.registry import RECIPES
-from linnet.train.process import is_first_rank, wait_asleep_where_shared
+from linnet.train.launcher import adopt_launcher
+from linnet.train.process import have_met, is_first_rank, rank_name, wait_asleep_where_shared
 
 # Every command with its examples. Here, so that the list of commands can be shown without loading any of them. Those of
 # `train` are in the registry of the recipes.
@@ -25,6 +26,7 @@ resume: Go on with a run from its newest checkpoint, to the bit where the run is
     linnet resume latest
     linnet resume llama-20260531-001 --steps 20000
     linnet resume s3://bucket/runs/llama-20260531-001
+    linnet resume latest --gpus all
 
 runs: List runs, a row each: how they stand, the settings that differ, the metrics you choose.
     linnet runs
@@ -266,6 +268,8 @@ def _run(arguments: list[str]) -> int:
     app = build_app()
     try:
         words, config = _take_config(arguments)
+        if words[:1] in (["train"], ["resume"]):
+            adopt_launcher()
         app.config = () if config is None else (config,)
         wait_asleep_where_shared()
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -307,9 +311,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    """Say what went wrong; of several ranks of a training one does, for all."""
+    """Say what went wrong; of several ranks of a training one does, for all.
+
+    Before they have met nobody knows of the others: what may be wrong on one machine alone is then said by each.
+    """
     if is_first_rank():
         complain(message)
+    elif code != UsageError.exit_code and not have_met():
+        complain(f"{rank_name()}: {message}")
     return code
 
 

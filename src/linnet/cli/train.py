@@ -14,6 +14,7 @@ from cyclopts import Group, Parameter, Token
 from linnet.board import words
 from linnet.cli.completion import complete_model
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
+from linnet.cli.torchrun import start_ranks
 from linnet.errors import UsageError
 from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import RECIPES, recipe_type
@@ -38,6 +39,7 @@ class RunFlags:
             was there; the new run knows its parent.
         resume: auto: go on with the run of that run_id where it has a checkpoint, else start it; the same command can
             then be given again after whatever ended it. never: a run_id that is taken gets a number behind it.
+        gpus: A number, or all: train on so many GPUs of this machine, a process each, which torchrun starts.
         dry_run: Say what the training would take, after a few steps on trial, and end; no run is made.
     """
 
@@ -50,6 +52,7 @@ class RunFlags:
     tag: tuple[str, ...] = ()
     from_: Annotated[str | None, Parameter(name="--from")] = None
     resume: Literal["never", "auto"] = "never"
+    gpus: str | None = None
     dry_run: bool = False
 
 
@@ -68,6 +71,7 @@ def _command(name: str) -> Callable[..., int]:
 
     def command(*, run: RunFlags = RunFlags(), json: bool = False, **given: Any) -> int:  # noqa: B008 (it is frozen)
         asked = {flag: value for flag, value in given.items() if value is not None}
+        start_ranks(None if run.dry_run else run.gpus, str(given.get("device") or "auto"))
         previous = _previous(name, run, asked)
         if previous is not None and (previous.is_done or previous.step is not None):
             return _go_on(previous, json)

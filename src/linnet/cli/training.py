@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
-from linnet.cli.streams import lasting_output
+from linnet.cli.streams import complain, lasting_output
 from linnet.train.process import is_first_rank
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def resume(
     *,
     steps: int | None = None,
     force: bool = False,
+    gpus: str | None = None,
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
@@ -36,9 +37,13 @@ def resume(
     Args:
         steps: Train up to this step instead of the run's last one.
         force: Go on although the corpus or the config has changed.
+        gpus: A number, or all: go on on so many GPUs of this machine, a process each, which torchrun starts.
     """
+    from linnet.cli.torchrun import start_ranks
     from linnet.recipes import resume
     from linnet.remote import is_url
+
+    start_ranks(gpus, "auto")
 
     if is_url(run):
         from linnet.cli.mirror import fetched
@@ -76,6 +81,8 @@ def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
 
 def print_done(previous: PreviousRun, json: bool) -> int:
     """Say that a run has nothing left to do; the exit code it had."""
+    if not is_first_rank():
+        return previous.exit_code
     summary = previous.run.summarize()
     folder, end = previous.run.path, summary.end or {}
     if json:
@@ -94,6 +101,8 @@ def finish(training: Training, json: bool) -> int:
         training.waiting = lambda text: print(paint(words.plain(text), "dim"), flush=True)
     outcome = training.run()
     if not is_first_rank():
+        if outcome.speaks and outcome.error:
+            complain(outcome.error)  # rank 0 is gone
         return outcome.exit_code
     model = outcome.model if outcome.model is not None and outcome.model.is_file() else None  # there may be none yet
     if json:

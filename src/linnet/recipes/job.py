@@ -45,6 +45,7 @@ FREE = (
     "compile",
     "graph",
     "deterministic",
+    "rank_timeout",
     "profile",
     "on_nan",
     "mirror",

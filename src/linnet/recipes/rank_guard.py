@@ -12,6 +12,7 @@ from linnet.recipes.job import Job
 from linnet.recipes.recipe import AnyRecipe
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
+from linnet.train.launcher import restart_warning
 from linnet.train.protocols import RunData
 from linnet.train.ranks import Ranks, weights_checksum
 
@@ -73,7 +74,8 @@ def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[s
     where = "on one machine" if machines == 1 else f"on {machines} machines"
     exact = hardware.device.type == "cpu" and recipe.sum_order(data.rows_per_step).exact
     same = "to the bit as on one rank" if exact else "as on one rank to rounding"
-    return [f"{ranks.count} ranks {where}; losses and weights {same}"]
+    warning = restart_warning()
+    return [f"{ranks.count} ranks {where}; losses and weights {same}", *(() if warning is None else (warning,))]
 
 
 def _own_version() -> str:

@@ -29,7 +29,7 @@ RECIPES: dict[str, RecipeEntry] = {
     linnet train from-scratch
     linnet train from-scratch --corpus books/ --preset nano --steps 5000
     linnet train from-scratch --config run.toml --lr 3e-4
-    linnet train from-scratch --preset nano --run-id nano-1 --resume auto""",
+    linnet train from-scratch --preset nano --gpus all --run-id nano-1 --resume auto""",
     ),
     "warm-start": RecipeEntry(
         "linnet.recipes.warm_start:WarmStart",

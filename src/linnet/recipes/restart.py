@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ class PreviousRun:
 
     run: Run
     flags: Mapping[str, Any]
+    step: int | None  # the checkpoint to go on from; None: the run was ended before its first
+    is_done: bool  # it has completed what the command asks for
 
     @classmethod
     def find(
@@ -45,11 +46,31 @@ class PreviousRun:
         *,
         forked: bool = False,
     ) -> PreviousRun | None:
-        """The run of that id, once nobody writes it; None where there is none yet.
+        """The run of that id, once nobody writes it; None where there is none yet. Of several ranks the first looks.
 
         One of another recipe, or started with other flags, is refused by name. `flags`: those that were given;
         `forked`: the run begins at a checkpoint of another.
         """
+        from linnet.train.ranks import join
+
+        previous: PreviousRun | None = None
+        ranks = join(flags.get("device") or "auto", flags.get("rank_timeout"))
+        with ranks.together():
+            if ranks.is_first:
+                previous = cls._find(run_id, runs_root, recipe, flags, forked)
+        return ranks.first(previous)
+
+    @classmethod
+    def _find(
+        cls,
+        run_id: str | None,
+        runs_root: str | os.PathLike[str] | None,
+        recipe: str,
+        flags: Mapping[str, Any],
+        forked: bool,
+    ) -> PreviousRun | None:
+        from linnet.train.state import steps_with_state
+
         if run_id is None or "{" in run_id or not safe_name(run_id):
             raise UsageError("`resume=auto` needs a `run_id` that is the same each time, such as wide-1")
         folder = runs_folder(runs_root) / safe_name(run_id)
@@ -60,25 +81,9 @@ class PreviousRun:
         kept = provenance.mask_config(kept_values(recipe_type(recipe).flags, flags))
         _check_flags(run, kept)
         _wait_for_writer(run)
-        return cls(Run.load(folder), {name: value for name, value in flags.items() if value is not None})
-
-    @cached_property
-    def step(self) -> int | None:
-        """The checkpoint to go on from; None where the run was ended before its first."""
-        from linnet.train.state import steps_with_state
-
-        return max(steps_with_state(self.run.path), default=None)
-
-    @property
-    def is_done(self) -> bool:
-        """Has the run completed what the command asks for?"""
-        if self.run.status != "completed":
-            return False
-        known, config = self.run.manifest.flags, self.run.manifest.config
-        given = {name: self.flags[name] for name in BUDGETS if is_budget(name, self.flags.get(name))}
-        if known is None:
-            return all(config.get(name) == value for name, value in given.items())
-        return given == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
+        run = Run.load(folder)
+        asked = {name: value for name, value in flags.items() if value is not None}
+        return cls(run, asked, max(steps_with_state(folder), default=None), _is_done(run, asked))
 
     @property
     def exit_code(self) -> int:
@@ -98,6 +103,17 @@ class PreviousRun:
     def changed(self, job: Job) -> Job:
         """The run's job with what may change from one start to the next, where the command says it."""
         return with_free_flags(job, self.flags)
+
+
+def _is_done(run: Run, flags: Mapping[str, Any]) -> bool:
+    """Has the run completed what the command asks for?"""
+    if run.status != "completed":
+        return False
+    known, config = run.manifest.flags, run.manifest.config
+    given = {name: flags[name] for name in BUDGETS if is_budget(name, flags.get(name))}
+    if known is None:
+        return all(config.get(name) == value for name, value in given.items())
+    return given == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
 
 
 def with_free_flags(job: Job, flags: Mapping[str, Any]) -> Job:

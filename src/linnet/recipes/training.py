@@ -116,7 +116,7 @@ def start(
     `previous`: a run of the same command that came to no checkpoint; it is begun again in its folder.
     `labels`: name, experiment, tags, group, parent, flags.
     """
-    ranks = join(job.settings.device)
+    ranks = join(job.settings.device, job.settings.rank_timeout)
     # A donor: nobody needs it once the recipe is built.
     with ranks.together(), job.donor if job.donor is not None else nullcontext():
         if run_id is not None and "{" in run_id:
@@ -212,7 +212,7 @@ def resume(
     called = Callbacks(callbacks)
     run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
-    ranks = join(job.settings.device)
+    ranks = join(job.settings.device, job.settings.rank_timeout)
     with ranks.together():
         at = _newest_step(run, free=previous is not None)
     at = ranks.first(at)

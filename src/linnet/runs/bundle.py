@@ -75,6 +75,7 @@ class RunBundle(Shown):
     # What was logged last, and the last of it with a loss; both are replaced whole, never changed.
     _last: dict[str, Any] = {}  # noqa: RUF012
     _last_loss: dict[str, Any] = {}  # noqa: RUF012
+    more_system_figures: Callable[[], Mapping[str, Any]] = dict  # what a program adds to each `system` event
 
     def __init__(
         self,
@@ -496,4 +497,4 @@ class RunBundle(Shown):
             self._probe = SystemProbe(self.run_dir)
             time.sleep(0.1)  # the first rates need an interval to be taken over
         if self._open:
-            self.system(self._probe.figures())
+            self.system({**self._probe.figures(), **self.more_system_figures()})

@@ -194,6 +194,10 @@ def _system(data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     gpus = data.get("gpus")
     for index, gpu in enumerate(gpus if isinstance(gpus, list) else []):
         yield from _numbers(_mapping(gpu), f"sys/gpu{index}/", frozenset({"index", "name"}))
+    ranks = data.get("ranks")
+    for index, figures in enumerate(ranks if isinstance(ranks, list) else []):
+        rank = _mapping(figures).get("rank", index)
+        yield from _numbers(_mapping(figures), f"sys/rank{rank}/", frozenset({"rank", "host"}))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -70,6 +70,25 @@ class SystemProbe:
             }
 
 
+class GpuProbe:
+    """Reads one GPU, by its UUID: of several ranks each has its own."""
+
+    def __init__(self, uuid: str) -> None:
+        self._gpu: Any = None
+        with suppress(Exception):  # no driver, or a card that does not answer: no figures
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+    def figures(self) -> dict[str, float]:
+        """One reading: `gpu_percent`, `gpu_memory_used` …"""
+        read = {} if self._gpu is None else _gpu_figures(0, self._gpu)
+        return {
+            f"gpu_{name}": value for name, value in read.items() if isinstance(value, int | float) and name != "index"
+        }
+
+
 def _counters() -> dict[tuple[str, str], int]:
     """Counters whose growth is worth showing. A container may have none of them."""
     counters: dict[tuple[str, str], int] = {}

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
+from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.time_budget import TimeBudget
@@ -74,6 +75,7 @@ class Outcome:
     - `early`: why a completed run ended before its last step.
     - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
     - `model`: the newest checkpoint; `exit_code`: what the process tells its caller.
+    - `speaks`: of several ranks one tells people how it ended.
     """
 
     reason: str
@@ -84,6 +86,7 @@ class Outcome:
     seconds: float
     model: Path | None
     exit_code: int
+    speaks: bool = True
 
 
 class Loop:
@@ -103,6 +106,7 @@ class Loop:
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._ranks = hardware.ranks
+        self._monitor: RankMonitor | None = None
         self._heard: Mapping[str, float] = {}  # what the ranks told each other with the last step
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
         self._time_measured = False
@@ -142,7 +146,8 @@ class Loop:
             with StopSignals() as stop:
                 return self.run(stop, remarks)
         self._stop, self._began = stop, time.monotonic()
-        reason, error = "errored", None
+        reason, error, failed_code = "errored", None, 1
+        speaks = self._ranks.is_first
         if self.progress.step and step_path(self._run.weights_dir, self.progress.step).is_file():  # a fork has none yet
             self._checkpointer.repair(self.progress.step, self.progress.loss, self._validation_loss)
         try:
@@ -150,13 +155,14 @@ class Loop:
                 self._callbacks.call(Callback.on_remark, remark)
             if self.plan is not None:
                 self._callbacks.call(Callback.on_plan, self.plan)
-            with _without_pauses():
+            with _without_pauses(), self._watched_ranks():
                 self._callbacks.call(Callback.on_start)
                 reason, error = self._train()
                 if self._profile is not None:
                     self._profile.report(self.progress.step)
         except RankError as problem:
-            error = str(problem)
+            error, failed_code = str(problem), problem.exit_code
+            speaks = getattr(problem, "speaks", speaks)
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
@@ -176,10 +182,11 @@ class Loop:
                 self._callbacks.end(reason)
         gate = self._verdict()
         missed = gate is not None and not gate["passed"]
-        exit_code = stop.exit_code if reason == "interrupted" else int(reason != "completed" or missed)
+        codes = {"completed": int(missed), "interrupted": stop.exit_code, "errored": failed_code}
         early = self._stop_reason if reason == "completed" and self.progress.step < self._settings.steps else None
         latest = self._checkpointer.latest
-        return Outcome(reason, error, early, self.progress, gate, self._seconds_so_far, latest, exit_code)
+        seconds, code = self._seconds_so_far, codes.get(reason, 1)
+        return Outcome(reason, error, early, self.progress, gate, seconds, latest, code, speaks)
 
     def _train(self) -> tuple[str, str | None]:
         offset = self._settings.data_offset or 0
@@ -319,11 +326,21 @@ class Loop:
         return "completed", None
 
     @contextmanager
+    def _watched_ranks(self) -> Iterator[None]:
+        """Several ranks watch each other while they train, and rank 0 logs the figures of all."""
+        if self._ranks.alone:
+            yield
+            return
+        with watched(self._ranks, self._run, self._data, self._settings) as self._monitor:
+            yield
+
+    @contextmanager
     def _pause(self) -> Iterator[None]:
         """What is done here is no step's time."""
         if self._profile is not None:
             self._profile.pause()
-        yield
+        with self._monitor.paused() if self._monitor is not None else nullcontext():
+            yield
         self._metrics.begin()
         if self._profile is not None:
             self._profile.resume()
@@ -335,6 +352,8 @@ class Loop:
             self.progress.seen += self._data.per_step
             self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
             self._heard = metrics.words
+            if self._monitor is not None:
+                self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             self._run.log(metrics.step, metrics.values)
             self._callbacks.call(Callback.on_step, metrics)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):

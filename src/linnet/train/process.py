@@ -41,6 +41,19 @@ def is_first_rank() -> bool:
     return placement().rank == 0
 
 
+def rank_name() -> str:
+    """This process in words: `rank 3 on node7`."""
+    import socket
+
+    return f"rank {placement().rank} on {socket.gethostname()}"
+
+
+def have_met() -> bool:
+    """Is there a process group, by which one rank can speak for all?"""
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
 class StopSignals:
     """Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 as a request: the step under way ends first, and a checkpoint is taken.
 

@@ -7,6 +7,7 @@ already (Ray, a notebook) lends it. One process alone is a rank too, and none of
 from __future__ import annotations
 
 import atexit
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from linnet.errors import LinnetError, UsageError
 from linnet.train.process import Placement, placement
+from linnet.train.wait_clock import WaitClock
 
 T = TypeVar("T")
 
@@ -35,7 +37,16 @@ class RankError(LinnetError):
 
 
 class RankLostError(RankError):
-    """Another rank does not answer any more: its process or its machine is gone, or it hangs."""
+    """Another rank does not answer any more: its process or its machine is gone, or it hangs.
+
+    `speaks`: does this rank say so? One does for all; rank 0, unless that is the one that is gone.
+    """
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: the same command may well succeed the next time
+
+    def __init__(self, message: str, speaks: bool = True) -> None:
+        super().__init__(message)
+        self.speaks = speaks
 
 
 class Ranks:
@@ -44,7 +55,11 @@ class Ranks:
     - `rank`, `count`: this one's number, and how many there are; `local_rank`: its number among those of its machine.
     - `hosts`: the machine of each rank.
     - `words`: what this rank says with the next step, by the names of `WORDS`.
+    - `explain_loss`: finds out which rank is gone, and whether this one says so (`RankMonitor`).
+    - `waits`: how long this rank has waited for the sum of gradients.
     """
+
+    explain_loss: Callable[[str], tuple[bool, str]] | None = None
 
     def __init__(self, placed: Placement | None = None, group: dist.ProcessGroup | None = None) -> None:
         placed = placed or Placement()
@@ -53,6 +68,7 @@ class Ranks:
         self.words = dict.fromkeys(WORDS, 0.0)
         self._group = group  # for what is not on a GPU; None: the default one
         self._received: Tensor | None = None
+        self.waits = WaitClock()
         self.hosts = self.gather(socket.gethostname())
 
     @property
@@ -103,7 +119,7 @@ class Ranks:
         `ordered`: by a fixed binary tree over the ranks, whose number is a power of two. A sum of two has one order
         only. Without it the backend decides, by the length of the vector and the network: equal on all ranks.
         """
-        with self._answers():
+        with self._answers(), self.waits.measured(flat):
             if ordered and self.count > 2:
                 self._sum_by_tree(flat)
             else:
@@ -193,17 +209,21 @@ class Ranks:
         try:
             yield
         except (dist.DistError, RuntimeError) as problem:  # gloo raises the latter
-            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-            raise RankLostError(f"a rank is gone, or hangs: {first_line[:160]}") from problem
+            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:160]
+            if self.explain_loss is None:
+                raise RankLostError(f"a rank is gone, or hangs: {first_line}", speaks=self.is_first) from problem
+            speaks, explanation = self.explain_loss(first_line)
+            raise RankLostError(explanation, speaks) from problem
 
 
 ALONE = Ranks()
 
 
-def join(device: str = "auto") -> Ranks:
+def join(device: str = "auto", minutes: float | None = None) -> Ranks:
     """The ranks that this process was started with: of a group that exists, or of the one its launcher describes.
 
-    `device`: as in the settings; GPUs talk by NCCL where each rank has its own, all else by gloo.
+    `device`: as in the settings; GPUs talk by NCCL where each rank has its own, all else by gloo. `minutes`: that a
+    rank waits for another.
     """
     if not dist.is_available():
         return ALONE
@@ -218,15 +238,25 @@ def join(device: str = "auto") -> Ranks:
     if on_gpus:
         torch.cuda.set_device(placed.local_rank % torch.cuda.device_count())
     backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
-    dist.init_process_group(
-        backend,
-        rank=placed.rank,
-        world_size=placed.count,
-        timeout=_PATIENCE["nccl" if own_gpu else "gloo"],
-        device_id=torch.device("cuda", torch.cuda.current_device()) if own_gpu else None,
-    )
+    patience = _PATIENCE["nccl" if own_gpu else "gloo"]
+    try:
+        dist.init_process_group(
+            backend,
+            rank=placed.rank,
+            world_size=placed.count,
+            timeout=patience if minutes is None else timedelta(minutes=minutes),
+            device_id=torch.device("cuda", torch.cuda.current_device()) if own_gpu else None,
+        )
+    except (dist.DistError, ValueError, RuntimeError) as problem:
+        raise LinnetError(_no_meeting(placed, str(problem))) from None
     atexit.register(_leave)
     return Ranks(placed)
+
+
+def group_timeout() -> float:
+    """Seconds that a rank of the group waits for another."""
+    kinds = dist.get_backend_config()
+    return _PATIENCE["nccl" if "nccl" in kinds else "gloo"].total_seconds()
 
 
 @torch.no_grad()
@@ -237,6 +267,17 @@ def weights_checksum(parameters: Iterable[Tensor]) -> int:
     for part in torch.stack(bits).tolist():
         checksum = (checksum * 1_000_003 + part) & (1 << 63) - 1
     return checksum
+
+
+def _no_meeting(placed: Placement, problem: str) -> str:
+    """Why the ranks did not come together, in one line."""
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    if "EADDRINUSE" in problem or "address already in use" in problem.lower():
+        return f"the ranks cannot meet at {place}: the port is in use; choose another with MASTER_PORT"
+    if "MASTER_ADDR" in problem or "MASTER_PORT" in problem:
+        return "the ranks do not know where to meet: set MASTER_ADDR and MASTER_PORT, or start them with torchrun"
+    first_line = (problem.strip().splitlines() or ["no answer"])[0][:160]
+    return f"rank {placed.rank} of {placed.count} did not meet the others at {place}: {first_line}"
 
 
 def _group_of_hosts() -> dist.ProcessGroup | None:

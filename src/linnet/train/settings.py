@@ -47,6 +47,8 @@ class TrainSettings:
             small.
         deterministic: Give the same bits every time on the same GPU, also after a resume; an operation that cannot
             is an error. By default where that costs next to nothing; false in a file: nowhere.
+        rank_timeout: Minutes after which one of several ranks that does not answer counts as lost; 10 by default where
+            each has a GPU, else 30.
         eval_every: Steps between evaluations on held-out text; ten times a run by default, 0: never.
         eval_tokens: Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the
             run.
@@ -88,6 +90,7 @@ class TrainSettings:
     compile: Literal["auto", "on", "off"] = "auto"
     graph: Literal["auto", "on", "off"] = "auto"
     deterministic: bool | None = None
+    rank_timeout: float | None = None
     eval_every: int | None = None
     eval_tokens: int | None = None
     sample_every: int | None = None
@@ -107,7 +110,7 @@ class TrainSettings:
         for name in ("steps", "batch", "tokens", "patience"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"`{name}` must be 1 or more, found {value}")
-        for name in ("minutes", "epochs"):
+        for name in ("minutes", "epochs", "rank_timeout"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise UsageError(f"`{name}` must be above 0, found {value:g}")
         if self.batch_images is not None and (self.batch_images < 1 or self.batch_images % self.batch):

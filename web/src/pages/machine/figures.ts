@@ -33,7 +33,14 @@ const GPU_TITLES: Record<string, string> = {
   power: "power, W",
   temperature: "temperature, °C",
 };
-const GROUPS = ["gpu", "process", "cpu", "memory", "swap", "disk", "net"];
+const RANK_TITLES: Record<string, string> = {
+  tokens_per_s: "its own speed, tokens/s",
+  images_per_s: "its own speed, images/s",
+  busy_percent: "busy, %",
+};
+const GROUPS = ["rank", "gpu", "process", "cpu", "memory", "swap", "disk", "net"];
+const RANK = /^sys\/rank(\d+)\/(.+)$/;
+const SLOW = 1.2; // times the median of the others, as `linnet.runs.straggler` has it
 const GROUP_TITLES: Record<string, string> = {
   process: "the run itself",
   cpu: "CPU",
@@ -43,12 +50,12 @@ const GROUP_TITLES: Record<string, string> = {
   net: "network",
 };
 
-/** What the machine's figures of runs are: GPUs first, constants left out. */
+/** What the machine's figures of runs are: ranks and GPUs first, constants left out. */
 export function machineFigures(runs: readonly RunMetrics[]): MachineFigure[] {
   const varies = new Map<string, boolean>();
   for (const { metrics } of runs) {
     for (const { key, constant, low, high } of metrics) {
-      if (!key.startsWith("sys/")) continue;
+      if (!key.startsWith("sys/") || (RANK.test(key) && !RANK_TITLES[RANK.exec(key)?.[2] ?? ""])) continue;
       varies.set(key, varies.get(key) || (!constant && low !== high) || false);
     }
   }
@@ -64,6 +71,10 @@ export function machineFigures(runs: readonly RunMetrics[]): MachineFigure[] {
 
 function describe(key: string): MachineFigure {
   const room = key.slice("sys/".length);
+  const [, rank, figure] = RANK.exec(key) ?? [];
+  if (rank !== undefined && figure !== undefined) {
+    return { key, title: `rank ${rank}: ${RANK_TITLES[figure] ?? figure}`, group: "ranks" };
+  }
   const [, index, name] = /^gpu(\d+)\/(.+)$/.exec(room) ?? [];
   if (index !== undefined && name !== undefined) {
     return { key, title: `GPU ${index}: ${GPU_TITLES[name] ?? name}`, group: `GPU ${index}` };
@@ -77,11 +88,47 @@ export function machineText(key: string, value: Figure): string {
   const known = asNumber(value);
   if (value === null || Number.isNaN(known)) return "–";
   if (/_bps$/.test(key)) return `${size(known)}/s`;
-  if (/\/(used|total|free|rss|memory_used|memory_total)$/.test(key)) return size(known);
-  if (/\/(percent|user|system|cpu)$/.test(key)) return `${number(known, 3)} %`;
+  if (/\/(used|total|free|rss|(gpu_)?memory_used|(gpu_)?memory_total)$/.test(key)) return size(known);
+  if (/\/(percent|user|system|cpu|busy_percent|gpu_percent)$/.test(key)) return `${number(known, 3)} %`;
   if (/\/power$/.test(key)) return `${number(known, 3)} W`;
   if (/\/temperature$/.test(key)) return `${number(known, 3)} °C`;
   return number(value);
+}
+
+export interface RankRow {
+  rank: number;
+  speed: string;
+  busy: string;
+  memory: string;
+  gpu: string;
+  /** Set where the others wait for it. */
+  slow: string;
+}
+
+/** The ranks of a run that several processes trained, each with its latest figures. */
+export function rankRows(metrics: readonly MetricInfo[]): RankRow[] {
+  const ranks = new Map<number, Map<string, Figure>>();
+  for (const { key, last } of metrics) {
+    const [, rank, figure] = RANK.exec(key) ?? [];
+    if (rank === undefined || figure === undefined) continue;
+    const known = ranks.get(Number(rank)) ?? new Map<string, Figure>();
+    ranks.set(Number(rank), known.set(figure, last));
+  }
+  return [...ranks]
+    .sort(([a], [b]) => a - b)
+    .map(([rank, figures]) => {
+      const text = (name: string) => machineText(`sys/rank/${name}`, figures.get(name) ?? null);
+      const unit = figures.has("images_per_s") ? "images" : "tokens";
+      const slowdown = asNumber(figures.get("slowdown") ?? null);
+      return {
+        rank,
+        speed: figures.has(`${unit}_per_s`) ? `${text(`${unit}_per_s`)} ${unit}/s` : "–",
+        busy: text("busy_percent"),
+        memory: text("rss"),
+        gpu: [text("gpu_percent"), text("gpu_memory_used")].filter((part) => part !== "–").join(", ") || "–",
+        slow: slowdown > SLOW ? `slow, ${number(slowdown, 2)} ×` : "",
+      };
+    });
 }
 
 export interface LatestColumn {

@@ -8,7 +8,7 @@ import { Empty } from "../../ui/empty";
 import { RunLabel } from "../../ui/run-label";
 import { Segmented } from "../../ui/segmented";
 import { PageTitle } from "../page-title";
-import { latestColumns, type MachineFigure, machineFigures } from "./figures";
+import { latestColumns, type MachineFigure, machineFigures, rankRows } from "./figures";
 import "../../ui/beside.css";
 import "./machine.css";
 
@@ -56,6 +56,9 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
         )}
       </div>
       <Latest runs={withFigures} figures={figures} />
+      {withFigures.map((run) => (
+        <Ranks key={run.id} run={run} named={withFigures.length > 1} />
+      ))}
       {groups.map((group) => (
         <section key={group} aria-label={group}>
           <PageTitle title={group} />
@@ -69,6 +72,41 @@ export function MachineView({ runs }: { runs: readonly string[] }) {
         </section>
       ))}
     </div>
+  );
+}
+
+/** A row for each rank of a training by several processes. */
+function Ranks({ run, named }: { run: RunMetrics; named: boolean }) {
+  const rows = rankRows(run.metrics);
+  if (rows.length === 0) return null;
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by the keyboard
+    <section class="beside" tabIndex={0} aria-label={named ? `Ranks of ${run.id}` : "Ranks"}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{named ? <RunLabel id={run.id} /> : "ranks"}</th>
+            <th scope="col">its own speed</th>
+            <th scope="col">busy</th>
+            <th scope="col">memory</th>
+            <th scope="col">GPU</th>
+            <th scope="col">against the others</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ rank, speed, busy, memory, gpu, slow }) => (
+            <tr key={rank}>
+              <th scope="row">rank {rank}</th>
+              <td>{speed}</td>
+              <td>{busy}</td>
+              <td>{memory}</td>
+              <td>{gpu}</td>
+              <td>{slow ? <strong>{slow}</strong> : "as fast"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
   );
 }
 

@@ -12,9 +12,12 @@ from linnet.board.terminal.spans import Line, cells, centered, fill, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import number, size
+from linnet.runs.straggler import SLOW
 
 Past = Callable[[str], list[float]]  # the last readings of a figure
 _GPU = re.compile(r"sys/gpu([0-9]{1,3})/")
+_RANK = re.compile(r"sys/rank([0-9]{1,5})/")
+_UNITS = {"tokens": "tok", "images": "images"}
 _CORE = 20  # columns of a core's bar
 
 
@@ -46,6 +49,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         lines[-1] += [("  ", ""), (pad(gauge.text, text), "")]
         if graph:
             lines[-1] += [(" ", ""), (_graph(gauge, graph), "graph")]
+    lines += _ranks(watched, width)
     if board.host.cores and is_here(watched):
         lines += [[], [(" cores", "group")], *_cores(board.host.cores, width)]
     if len(lines) == 2:
@@ -160,6 +164,35 @@ def _graph(gauge: Gauge, width: int) -> str:
     else:
         drawn = sparkline(past, width) if max(past, default=0.0) > 0 else BLOCKS[0] * len(past)
     return f"{drawn:>{width}}"
+
+
+def _ranks(watched: WatchedRun, width: int) -> list[Line]:
+    """A line for each rank of a training by several: its own speed, how much it works, what it takes; who is slow."""
+    ranks = sorted({int(match[1]) for name in watched.history.names() if (match := _RANK.match(name))})
+    hosts = watched.summary.manifest.provenance.get("hosts")
+    lines: list[Line] = []
+    for rank in ranks:
+        named = isinstance(hosts, list) and rank < len(hosts)
+        host = safe(str(hosts[rank]), 16) if isinstance(hosts, list) and named else ""
+        lines.append([(" ", ""), (pad(f"rank {rank} {host}".rstrip(), 14), "dim")])
+        lines[-1] += _rank_figures(watched, rank, max(8, min(24, width - 70)))
+    return [[], [(" ranks", "group")], *lines] if lines else []
+
+
+def _rank_figures(watched: WatchedRun, rank: int, bar: int) -> Line:
+    def last(name: str) -> float | None:
+        return next(reversed(logged(watched, f"sys/rank{rank}/{name}")), None)
+
+    unit, speed = next(((unit, value) for unit in _UNITS if (value := last(f"{unit}_per_s")) is not None), ("", None))
+    busy, slowdown = last("busy_percent"), last("slowdown")
+    facts = [] if speed is None else [f"{number(speed, 3)} {_UNITS[unit]}/s"]
+    facts += [] if busy is None else [f"busy {busy:.0f} %"]
+    facts += [] if (memory := last("rss")) is None else [size(memory)]
+    facts += [] if (gpu := last("gpu_percent")) is None else [f"GPU {gpu:.0f} %"]
+    facts += [] if (held := last("gpu_memory_used")) is None else [size(held)]
+    slow = slowdown is not None and slowdown > SLOW
+    drawn = [] if busy is None else [*_bar(Gauge("", [busy], "", 100.0), bar), ("  ", "")]
+    return [*drawn, (" · ".join(facts), ""), (f" · slow, {slowdown:.1f} ×", "status.errored") if slow else ("", "")]
 
 
 def _cores(shares: list[float], width: int) -> list[Line]:
