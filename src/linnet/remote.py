@@ -137,7 +137,10 @@ class Store:
         self._files.invalidate_cache()
         if self._files.isfile(self.path):
             return {self.path.rpartition("/")[2]: _described(self._files.info(self.path))}
-        found = self._files.find(self.path, detail=True)
+        try:
+            found = self._files.find(self.path, detail=True)
+        except FileNotFoundError:
+            return {}
         return {_relative(path, self.path): _described(facts) for path, facts in found.items()}
 
     def _place(self, name: str) -> str:

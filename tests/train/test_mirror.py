@@ -170,6 +170,33 @@ def test_the_copying_process_ends_with_the_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("s3")
+def test_the_same_command_on_another_machine_goes_on_from_the_mirror(
+    said: Said, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*TRAIN, "--corpus", str(corpus), "--sample-every", "0", "--eval-every", "0")
+    words = (*words, "--run-id", "moved", "--resume", "auto", "--mirror", "s3://shelf/jobs")
+    assert said(*words, "--steps", "4")[0] == 0
+    shutil.rmtree(tmp_path / "runs")
+    assert said(*words, "--steps", "6")[0] == 0
+    run = linnet.open("moved")
+    assert (run.path / "events.jsonl").read_text().count('"kind":"resume"') == 1
+    assert run.metrics()["loss"].step.tolist() == [1, 2, 3, 4, 5, 6]
+    # What the runs of a store say can be read where they are; checkpoints are not fetched for it.
+    code, out, err = said("runs", "--runs", "s3://shelf/jobs", "--json")
+    assert code == 0, err
+    assert [row["run_id"] for row in json.loads(out)] == ["moved"]
+    assert said("show", "moved", "--runs", "s3://shelf/jobs")[0] == 0
+    code, _, err = said(*TRAIN, "--corpus", str(corpus), "--runs", "s3://shelf/jobs")
+    assert (code, "runs are written to a disk" in err and "--mirror s3://shelf/jobs" in err) == (2, True)
+    shutil.rmtree(tmp_path / "runs")
+    with silent_server() as nobody:
+        use_s3(monkeypatch, nobody.replace("http://", "ftp://"))
+        code, _, err = said(*words, "--steps", "6")
+        assert (code, "cannot be told" in err) == (1, True), "a new run would take the place of the one in the store"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("s3")
 def test_strange_names_in_a_store_stay_outside(tmp_path: Path) -> None:
     from linnet.remote import Store
 

@@ -16,8 +16,11 @@ from linnet.files import is_folder
 from linnet.recipes.flags import fill, kept_values
 from linnet.recipes.job import BUDGETS, FREE, Job
 from linnet.recipes.registry import recipe_type
+from linnet.remote import RemoteError, is_url
 from linnet.runs import Run, provenance
 from linnet.runs.folder import EVENTS, is_leftover, runs_folder, safe_name
+from linnet.runs.mirror import NoRunError, fetch_run
+from linnet.runs.mirroring import run_url
 from linnet.train.settings import TrainSettings
 
 log = logging.getLogger("linnet")
@@ -74,6 +77,7 @@ class PreviousRun:
         if run_id is None or "{" in run_id or not safe_name(run_id):
             raise UsageError("`resume=auto` needs a `run_id` that is the same each time, such as wide-1")
         folder = runs_folder(runs_root) / safe_name(run_id)
+        _bring_back(folder, flags.get("mirror"))
         if not is_folder(folder) or _clear_unborn(folder):
             return None
         run = Run.load(folder)
@@ -114,6 +118,26 @@ def _is_done(run: Run, flags: Mapping[str, Any]) -> bool:
     if known is None:
         return all(config.get(name) == value for name, value in given.items())
     return given == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
+
+
+def _bring_back(folder: Path, mirror: str | None) -> None:
+    """Fetch a run that is not here from its mirror: the machine that began it may be gone.
+
+    A store that cannot be asked is an error: a run begun anew would take the place of the one that it may have.
+    """
+    if mirror is None or is_folder(folder) or not is_url(mirror):
+        return
+    url = run_url(mirror, folder.name)
+    try:
+        fetch_run(url, folder.parent)
+        log.warning("run %s: fetched from %s", folder.name, url)
+    except NoRunError:
+        return  # the first start
+    except RemoteError as error:
+        raise LinnetError(
+            f"`resume=auto`: whether the mirror has run {folder.name} cannot be told: {error}; try again, or begin it"
+            " anew without `resume`"
+        ) from None
 
 
 def with_free_flags(job: Job, flags: Mapping[str, Any]) -> Job:

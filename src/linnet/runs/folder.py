@@ -58,12 +58,28 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds the runs: the one given, else `$LINNET_RUNS`, else `./runs`."""
-    return Path(given or os.environ.get("LINNET_RUNS") or "runs")
+    """The folder that holds the runs: the one given, else `$LINNET_RUNS`, else `./runs`.
+
+    Of a URL, such as `s3://bucket/runs`: a folder with what its runs say, fetched when it is asked for first.
+    """
+    root = given or os.environ.get("LINNET_RUNS") or "runs"
+    if (url := root_url(root)) is not None:
+        from linnet.runs.remote_root import fetched_root
+
+        return fetched_root(url)
+    return Path(root)
+
+
+def root_url(root: str | os.PathLike[str]) -> str | None:
+    """The URL that a folder of runs is named by; None for a folder. As a path it has lost one of its slashes."""
+    match = re.match(r"([a-z][a-z0-9+.-]+):/(/?[^/].*)", os.fspath(root), re.DOTALL)
+    return None if match is None else f"{match[1]}://{match[2].removeprefix('/')}"
 
 
 def require_writable(given: str | os.PathLike[str] | None = None) -> Path:
     """The folder of runs; a UsageError when it cannot be written or made. Nothing is made yet."""
+    if (url := root_url(given or os.environ.get("LINNET_RUNS") or "")) is not None:
+        raise UsageError(f"runs are written to a disk: give a folder with `runs`; `mirror={url}` copies them there")
     root = runs_folder(given)
     folder = next((part for part in (root, *root.absolute().parents) if part.exists()), root)
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):

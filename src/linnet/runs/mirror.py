@@ -138,12 +138,16 @@ def _is_copied(run_dir: Path, name: str, ledger: Ledger) -> bool:
     return True  # removed meanwhile: nothing is missing
 
 
+class NoRunError(LinnetError):
+    """There is no run at a place of a store."""
+
+
 def fetch_run(url: str, root: Path, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """Bring a run back from a mirror (`s3://bucket/runs/x`) into a folder of runs; it appears there whole."""
     store = Store(url)
     files = store.files()
     if MANIFEST not in files:
-        raise LinnetError(f"{url}: there is no run here: expected {MANIFEST} in it")
+        raise NoRunError(f"{url}: there is no run here: expected {MANIFEST} in it")
     target = root / url.rstrip("/").rpartition("/")[2]
     if target.exists():
         raise LinnetError(f"{url}: a run of this name is in {root} already: go on with {target}")
@@ -158,7 +162,11 @@ def fetch_run(url: str, root: Path, progress: Callable[[str, int, int], None] | 
             done += file.size
             if progress is not None:
                 progress("fetching", done, total)
-        staged.rename(target)
+        try:
+            staged.rename(target)
+        except OSError:
+            if not (target / MANIFEST).exists():  # else another process has fetched it meanwhile
+                raise
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return target
