@@ -215,6 +215,8 @@ class CostModel:
         hardware = describe(settings, tokens, weights, self.device.kind, peak, self.device.threads)
         if self.shard == "weights" and ranks > 1:  # layers of FSDP2 are neither compiled nor captured
             return replace(hardware, compile=False, graph=False, halves=False)
+        if self._recompute != "off" and self.device.kind == "cpu":  # a recorded step would keep every activation
+            return replace(hardware, graph=False)
         return hardware
 
     def _sharing(self, ranks: int) -> Sharing:
