@@ -31,11 +31,11 @@ SMALL = ["train", "vit-tiny", "--d-model", "32", "--n-heads", "2", "--d-ff", "64
 
 
 def test_with_hardly_a_flag_it_learns_the_digits(said: Said) -> None:
-    code, out, err = said("train", "vit-tiny", "--steps", "120", "--gate", "validation/accuracy>0.9")
+    code, out, err = said("train", "vit-tiny", "--steps", "160", "--gate", "validation/accuracy>0.9")
     assert code == 0, out[-2000:] + err
     run = linnet.open("latest")
     metrics = run.metrics()
-    assert metrics["accuracy"].step.tolist() == list(range(1, 121))
+    assert metrics["accuracy"].step.tolist() == list(range(1, 161))
     assert metrics["images"].value[0] == 64
     assert {"loss", "lr", "grad_norm", "wall_us", "images_per_s"} <= set(metrics)
     assert metrics["validation/accuracy"].value[-1] > 0.9
