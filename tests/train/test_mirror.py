@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import linnet
 from linnet.runs import mirror as mirror_module
 from linnet.runs.mirror import Mirror, fetch_run
-from linnet.runs.mirroring import LEDGER, Mirroring
+from linnet.runs.mirroring import LEDGER, Ledger, Mirroring
+from linnet.train.callback import TrainingContext
+from linnet.train.mirror_callback import MirrorCallback
 from tests.conftest import SMALL, Said
 from tests.s3 import s3_server, silent_server, use_s3
 
@@ -89,7 +92,7 @@ def test_a_store_that_never_answers_delays_nothing_and_is_tried_again(
     assert content(fetch_run("s3://shelf/runs/stuck", tmp_path / "fetched")) == content(tmp_path / "runs/stuck")
 
 
-def test_a_store_that_is_gone_is_noted_and_a_command_copies_later(
+def test_a_store_that_is_gone_is_told_and_a_command_copies_later(
     said: Said, corpus: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "store"
@@ -194,6 +197,20 @@ def test_the_same_command_on_another_machine_goes_on_from_the_mirror(
         code, _, err = said(*words, "--steps", "6")
         assert (code, "cannot be told" in err) == (1, True), "a new run would take the place of the one in the store"
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_store_says_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = linnet.start(tmp_path / "runs", run_id="noted")
+    mirror = Mirror(run.run_dir, f"file://{tmp_path}/store")
+    monkeypatch.setattr(mirror, "wake", lambda: None)
+    monkeypatch.setattr(mirror, "_process", object())
+    callback = MirrorCallback(mirror)
+    callback.attach(TrainingContext(run, torch.nn.Linear(1, 1), lambda _: None))
+    for error in ("no such bucket", "no such bucket", "", "no such bucket"):
+        Ledger(mirror.url, error=error).write(run.run_dir)
+        callback.on_checkpoint(1, tmp_path)
+    run.finish()
+    assert (run.run_dir / "events.jsonl").read_text().count("mirror: no such bucket; training goes on") == 2
 
 
 @pytest.mark.usefixtures("s3")

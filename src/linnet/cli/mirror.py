@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,8 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, print_json
 from linnet.errors import UsageError
+
+_LONGEST_FETCH = 3600.0  # seconds that other ranks wait for the first
 
 
 def mirror(
@@ -55,10 +58,21 @@ def fetched(url: str, runs: Path | None) -> Path:
     """A run of a mirror, brought into the folder of runs."""
     from linnet.runs.folder import require_writable
     from linnet.runs.mirror import fetch_run
+    from linnet.train.process import is_first_rank
 
-    show = _progress()
-    path = fetch_run(url, require_writable(runs), lambda _, done, total: show(f"fetching {done / max(1, total):.0%}"))
+    root, show = require_writable(runs), _progress()
+    if not is_first_rank():
+        return _fetched_by_first_rank(root / url.rstrip("/").rpartition("/")[2])
+    path = fetch_run(url, root, lambda _, done, total: show(f"fetching {done / max(1, total):.0%}"))
     show("")
+    return path
+
+
+def _fetched_by_first_rank(path: Path) -> Path:
+    """Wait for the run that rank 0 fetches; where it cannot, it says so, and the launcher ends all ranks."""
+    last = time.monotonic() + _LONGEST_FETCH
+    while not path.exists() and time.monotonic() < last:
+        time.sleep(0.5)
     return path
 
 
