@@ -14,7 +14,6 @@ import torch
 from linnet.errors import UsageError
 from linnet.train import hardware
 from linnet.train.hardware import NOT_REPEATABLE, choose, measured_peak
-from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import TrainSettings
 
 Machine = Callable[[str], list[torch.device]]
@@ -124,32 +123,6 @@ def test_cublas_is_asked_to_repeat_itself_and_no_other_wish_is_overruled(
         UsageError, match=r"needs CUBLAS_WORKSPACE_CONFIG to be :4096:8 or :16:8, found ':0:0': unset it"
     ):
         choose(TrainSettings(device="cuda", deterministic=True), 32)
-
-
-def test_an_operation_without_an_order_is_refused_in_a_line_and_only_then() -> None:
-    def unordered() -> torch.Tensor:
-        return torch.zeros(4).put_(torch.tensor([1, 1]), torch.tensor([2.0, 3.0]))
-
-    with refuse_unordered(False):
-        unordered()
-    words = r"^`deterministic`: put_ has no form that gives the same bits every time; "
-    with pytest.raises(UsageError, match=words), refuse_unordered(True):
-        unordered()
-    unordered()
-    with pytest.raises(RuntimeError, match=r"^out of ideas$"), refuse_unordered(True):
-        raise RuntimeError("out of ideas")
-    assert not torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
-
-
-def test_a_program_that_used_the_gpu_before_is_told_what_to_set() -> None:
-    told = (
-        "Deterministic behavior was enabled with either `torch.use_deterministic_algorithms(True)` or …, but this"
-        " operation is not deterministic because it uses CuBLAS and you have CUDA >= 10.2. To enable deterministic"
-        " behavior in this case, you must set an environment variable before running your PyTorch application:"
-        " CUBLAS_WORKSPACE_CONFIG=:4096:8 or CUBLAS_WORKSPACE_CONFIG=:16:8."
-    )
-    with pytest.raises(UsageError, match=r"start Python with CUBLAS_WORKSPACE_CONFIG=:4096:8$"), refuse_unordered(True):
-        raise RuntimeError(told)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("NVIDIA H200", torch.bfloat16), ("Tesla T4", torch.float32)])

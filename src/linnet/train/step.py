@@ -90,7 +90,8 @@ class Step:
         self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
-        self._ordered = hardware.device.type == "cpu" or (hardware.strict and hardware.ranks.count > 2)
+        self._must_be_ordered = hardware.strict and hardware.device.type == "cuda" and hardware.ranks.count > 2
+        self._ordered = hardware.device.type == "cpu" or self._must_be_ordered
         self._split_batch: SplitBatch | None = None
         if hardware.halves_in_parallel:
             self._split_batch = SplitBatch(self._trained, hardware.threads)
@@ -127,7 +128,7 @@ class Step:
         if not self._ordered:
             return SumOrder(1, -(-rows // self._ranks.count // self._rows), exact=False)
         order = SumOrder.of(rows, self._rows, self._ranks.count)
-        if self._strict and not order.exact and self._trained[0].is_cuda:
+        if self._must_be_ordered and not order.exact:
             raise UsageError(
                 f"`deterministic`: {self._ranks.count} GPUs have no fixed order to add up {rows} rows in parts of"
                 f" {self._rows}: take 2, 4 or 8 of them, and as many parts or a multiple"
