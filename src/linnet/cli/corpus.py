@@ -44,7 +44,8 @@ def show(
     """Look at a corpus: documents, tokens as coloured pieces, lengths, duplicates, what was left out.
 
     Args:
-        corpus: A file, a folder, a pattern, or `python`: the standard library of this interpreter.
+        corpus: A file, a folder, a pattern, a URL (s3://bucket/texts), or `python`: the standard library of this
+            interpreter.
         documents: How many documents to show (3), from all over the corpus; 0: none.
         document: Show this one: a file's name, or `rows.jsonl:17`; may be given several times.
         lines: How many lines of each (4).

@@ -45,7 +45,8 @@ def prepare(
     """Turn a corpus into tokens to train on, and keep them for the next time.
 
     Args:
-        corpus: A file, a folder, a pattern, or `python`: the standard library of this interpreter.
+        corpus: A file, a folder, a pattern, a URL (s3://bucket/texts), or `python`: the standard library of this
+            interpreter.
         vocab: How many tokens the vocabulary trained on the corpus has; 4096 by default.
         tokenizer: The MODEL whose tokenizer is taken instead.
         pre: How words are cut before merging: gpt-2, smollm, llama-bpe or qwen2.

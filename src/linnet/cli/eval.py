@@ -54,7 +54,7 @@ def eval(
     """Score a language model on a text, or a vision transformer on images; show what a model expects after a prompt.
 
     Args:
-        corpus: A file, a folder, a pattern, or `python`; a RUN's own corpus when not given.
+        corpus: A file, a folder, a pattern, a URL, or `python`; a RUN's own corpus when not given.
         images: Of a vision transformer: a folder, an IDX or .npz file, or `digits`; a RUN's own images when not given.
         held_out: Score only the documents kept from training; so it is for a RUN's own corpus anyway.
         all: Score all documents; so it is for a `--corpus` anyway.

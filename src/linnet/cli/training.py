@@ -137,7 +137,7 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
         _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
     if (mirrored := training.mirrored) is not None:
-        again = f"; {words.command('mirror', folder)} copies it" if mirrored.missing or mirrored.error else ""
+        again = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
         _print_wrapped("  mirror  ", f"{mirrored.sentence}{again}")
     if not of_text and progress.validation is not None:
         _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")

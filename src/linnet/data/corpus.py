@@ -1,4 +1,4 @@
-"""Where the text of a corpus lies: a file, a folder, a pattern, or `python`, the interpreter's standard library."""
+"""Where the text of a corpus lies: a file, a folder, a pattern, a URL, or `python`, the standard library."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def find_corpus(
     if name == PYTHON and not Path(name).exists():
         return Corpus(name, _standard_library(), rules.default)
     if not name:
-        raise DataError("the corpus has no name; give a file, a folder, a pattern, or python")
+        raise DataError("the corpus has no name; give a file, a folder, a pattern, a URL, or python")
     path, look, remote = expanded(name), _Look(plain), None
     left_out: list[str] = []
     if is_url(name):

@@ -64,7 +64,8 @@ class TextData:
     """Where the text comes from and how it becomes tokens.
 
     Args:
-        corpus: A file, a folder, a pattern, or python: the standard library of this interpreter.
+        corpus: A file, a folder, a pattern, a URL (s3://bucket/texts), or python: the standard library of this
+            interpreter.
         field: Where the text is in rows of JSONL, CSV, TSV and Parquet: a name, text by default, or '*.csv=name' for
             some files; may be given several times.
         dedup: Drop documents that are equal, or nearly, to an earlier one.

@@ -40,7 +40,8 @@ class MirrorReport:
         names = ", ".join(self.missing[:_NAMED]) + (" …" if len(self.missing) > _NAMED else "")
         count = len(self.missing)
         what = f"{count} file{'s were' if count != 1 else ' was'} not copied ({names})" if count else "not copied"
-        return f"{self.url}: {what}: {self.error or 'there was no time for it'}"
+        why = self.error.removeprefix(f"{self.url}: ") or "there was no time for it"
+        return f"{self.url}: {what}: {why}"
 
 
 def check_mirror(url: str) -> None:
