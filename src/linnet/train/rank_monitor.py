@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
+from linnet.errors import LinnetError
 from linnet.runs import Session
 from linnet.runs.straggler import slowdowns
 from linnet.runs.system import GpuProbe
@@ -280,8 +281,9 @@ def watched(ranks: Ranks, run: Session, data: RunData, settings: TrainSettings) 
         except RankError:
             raise
         except BaseException as problem:
-            first_line = (str(problem).strip().splitlines() or [""])[0][:160]
-            monitor.tell_failure(f"{type(problem).__name__}: {first_line}" if first_line else type(problem).__name__)
+            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+            kind = "" if isinstance(problem, LinnetError) else f"{type(problem).__name__}: "
+            monitor.tell_failure(f"{kind}{first_line}")
             raise
         finally:
             run.more_system_figures = dict

@@ -1,0 +1,116 @@
+"""A process group that a program has made already, as Ray does, is used; and what its ranks tell each other."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linnet
+from linnet.runs.straggler import slowdowns
+from tests.conftest import digest, losses
+from tests.scale.forked_ranks import free_port
+
+FLAGS: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv": 2, "d_ff": 64, "ctx": 32, "vocab": 300}
+FLAGS |= {"batch": 2, "batch_tokens": 512, "steps": 12, "eval_every": 0, "sample_every": 0, "device": "cpu"}
+
+
+def worker(rank: int, port: int, flags: dict[str, Any], fails_at: int | None, told: Path) -> None:
+    """What a worker of Ray does: the group is there, `linnet.train` is called in it."""
+    import torch.distributed as dist
+
+    class Fails(linnet.Callback):
+        def on_step(self, metrics: Any) -> None:
+            if rank == 1 and metrics.step == fails_at:
+                raise MemoryError("no room for one more")
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    fact: object
+    try:
+        callbacks = [Fails()] if fails_at is not None else []
+        run = linnet.train("from-scratch", run_id="a", resume="auto", callbacks=callbacks, **flags)
+        end = run.summarize().end or {}
+        fact = [run.status, end.get("error"), dist.is_initialized()]
+    except linnet.LinnetError:  # what a callback raises comes as one
+        fact = ["failed", None, True]
+    told.write_text(json.dumps(fact))
+
+
+def train_in_group(folder: Path, flags: dict[str, Any], fails_at: int | None = None) -> list[Any]:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "linnet.cli", "linnet.recipes.training", "linnet.cli.training"])
+    port, files = free_port(), [folder / f"{rank}.json" for rank in range(2)]
+    workers = [context.Process(target=worker, args=(r, port, flags, fails_at, files[r]), daemon=True) for r in range(2)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(120)
+        process.kill()
+    return [json.loads(file.read_text()) for file in files]
+
+
+def test_a_group_that_exists_is_used_and_a_rank_that_fails_is_named(
+    corpus: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 has no memory left in step 7: rank 0 says so; the same call goes on, to the bit."""
+    monkeypatch.setenv("LINNET_CACHE", str(cache))
+    flags = {**FLAGS, "corpus": str(corpus), "checkpoint_every": 5, "runs": str(tmp_path / "runs")}
+    first, second = train_in_group(tmp_path, flags, fails_at=7)
+    assert second == ["failed", None, True]
+    host = os.uname().nodename
+    assert first[0] == "errored"
+    assert first[1].startswith(f"rank 1 on {host}: ")
+    assert "no room for one more" in first[1]
+    assert train_in_group(tmp_path, flags) == [["completed", None, True]] * 2
+    whole = linnet.train("from-scratch", run_id="a", **{**flags, "runs": str(tmp_path / "whole")})
+    assert losses(str(tmp_path / "runs/a")) == losses(str(whole.path))
+    assert digest(tmp_path / "runs/a/weights/step_12.gguf") == digest(whole.path / "weights/step_12.gguf")
+
+
+def test_a_rank_is_slow_by_the_median_of_the_others() -> None:
+    assert slowdowns({0: 10.0, 1: 15.0}) == {0: 0.67, 1: 1.5}
+    assert slowdowns({0: 10.0, 1: 10.0, 2: 10.0, 3: 13.0})[3] == 1.3
+    assert slowdowns({0: 10.0}) == {}
+    assert slowdowns({0: 0.0, 1: 5.0}) == {0: 0.0}
+
+
+def test_a_training_without_a_step_is_ended_by_its_watchdog(corpus: Path, cache: Path, tmp_path: Path) -> None:
+    """As if a captured collective never ended: one process that believes to be one of two."""
+    context = multiprocessing.get_context("forkserver")
+    err = tmp_path / "err"
+    process = context.Process(target=hang, args=(free_port(), err, tmp_path / "line"), daemon=True)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 75
+    assert "has had no step for" in (tmp_path / "line").read_text()
+    assert "Thread 0x" in err.read_text()
+    assert "linnet: rank 0 on" in err.read_text()
+
+
+def hang(port: int, err: Path, line: Path) -> None:
+    import torch.distributed as dist
+
+    from linnet.train import rank_monitor
+    from linnet.train.ranks import Ranks
+
+    os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    monitor = rank_monitor.RankMonitor(
+        Ranks(), work=1, unit="tokens", figures_of_device=dict, hang_seconds=0.5, on_hang=lambda text: _note(line, text)
+    )
+    rank_monitor._SILENT_SECONDS = 0.1
+    with monitor:
+        monitor.stepped(1, 0.01)
+        with monitor.paused():
+            time.sleep(2.0)  # an evaluation may take its time
+        time.sleep(60)
+
+
+def _note(file: Path, text: str) -> None:
+    file.write_text(text)
