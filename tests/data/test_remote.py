@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from linnet.data.corpus import find_corpus
 from linnet.data.encoding import HEAD
 from linnet.remote import RemoteError, Store
 from tests.data.conftest import story
+from tests.data.fake_hub import fake_hub
 from tests.s3 import s3_server, use_s3
 
 pytest.importorskip("s3fs")
@@ -137,6 +142,30 @@ def test_a_server_that_is_not_there_and_a_package_that_is_missing(
         find_corpus("s3://texts/set", cache=tmp_path)
     with pytest.raises(RemoteError, match=r"hf:// needs the package huggingface_hub: pip install 'linnet\[hf\]'"):
         Store("hf://datasets/x/y")
+
+
+def test_a_dataset_of_the_hub_gives_what_its_files_give(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    lines = "".join(json.dumps({"text": story(k)}) + "\n" for k in range(150)).encode()
+    assert len(lines) > HEAD
+    files = {"data/a.txt": story(900).encode(), "data/b.jsonl": lines}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    here = prepare(tmp_path / "data", vocab=300, cache=tmp_path / "here")
+    with fake_hub("who/what", files) as address:
+        # Its address is read when the library is loaded.
+        environment = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "hf")}
+        words = ["hf://datasets/who/what/data", "--vocab", "300", "--cache", str(tmp_path / "there"), "--json"]
+        told = subprocess.run(
+            [sys.executable, "-m", "linnet", "data", "prepare", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["fingerprint"] == here.fingerprint
 
 
 def test_any_store_of_fsspec_will_do(corpus: Path, tmp_path: Path) -> None:
