@@ -17,7 +17,10 @@ import torch
 
 import linnet
 from linnet.cli import main
+from linnet.recipes import rank_guard
 from linnet.train import StepMetrics
+
+RANK = int(os.environ.get("RANK", "0"))
 
 
 class Terminated(linnet.Callback):
@@ -27,17 +30,37 @@ class Terminated(linnet.Callback):
         self._rank, self._step = rank, step
 
     def on_step(self, metrics: StepMetrics) -> None:
-        if metrics.step == self._step and int(os.environ.get("RANK", "0")) == self._rank:
+        if metrics.step == self._step and self._rank == RANK:
             signal.raise_signal(signal.SIGTERM)
 
 
+class Flipped(linnet.Callback):
+    """A bit of a weight changes on one rank, as in a faulty memory."""
+
+    def __init__(self, rank: int, step: int) -> None:
+        self._rank, self._step = rank, step
+
+    def on_step(self, metrics: StepMetrics) -> None:
+        if metrics.step == self._step and self._rank == RANK:
+            weight = next(self.model.parameters()).detach().view(-1)
+            weight.view(torch.int32)[:1] ^= 1 << 18
+
+
 def run(job: dict[str, Any]) -> object:
-    if "stop" not in job:
-        return main(job["words"])
-    callbacks = [Terminated(**job["stop"])]
+    """The exit code of a command, or the status of a run."""
+    if "words" in job:
+        return main([word.replace("RANK", str(RANK)) for word in job["words"]])
+    if "version" in job:  # of Linnet, on the last rank
+        before, rank_guard.version = rank_guard.version, lambda _: job["version"] if RANK else "0"
+        try:
+            return main(job["of"])
+        finally:
+            rank_guard.version = before
+    callbacks = [Flipped(**job["flip"])] if "flip" in job else [Terminated(**job["stop"])]
     if "resume" in job:
         return linnet.resume(job["resume"], callbacks=callbacks).status
-    return linnet.train("from-scratch", callbacks=callbacks, **job["flags"]).status
+    status = linnet.train("from-scratch", callbacks=callbacks, **job["flags"]).status
+    return "errored" if "flip" in job and RANK else status  # where ranks part, rank 0 may still be writing the end
 
 
 if __name__ == "__main__":

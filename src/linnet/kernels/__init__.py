@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from linnet.kernels.decode import decode_weights as decode_weights
     from linnet.kernels.executor import Compiled as Compiled
     from linnet.kernels.executor import Executor as Executor
+    from linnet.kernels.executor import Recomputed as Recomputed
     from linnet.kernels.executor import eager as eager
     from linnet.kernels.head_loss import backward as backward
     from linnet.kernels.head_loss import gradients as gradients

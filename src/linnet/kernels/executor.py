@@ -1,4 +1,4 @@
-"""`Executor`: how the modules of a model are run, eagerly or each kind of module compiled once.
+"""`Executor`: how the modules of a model are run: eagerly, each kind of module compiled once, or computed twice.
 
 A model is compiled by its layers, not whole: they are alike, so one compiled layer serves them all, and the first step
 comes after seconds. `CastWeights` keeps the weights that compiled layers read in a lower precision.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ _SHAPES = 256
 
 class Executor:
     """Eager execution."""
+
+    def watch(self, parameters: Iterable[nn.Parameter], on_gradient: Callable[[Tensor], None]) -> None:
+        """From now on call a function in the backward pass with each parameter whose gradient has come."""
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(on_gradient)
 
     def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
         """Run a module, or a function of a module's own, on these arguments."""
@@ -83,11 +88,62 @@ class Compiled(Executor):
         ):
             return self._compiled[kind](*arguments)
 
+    def watch(self, parameters: Iterable[nn.Parameter], on_gradient: Callable[[Tensor], None]) -> None:
+        self._weights.watch(parameters, on_gradient)
+
     def before_step(self) -> None:
         self._weights.refresh()
 
     def after_backward(self) -> None:
         self._weights.collect()
+
+
+class Recomputed(Executor):
+    """Activation checkpointing: what blocks keep for the backward pass is computed again there (`recompute`).
+
+    - `blocks`: the modules that this is done for; they run by the executor `inner`.
+    - `cheap`: results of products and of attention are kept all the same, so that little is computed twice. Compiled
+      modules do that by themselves.
+    """
+
+    def __init__(self, inner: Executor, blocks: Iterable[nn.Module], *, cheap: bool) -> None:
+        self._inner, self._blocks, self._cheap = inner, set(blocks), cheap
+
+    def __call__(self, part: Callable[..., Any], *arguments: Any) -> Any:
+        if (
+            part not in self._blocks
+            or not torch.is_grad_enabled()
+            or (self._cheap and isinstance(self._inner, Compiled))
+        ):
+            return self._inner(part, *arguments)
+        from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, noop_context_fn
+
+        contexts = partial(create_selective_checkpoint_contexts, _keep_products) if self._cheap else noop_context_fn
+        return checkpoint(
+            self._inner, part, *arguments, use_reentrant=False, context_fn=contexts, preserve_rng_state=False
+        )
+
+    def watch(self, parameters: Iterable[nn.Parameter], on_gradient: Callable[[Tensor], None]) -> None:
+        self._inner.watch(parameters, on_gradient)
+
+    def before_step(self) -> None:
+        self._inner.before_step()
+
+    def after_backward(self) -> None:
+        self._inner.after_backward()
+
+
+# Of linear layers. Attention on a CPU writes into its own products, so they cannot be kept.
+_PRODUCTS = ("mm", "addmm", "linear", "_linear_pointwise")
+
+
+def _keep_products(context: object, operation: Any, *arguments: Any, **named: Any) -> Any:
+    """A policy of torch's selective checkpointing."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    name = str(getattr(operation, "overloadpacket", operation)).rpartition(".")[2]
+    is_dear = name in _PRODUCTS or "scaled_dot_product" in name
+    return CheckpointPolicy.MUST_SAVE if is_dear else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @cache
@@ -153,6 +209,15 @@ class CastWeights:
         for _, cast, _ in reached:
             cast.grad = None
 
+    def watch(self, parameters: Iterable[nn.Parameter], on_gradient: Callable[[Tensor], None]) -> None:
+        """Add the gradient of each cast weight to its parameter's as soon as it comes, and tell of that one."""
+        copies = {id(master): cast for master, cast in zip(self._masters, self._cast, strict=True)}
+        for parameter in parameters:
+            if id(parameter) in copies:
+                copies[id(parameter)].register_post_accumulate_grad_hook(partial(_hand_on, parameter, on_gradient))
+            else:
+                parameter.register_post_accumulate_grad_hook(on_gradient)
+
     def _copied(self, module: nn.Module) -> nn.Module:
         shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
         cast = {
@@ -170,3 +235,12 @@ class CastWeights:
             self._masters.append(master)
             self._cast.append(copied)
         return copy.deepcopy(module, shared)
+
+
+@torch.no_grad()
+def _hand_on(master: nn.Parameter, on_gradient: Callable[[Tensor], None], cast: Tensor) -> None:
+    """The gradient of a cast weight goes to its parameter, whose gradient has a place already."""
+    if master.grad is not None and cast.grad is not None:
+        master.grad += cast.grad
+        cast.grad = None
+        on_gradient(master)

@@ -11,9 +11,9 @@ from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress
 from linnet.recipes.rank_guard import require_same_training
 from linnet.recipes.recipe import AnyRecipe
-from linnet.recipes.training import JobData, prepare
+from linnet.recipes.training import JobData, plan_of, prepare
 from linnet.train.hardware import Hardware
-from linnet.train.plan import Plan, make_plan
+from linnet.train.plan import Plan
 from linnet.train.ranks import join
 from linnet.train.time_budget import TimeBudget
 
@@ -29,7 +29,7 @@ def dry_run(job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint 
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         done = 0 if fork is None else fork.restore(recipe, data)[0].step
     require_same_training(recipe, data, job, ranks)
-    plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=done)
+    plan = plan_of(recipe, data, job, hardware, done)
     seconds = _trial(recipe, data, hardware, done, job.settings.steps)
     usual = statistics.median(seconds[len(seconds) // 2 :])
     beginning = sum(max(0.0, each - usual) for each in seconds)  # compiling, and the like

@@ -13,11 +13,14 @@ from linnet.recipes.recipe import AnyRecipe
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.launcher import restart_warning
+from linnet.train.memory import Shard, Sharing
 from linnet.train.protocols import RunData
 from linnet.train.ranks import Ranks, weights_checksum
+from linnet.train.shards import shards_moments
 
 _LATE_SECONDS = 10.0  # after which a new folder has appeared on every machine that shares it
-_OF_A_MACHINE = ("device", "cache", "profile")  # settings that may be others on each rank
+# Settings that may be others on each machine: of data and donors their content is compared.
+_OF_A_MACHINE = ("device", "cache", "profile", "corpus", "images", "donor", "tokenizer", "lens")
 
 
 def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
@@ -30,7 +33,8 @@ def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
     if ranks.is_first:
         mark.touch()
     ranks.wait()
-    missing = [rank for rank, seen in enumerate(ranks.gather(_appears(mark))) if not seen]
+    patience = 0.0 if ranks.on_one_machine else _LATE_SECONDS
+    missing = [rank for rank, seen in enumerate(ranks.gather(_appears(mark, patience))) if not seen]
     if ranks.is_first:
         mark.unlink(missing_ok=True)
     if missing:
@@ -40,11 +44,11 @@ def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
     return run_dir
 
 
-def _appears(path: Path) -> bool:
+def _appears(path: Path, seconds: float) -> bool:
     """Is a file there? A network's file system may be some seconds late."""
-    deadline = time.monotonic() + _LATE_SECONDS
+    deadline = time.monotonic() + seconds
     while not path.exists():
-        if time.monotonic() > deadline or not path.parent.parent.exists():
+        if time.monotonic() >= deadline or not path.parent.parent.exists():
             return False
         list(path.parent.parent.iterdir())  # makes NFS look again
         time.sleep(0.05)
@@ -61,8 +65,10 @@ def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ran
     flags = {f"`{name}`": value for name, value in settings.items() if name not in _OF_A_MACHINE}
     versions = {"version of Linnet": _own_version(), "version of torch": torch.__version__}
     versions["Linnet"] = source_digest()[-12:]  # a checkout has one version for long
-    checksum = weights_checksum(recipe.trained.parameters())
-    ranks.require_same({**versions, **flags, "text or images to train on": data.fingerprint, "weights": checksum})
+    facts: dict[str, object] = {**versions, **flags, "fingerprint of its data": data.fingerprint}
+    if job.settings.shard != "weights":  # of which each rank has others
+        facts["weights"] = weights_checksum(recipe.trained.parameters())
+    ranks.require_same(facts)
 
 
 def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[str]:
@@ -75,7 +81,19 @@ def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[s
     exact = hardware.device.type == "cpu" and recipe.sum_order(data.rows_per_step).exact
     same = "to the bit as on one rank" if exact else "as on one rank to rounding"
     warning = restart_warning()
-    return [f"{ranks.count} ranks {where}; losses and weights {same}", *(() if warning is None else (warning,))]
+    remarks = [f"{ranks.count} ranks {where}; losses and weights {same}", *(() if warning is None else (warning,))]
+    if hardware.shards_weights:
+        remarks.append("weights are shared out: no samples are written; let a checkpoint write them (linnet generate)")
+    return remarks
+
+
+def sharing_of(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> Sharing:
+    """What the ranks of a training share out, for its plan."""
+    settings = data.settings
+    n_params = sum(parameter.numel() for parameter in recipe.trained.parameters() if parameter.requires_grad)
+    sharded = shards_moments(settings, hardware.ranks, n_params)
+    shard: Shard = "weights" if hardware.shards_weights else "moments" if sharded else "none"
+    return Sharing(hardware.ranks.count, shard, settings.recompute)
 
 
 def _own_version() -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from linnet.recipes.job import Job
     from linnet.train import Hardware, RunData, TrainSettings
     from linnet.train.gradients import SumOrder
+    from linnet.train.shards import MomentLayout
     from linnet.train.state import State
     from linnet.train.step import Batch, LossFunction, Step, StepResult
 
@@ -91,7 +92,8 @@ class ModelRecipe(ABC, Generic[_Model]):
         self._allocate(config)
 
     def _allocate(self, config: Any, **initialisation: Any) -> None:
-        device = str(self._hardware.device)
+        # Weights that are shared out never lie on a device whole: each block goes there when `build` cuts it.
+        device = "cpu" if self._hardware.shards_weights else str(self._hardware.device)
         model: Any = models.build(config, self._settings.seed, self._init_scale, device, **initialisation)
         model.set_compute_dtype(self._hardware.dtype)
         self._trained = model
@@ -100,6 +102,10 @@ class ModelRecipe(ABC, Generic[_Model]):
         """Make optimizer and step."""
         from linnet.train.step import OwnLoss, Step
 
+        if self._hardware.shards_weights:
+            from linnet.train.sharded_weights import shard_weights
+
+            shard_weights(self.trained, self._hardware.device)
         own_loss = None if self._loss is None else OwnLoss(self.trained, self._loss, self.batch_of)
         self._step = Step(self.trained, self._settings, self._hardware, own_loss)
 
@@ -128,9 +134,21 @@ class ModelRecipe(ABC, Generic[_Model]):
         """The weights of a checkpoint by the names of `linnet.architectures`."""
         return self.model.params()
 
+    def kept_parameters(self) -> dict[str, Tensor]:
+        """The weights as rank 0 writes them, whole; asked for by all ranks together."""
+        if not self._hardware.shards_weights:
+            return self.parameters()
+        from linnet.train.sharded_weights import gathered
+
+        return gathered(self.parameters(), self._hardware.ranks)
+
     def moments(self) -> dict[str, Tensor]:
-        """The optimizer state."""
+        """The optimizer state; of what is shared out among ranks, this rank's share."""
         return self._built.optimizers.state()
+
+    def moment_layouts(self) -> dict[str, MomentLayout]:
+        """Where the moments lie that are shared out; asked for by all ranks together."""
+        return self._built.optimizers.layout()
 
     @property
     def origin(self) -> Mapping[str, Any]:
@@ -160,12 +178,14 @@ class ModelRecipe(ABC, Generic[_Model]):
 
 def put(model: Any, tensors: Mapping[str, Tensor]) -> None:
     """Copy tensors into the parameters of a model; a llama's rotary divisors are none, but come in the same files."""
+    from linnet.train.sharded_weights import assign
+
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         if name == _DIVISORS:
             model.use_divisors(tensor)
         else:
-            parameters[name].data.copy_(tensor)
+            assign(parameters[name], tensor)
 
 
 def put_back(model: Any, tensors: Mapping[str, Tensor], weights: Path | None = None) -> None:

@@ -29,6 +29,7 @@ from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.own_model import tokenizer_keys
 from linnet.train.protocols import DataEndedError, EvalResult
+from linnet.train.ranks import ALONE
 from linnet.train.text import Evaluation, evaluate, write_sample
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class TokenRunData:
         self._model, self.settings, self._device = job.model, job.settings, hardware.device
         self._ctx, self._ranks = job.model.ctx, hardware.ranks
         self.rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
+        # Each rank scores some of the batches; where weights are gathered for every pass, all of them together.
+        self._scorers = ALONE if hardware.shards_weights else hardware.ranks
         self._share = self._ranks.share(self.rows_per_step, f"`batch_tokens={self.rows_per_step * self._ctx}`")
         self.per_step = self.rows_per_step * self._ctx
 
@@ -158,7 +161,7 @@ class TextRunData(TokenRunData):
             device=self._device,
             most=self.settings.tokens_to_score(self.per_step),
             bytes_per_token=self._prepared.bytes_per_token,
-            ranks=self._ranks,
+            ranks=self._scorers,
         )
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
@@ -227,7 +230,7 @@ class RowRunData(TokenRunData):
         assert isinstance(model, LanguageModel)
         if not self._eval_batches:
             return None
-        return Evaluation.of(score_batches(model, self._eval_batches, ranks=self._ranks))
+        return Evaluation.of(score_batches(model, self._eval_batches, ranks=self._scorers))
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""

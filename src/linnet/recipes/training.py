@@ -15,7 +15,7 @@ from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
-from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all
+from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
@@ -133,7 +133,7 @@ def start(
             progress, remark = fork.restore(recipe, data)
             remarks.append(remark)
             labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
-        plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=progress.step)
+        plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
     chosen = _chosen(job, data, hardware)
     with ranks.together():
@@ -166,6 +166,12 @@ def start(
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
     return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, remarks)
+
+
+def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
+    """What a training that is built will take, after the steps that are done."""
+    sharing = sharing_of(recipe, data, hardware)
+    return make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=done, sharing=sharing)
 
 
 def prepare(
@@ -236,7 +242,7 @@ def resume(
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)
         _check_metrics(job, data)
-        plan = make_plan(recipe, data, job.settings, hardware, prompts=len(job.prompts), done=at)
+        plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks)
     flags = None if previous is None else previous.kept_flags
     changed = steps is not None or previous is not None

@@ -171,6 +171,8 @@ class VitTiny(ModelRecipe["ViT"]):
         from linnet.recipes.donor import donor_errors
 
         options = self._options
+        if self._hardware.shards_weights:
+            raise UsageError("`shard=weights` is for models of text: a vision transformer fits one device")
         self._allocate(config, mimetic=options.init == "mimetic")
         if options.donor is not None:
             with donor_errors():

@@ -20,6 +20,7 @@ from linnet import gguf
 from linnet.files import FileError, link_target, point_link, step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
+from linnet.train.moment_stream import MomentStream
 
 log = logging.getLogger("linnet")
 
@@ -114,6 +115,7 @@ class Snapshot:
     moments: TensorCopies
     facts: dict[str, Any]
     provenance: gguf.Provenance
+    stream: MomentStream | None = None  # of moments that are shared out among ranks
 
 
 @dataclass(frozen=True)
@@ -163,11 +165,15 @@ class Checkpointer:
         moments: Mapping[str, Tensor],
         facts: dict[str, Any],
         provenance: gguf.Provenance,
+        stream: MomentStream | None = None,
     ) -> None:
-        """Copy everything now; it is written while training goes on. Waits only while the last one is being written."""
+        """Copy everything now; it is written while training goes on. Waits only while the last one is being written.
+
+        `stream`: by which moments come from other ranks, or go to rank 0.
+        """
         self._idle.acquire()
         try:
-            snapshot = Snapshot(step, copy_tensors(parameters), copy_tensors(moments), facts, provenance)
+            snapshot = Snapshot(step, copy_tensors(parameters), copy_tensors(moments), facts, provenance, stream)
         except BaseException:
             self._idle.release()
             raise
@@ -201,7 +207,11 @@ class Checkpointer:
     def _write_all(self) -> None:
         while (snapshot := self._snapshots.get()) is not None:
             try:
-                self._write(snapshot)
+                try:
+                    self._write(snapshot)
+                finally:
+                    if snapshot.stream is not None:
+                        snapshot.stream.drain()
                 self.failure = None
             except Exception as error:  # training goes on; were this thread to end, the next `save` would wait for ever
                 why = str(error) or type(error).__name__
@@ -219,7 +229,9 @@ class Checkpointer:
         beside = gguf.unfolded(parameters) if self._type == "f32" else parameters
         facts = {**snapshot.facts, "best": None if best is None else asdict(best)}
         state_file = state.state_path(self._run.run_dir, step)
-        state.save(state_file, state.State(facts, snapshot.moments.on_host(), beside))
+        moments = snapshot.moments.on_host()
+        streamed = {} if snapshot.stream is None else snapshot.stream.tensors(moments)
+        state.save(state_file, state.State(facts, moments, beside), streamed)
         path = step_path(self._run.weights_dir, step)
         options: dict[str, Any] = {"type": self._type, "tokenizer": self._tokenizer, "provenance": origin}
         try:
@@ -273,24 +285,27 @@ class Checkpointer:
 
 
 class SilentCheckpointer(Checkpointer):
-    """That of the other ranks: rank 0 has all there is to write."""
+    """That of the other ranks: rank 0 writes. Their share of the moments, which only they have, a thread sends."""
 
-    def __init__(self, *_arguments: Any, **_options: Any) -> None:
-        self.latest: Path | None = None
-        self.failure: str | None = None
+    def save(
+        self,
+        step: int,
+        parameters: Mapping[str, Tensor],
+        moments: Mapping[str, Tensor],
+        facts: dict[str, Any],
+        provenance: gguf.Provenance,
+        stream: MomentStream | None = None,
+    ) -> None:
+        """Copy this rank's share of the moments, if they are shared out."""
+        if stream is not None:
+            super().save(step, {}, stream.of_this_rank(moments), facts, provenance, stream)
 
-    def save(self, *_arguments: Any, **_options: Any) -> None:
+    def repair(self, step: int, train_loss: float | None, validation_loss: float | None) -> None:
         """Rank 0 does."""
 
-    def written(self) -> list[tuple[int, Path]]:
-        """Nothing of its own."""
-        return []
-
-    def repair(self, *_arguments: Any, **_options: Any) -> None:
-        """Rank 0 does."""
-
-    def close(self) -> None:
-        """There is nothing to wait for."""
+    def _write(self, snapshot: Snapshot) -> None:
+        assert snapshot.stream is not None
+        snapshot.stream.send(snapshot.moments.on_host())
 
 
 def sha256_of(path: Path) -> str:

@@ -21,6 +21,7 @@ from linnet.files import write_file
 from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
 from linnet.runs.folder import FLOW
+from linnet.train.sharded_weights import is_sharded
 from linnet.train.state import DTYPES
 
 _LINE_START = b'{"format":"toy/v1","nodes":[\n'
@@ -77,6 +78,10 @@ def _without_numbers(model: LanguageModel | ViT) -> LanguageModel | ViT:
     shadows: dict[int, Any] = {id(b): torch.empty_like(b, device="meta") for b in model.buffers()}
     for p in model.parameters():
         shadows[id(p)] = nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
+    if any(is_sharded(p) for p in model.parameters()):  # such a model, of a class made for it, cannot be copied
+        plain: Any = next(kind for kind in type(model).__mro__[1:] if issubclass(kind, nn.Module))
+        blank: LanguageModel | ViT = plain(model.config, "meta")
+        return blank
     return copy.deepcopy(model, shadows)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from linnet.train.overlap import Overlap
 from linnet.train.ranks import WORDS, Ranks
 
 MOST_SHARES = 8  # each doubling costs a rank one more copy of the gradients
@@ -87,7 +88,7 @@ class GradientBuffer:
     What is sent between ranks is this one tensor; no copy of it is ever made for that.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], ranks: Ranks) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], ranks: Ranks, device: torch.device) -> None:
         self._parameters, self._ranks = list(parameters), ranks
         starts, end = [], 0
         for parameter in self._parameters:
@@ -95,11 +96,13 @@ class GradientBuffer:
             end += -(-parameter.numel() // _ALIGNMENT) * _ALIGNMENT
         length = end + _TAIL
         length += -length % (_ALIGNMENT * ranks.count)  # ranks add up a slice each
-        self.flat = torch.zeros(length, device=self._parameters[0].device)
+        self.flat = torch.zeros(length, device=device)
         self._views = [
             self.flat[start : start + parameter.numel()].view(parameter.shape)
             for start, parameter in zip(starts, self._parameters, strict=True)
         ]
+        self._starts, self._end = starts, end
+        self._overlap: Overlap | None = None
         self._metrics, self._words = self.flat[end : end + _MOST_METRICS], self.flat[end + _MOST_METRICS : end + _TAIL]
         self._reached: list[bool] | None = None  # which parameters have a part in the loss: known after the first pass
         self._agreed = ranks.alone  # do all ranks know the same of that?
@@ -159,11 +162,20 @@ class GradientBuffer:
             self._heights.append(height)
             self.flat.zero_()
 
-    def sum(self) -> None:
-        """Add up what all ranks have, with the words of each."""
+    def overlapped(self) -> Overlap:
+        """Let sums begin while a backward pass is still under way: of buckets whose gradients are complete."""
+        if self._overlap is None:
+            views = self._views
+            self._overlap = Overlap(self._parameters, views, self._starts, self._end, self.flat, self._ranks)
+        return self._overlap
+
+    def sum(self) -> Tensor | None:
+        """Add up what all ranks have, with the words of each. The norm of the gradients, where it is known then."""
         for index, name in enumerate(WORDS):
             if self._ranks.words[name]:
                 self._words[index].fill_(self._ranks.words[name])
+        if self._overlap is not None and self._overlap.watching:
+            return self._overlap.finish()
         self._ranks.sum_(self.flat, ordered=self._order.exact)
         assert self._reached is not None
         if not self._agreed:
@@ -171,6 +183,17 @@ class GradientBuffer:
             self._agreed = True
         for index in (index for index, known in enumerate(self._reached) if not known):
             self._reached[index] = bool(self._views[index].any())  # equal on all ranks, as the sum is
+        return None
+
+    @property
+    def is_one_sum(self) -> bool:
+        """Is the sum over the ranks that of one buffer, in the backend's order?"""
+        return self._order.shares == 1 and not (self._order.exact and self._ranks.count > 2)
+
+    @property
+    def is_settled(self) -> bool:
+        """Do all ranks know that every parameter has a gradient? Only then can buckets be waited for."""
+        return self._agreed and self._reached is not None and all(self._reached)
 
     def metrics(self) -> tuple[Tensor, ...]:
         """The metrics of the batch."""

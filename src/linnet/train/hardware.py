@@ -62,6 +62,7 @@ class Hardware:
     ordered: bool = True  # are sums taken in one order, wherever Linnet has a form for it?
     strict: bool = False  # is an operation an error that has no such form?
     repeatable: bool = True  # does a second run, or a resumed one, give the same bits on this machine?
+    shards_weights: bool = False  # does each rank keep its rows of the weights only?
 
     @property
     def halves_in_parallel(self) -> bool:
@@ -104,18 +105,20 @@ def choose(
     """
     device = pick_device(ranks.device(settings.device))
     dtype = _dtype(settings.dtype, device)
+    sharded = "weights are shared out" if settings.shard == "weights" and not ranks.alone else ""
     obstacle = _missing_compiler(device) if device.type == "cuda" or settings.compile == "on" else "pays on CUDA only"
+    obstacle = sharded or obstacle
     compiled, reason = _switch("compile", settings.compile, obstacle, pays=True, why="pays on CUDA")
     flops = 6.0 * tokens * weights if weights is not None else float("inf")
     peak, source = _peak(device, dtype)
     small = _is_small(flops, device, peak)
-    obstacle = _no_graph(settings, device, compiled)
+    obstacle = sharded or _no_graph(settings, device, compiled)
     why = "small steps" if small else "steps are large"
     graph, occasion = _switch("graph", settings.graph, obstacle, pays=small, why=why)
     attention = preferred_attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = _thread_count(flops, device, torch.get_num_threads())
-    halves = device.type == "cpu" and not compiled and _splits(settings, tokens) and not small
+    halves = device.type == "cpu" and not compiled and _splits(settings, tokens) and not small and not sharded
     threads = f", {_threads(count, halves and not graph)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
     if device.type != "mps":
@@ -129,7 +132,7 @@ def choose(
     asked = settings.deterministic
     return Hardware(
         device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words), ranks,
-        ordered=asked is not False, strict=asked is True, repeatable=repeatable,
+        ordered=asked is not False, strict=asked is True, repeatable=repeatable, shards_weights=bool(sharded),
     )  # fmt: skip
 
 
@@ -215,6 +218,8 @@ def _no_graph(settings: TrainSettings, device: torch.device, compiled: bool) -> 
         return f"a step can be captured on cuda and cpu, not on {device.type}"
     if device.type == "cpu" and compiled:
         return "a compiled step cannot be recorded"
+    if device.type == "cpu" and settings.recompute != "off":
+        return "a recorded step keeps every activation, and `recompute` is to save them"
     return capture_obstacle(settings)
 
 

@@ -20,6 +20,7 @@ from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
+from linnet.train.moment_stream import MomentStream
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
@@ -105,7 +106,7 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
-        self._ranks = hardware.ranks
+        self._ranks, self._shards_weights = hardware.ranks, hardware.shards_weights
         self._monitor: RankMonitor | None = None
         self._heard: Mapping[str, float] = {}  # what the ranks told each other with the last step
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
@@ -129,6 +130,7 @@ class Loop:
             file_type=settings.file_type,
             best=self.progress.best,
         )
+        self._ranks.open_background()
         self._stop = StopSignals()
         self._saved_at = self._began_at = self.progress.step
         self._began = time.monotonic()
@@ -211,8 +213,8 @@ class Loop:
             self._announce_checkpoints()
             self._follow_clock(step)
             evaluating, sampling, saving = (self._due(kind, step) for kind in ("eval", "sample", "checkpoint"))
-            if not self._ranks.alone and (evaluating or saving or step % _COMPARE_EVERY == 0):
-                self._ranks.require_equal_weights(self._recipe.parameters().values(), step)
+            if evaluating or saving or step % _COMPARE_EVERY == 0:
+                self._compare_weights(step)
             if not (evaluating or saving or sampling or self._stopping):
                 continue
             if problem := self._log_steps(self._metrics.ready(wait=True)):
@@ -229,6 +231,11 @@ class Loop:
             if ended_early and step < self._settings.steps:
                 return self._end_early()
         return "completed", None
+
+    def _compare_weights(self, step: int) -> None:
+        """End the run where a rank's weights have become others; of weights that are shared out each has its own."""
+        if not self._ranks.alone and not self._shards_weights:
+            self._ranks.require_equal_weights(self._recipe.parameters().values(), step)
 
     def _tell_ranks(self) -> None:
         """Say with the next step whether this rank is to stop; rank 0 also what time it is, in a run by the clock."""
@@ -390,7 +397,7 @@ class Loop:
         return better and patience is not None
 
     def _sample(self, step: int) -> None:
-        if not self._ranks.is_first:
+        if not self._ranks.is_first or self._shards_weights:
             return
         for prompt, text in self._data.samples(self._recipe.model):
             self._run.sample(step, prompt, text)
@@ -410,7 +417,9 @@ class Loop:
             **own,
         )
         facts = {"run_id": self._run.run_id, **progress.facts(self._seconds_so_far)}
-        self._checkpointer.save(progress.step, recipe.parameters(), recipe.moments(), facts, origin)
+        layouts = recipe.moment_layouts()
+        stream = MomentStream(layouts, self._ranks) if layouts else None
+        self._checkpointer.save(progress.step, recipe.kept_parameters(), recipe.moments(), facts, origin, stream)
         self._saved_at = progress.step
 
     def _announce_checkpoints(self) -> None:

@@ -5,14 +5,18 @@ The learning rate is a tensor, so that a schedule never makes a compiled step co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
+from linnet.train.ranks import ALONE, Ranks
 from linnet.train.settings import TrainSettings
+from linnet.train.sharded_weights import WholeMatrices, is_sharded, own_piece, own_rows, total_norm
+from linnet.train.shards import MomentLayout, Piece, WeightExchange, shards_moments, share_out
 
 _SMALL = 1 << 19  # numbers that fit a core's cache
 
@@ -32,9 +36,16 @@ class Muon(torch.optim.Optimizer):
     moment = "momentum_buffer"
 
     def __init__(
-        self, matrices: Iterable[Any], lr: Tensor, *, weight_decay: float = 0.0, momentum: float = 0.95
+        self,
+        matrices: Iterable[Any],
+        lr: Tensor,
+        *,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        whole: WholeMatrices | None = None,
     ) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        self._whole = whole  # where this rank has some rows of each matrix only
 
     @staticmethod
     def trains(name: str, parameter: nn.Parameter) -> bool:
@@ -48,18 +59,24 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    by_shape.setdefault(matrix.shape, []).append(matrix)
-            for matrices in by_shape.values():
-                self._move(matrices, group["lr"], group["weight_decay"], group["momentum"])
+                    shape = matrix.shape if self._whole is None else self._whole.shapes[matrix]
+                    by_shape.setdefault(shape, []).append(matrix)
+            for shape, matrices in by_shape.items():
+                self._move(matrices, shape, group["lr"], group["weight_decay"], group["momentum"])
         return None
 
-    def _move(self, matrices: list[nn.Parameter], lr: Tensor, weight_decay: float, momentum: float) -> None:
+    def _move(
+        self, matrices: list[nn.Parameter], shape: torch.Size, lr: Tensor, weight_decay: float, momentum: float
+    ) -> None:
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         buffers = [self._buffer(matrix) for matrix in matrices]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)
-        update_NRC = orthogonal(torch.stack(ahead)).float()
-        size = 0.2 * max(matrices[0].shape) ** 0.5
+        if self._whole is None:
+            update_NRC = orthogonal(torch.stack(ahead)).float()
+        else:
+            update_NRC = self._whole.rows(orthogonal(self._whole.gathered(ahead, shape))).float()
+        size = 0.2 * max(shape) ** 0.5
         tensors: list[Tensor] = list(matrices)
         torch._foreach_mul_(tensors, 1 - lr * weight_decay)
         torch._foreach_add_(tensors, (update_NRC * (-size * lr)).unbind())
@@ -115,23 +132,91 @@ def capture_obstacle(settings: TrainSettings) -> str:
     return ""
 
 
-class Optimizers:
-    """One or two torch optimizers that step together and share a learning rate."""
+@dataclass(frozen=True)
+class _Moved:
+    """What an optimizer of this rank moves: a parameter, or a range of its numbers (`piece`)."""
 
-    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], settings: TrainSettings) -> None:
+    name: str
+    of: nn.Parameter
+    weights: nn.Parameter
+    piece: Piece | None = None
+
+    @property
+    def start(self) -> int:
+        return 0 if self.piece is None else self.piece.start
+
+    def attach(self) -> None:
+        """Let a range have its range of the gradient."""
+        gradient = self.of.grad
+        if self.piece is None:
+            return
+        if gradient is None or is_sharded(gradient):
+            self.weights.grad = None if gradient is None else own_rows(gradient)
+        else:
+            self.weights.grad = gradient.view(-1)[self.piece.start : self.piece.stop]
+
+    def share_of(self, moment: Tensor) -> Tensor:
+        """The numbers of a moment that belong to these weights; one that is a single number is everyone's."""
+        if self.piece is None or moment.numel() != self.of.numel():
+            return moment
+        return moment.reshape(-1)[self.piece.start : self.piece.stop].view(self.weights.shape)
+
+    def is_in(self, optimizer: torch.optim.Optimizer) -> bool:
+        return any(self.weights is weights for group in optimizer.param_groups for weights in group["params"])
+
+
+class Optimizers:
+    """One or two torch optimizers that step together and share a learning rate.
+
+    Several ranks share out what they move (`shards.py`): `exchange` then lets all of them have all weights.
+    """
+
+    def __init__(
+        self, named: Iterable[tuple[str, nn.Parameter]], settings: TrainSettings, ranks: Ranks = ALONE
+    ) -> None:
         self._named = {name: parameter for name, parameter in named if parameter.requires_grad}
-        self._settings = settings
+        self._settings, self._ranks = settings, ranks
         device = next(iter(self._named.values())).device
         self._lr = torch.tensor(settings.lr, device=device if device.type == "cuda" else "cpu")
         self._on_device = device.type in ("cpu", "cuda") and not capture_obstacle(settings)
+        kind = OPTIMIZERS.get(settings.optimizer)
+        self.pieces: dict[str, tuple[Piece, ...]] = {}  # what is shared out among ranks, all else is moved by each
+        self._sharded = any(is_sharded(parameter) for parameter in self._named.values())
+        if not ranks.alone and not self._sharded:
+            n_params = sum(parameter.numel() for parameter in self._named.values())
+            is_whole = kind.trains if kind is not None else lambda *_: False
+            ranges = shards_moments(settings, ranks, n_params)
+            self.pieces = share_out(self._named, ranks.count, is_whole, ranges=ranges)
+        self._exchange = WeightExchange(self._named, self.pieces, ranks) if self.pieces else None
+        self._moved = self._own_weights()
         self._parts: list[torch.optim.Optimizer] = []
-        rest = self._named
-        if kind := OPTIMIZERS.get(settings.optimizer):
-            rest = {name: parameter for name, parameter in rest.items() if not kind.trains(name, parameter)}
-            if taken := {name: parameter for name, parameter in self._named.items() if name not in rest}:
-                self._parts.append(kind(self._groups(taken), self._lr))
+        rest = self._moved
+        if kind is not None:
+            rest = [moved for moved in rest if not kind.trains(moved.name, moved.of)]
+            if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
+                shapes = {moved.weights: moved.of.shape for moved in taken}
+                whole = WholeMatrices(shapes, ranks) if self._sharded else None
+                self._parts.append(kind(self._groups(taken), self._lr, whole=whole))
         if rest:
             self._parts.append(self._adamw(self._groups(rest), device.type))
+
+    def _own_weights(self) -> list[_Moved]:
+        """What this rank moves: parameters, or ranges of them, which share their memory."""
+        moved, ranks = [], self._ranks
+        for name, parameter in self._named.items():
+            if self._sharded:
+                rows = nn.Parameter(own_rows(parameter), requires_grad=False)
+                moved.append(_Moved(name, parameter, rows, own_piece(parameter, ranks.rank, ranks.count)))
+                continue
+            if name not in self.pieces:
+                moved.append(_Moved(name, parameter, parameter))
+            for piece in (piece for piece in self.pieces.get(name, ()) if piece.rank == self._ranks.rank):
+                if piece.stop - piece.start == parameter.numel():
+                    moved.append(_Moved(name, parameter, parameter))
+                elif piece.stop > piece.start:
+                    flat = parameter.detach().view(-1)[piece.start : piece.stop]
+                    moved.append(_Moved(name, parameter, nn.Parameter(flat, requires_grad=False), piece))
+        return moved
 
     def set_lr(self, lr: float) -> None:
         """The learning rate of the next step."""
@@ -141,31 +226,65 @@ class Optimizers:
                 if not isinstance(group["lr"], Tensor):
                     group["lr"] = lr
 
-    def step(self) -> Tensor:
+    def step(self, norm: Tensor | None = None) -> Tensor:
         """Clip the gradients, move every parameter, drop the gradients. Returns their norm before clipping.
 
+        `norm`: where it is known already.
         With `on_nan` "skip", a norm that is not finite moves nothing.
         """
-        norm = _norm([p.grad for p in self._named.values() if p.grad is not None])
+        gradients = [p.grad for p in self._named.values() if p.grad is not None]
+        if norm is None:
+            norm = total_norm(gradients, self._ranks) if self._sharded else _norm(gradients)
+        for moved in self._moved:
+            moved.attach()
         if self._on_device:
             self._step_on_device(norm)
         elif self._settings.on_nan != "skip" or torch.isfinite(norm).item():
             if self._settings.clip > 0:
-                nn.utils.clip_grads_with_norm_(self._named.values(), self._settings.clip, norm)
+                weights = [moved.weights for moved in self._moved] if self._sharded else list(self._named.values())
+                nn.utils.clip_grads_with_norm_(weights, self._settings.clip, norm)
             for part in self._parts:
                 part.step()
         for part in self._parts:
             part.zero_grad(set_to_none=True)
+        if self.pieces or self._sharded:  # also those that other ranks move
+            for parameter in self._named.values():
+                parameter.grad = None
         return norm
 
+    def exchange(self) -> None:
+        """Let all ranks have what each of them has moved. Never captured."""
+        if self._exchange is not None:
+            self._exchange()
+
     def state(self) -> dict[str, Tensor]:
-        """Every moment by `<kind>/<parameter>`, for keeping."""
+        """Every moment by `<kind>/<parameter>`, for keeping; of those that are shared out, this rank's (`pieces`)."""
         moments: dict[str, Tensor] = {}
-        for name, parameter in self._named.items():
+        for moved in self._moved:
             for part in self._parts:
-                for kind, value in part.state.get(parameter, {}).items():
-                    moments[f"{kind}/{name}"] = value if isinstance(value, Tensor) else torch.tensor(float(value))
+                for kind, value in part.state.get(moved.weights, {}).items():
+                    moments[f"{kind}/{moved.name}"] = value if isinstance(value, Tensor) else torch.tensor(float(value))
         return moments
+
+    def layout(self) -> dict[str, MomentLayout]:
+        """Where the moments lie that are shared out, by their keys. All ranks ask for it together."""
+        if not self.pieces and not self._sharded:
+            return {}
+        own = {
+            f"{kind}/{moved.name}": (moved.start, moved.start + value.numel())
+            for moved in self._moved
+            if (moved.name in self.pieces or self._sharded) and moved.weights.numel()
+            for part in self._parts
+            for kind, value in part.state.get(moved.weights, {}).items()
+            if isinstance(value, Tensor) and value.numel() == moved.weights.numel() and kind != "step"
+        }
+        layouts: dict[str, MomentLayout] = {}
+        for rank, held in enumerate(self._ranks.gather(own)):
+            for key, (start, stop) in held.items():
+                shape = self._named[key.partition("/")[2]].shape
+                before = layouts.get(key, MomentLayout(shape, ()))
+                layouts[key] = MomentLayout(shape, (*before.pieces, Piece(rank, start, stop)))
+        return layouts
 
     def load(self, moments: Mapping[str, Tensor]) -> None:
         """Put the moments back; those that are missing begin anew.
@@ -176,23 +295,22 @@ class Optimizers:
         for key, value in moments.items():
             kind, _, name = key.partition("/")
             by_parameter.setdefault(name, {})[kind] = value
-        names = {parameter: name for name, parameter in self._named.items()}
-        for part in self._parts:
-            for parameter in (parameter for group in part.param_groups for parameter in group["params"]):
-                given, held = by_parameter.get(names[parameter], {}), part.state[parameter]
-                _check_moments(names[parameter], parameter, given, getattr(part, "moment", "exp_avg"))
-                for kind in held.keys() - given.keys():
-                    held[kind].zero_()
-                for kind, value in given.items():
-                    if kind in held:
-                        held[kind].copy_(value)
-                    else:
-                        held[kind] = value.to(parameter.device, copy=True)
+        for moved, part in ((moved, part) for part in self._parts for moved in self._moved if moved.is_in(part)):
+            given, held = by_parameter.get(moved.name, {}), part.state[moved.weights]
+            _check_moments(moved.name, moved.of, given, getattr(part, "moment", "exp_avg"))
+            for kind in held.keys() - given.keys():
+                held[kind].zero_()
+            for kind, whole in given.items():
+                value = moved.share_of(whole)
+                if kind in held:
+                    held[kind].copy_(value)
+                else:
+                    held[kind] = value.to(moved.of.device, copy=True)
 
-    def _groups(self, named: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+    def _groups(self, moved: list[_Moved]) -> list[dict[str, Any]]:
         """Matrices decay, vectors do not."""
-        matrices = [parameter for parameter in named.values() if parameter.ndim >= 2]
-        vectors = [parameter for parameter in named.values() if parameter.ndim < 2]
+        matrices = [each.weights for each in moved if each.of.ndim >= 2]
+        vectors = [each.weights for each in moved if each.of.ndim < 2]
         decays = ((matrices, self._settings.weight_decay), (vectors, 0.0))
         return [{"params": parameters, "weight_decay": decay} for parameters, decay in decays if parameters]
 
@@ -250,9 +368,14 @@ def _excess(norm: Tensor, clip: float) -> Tensor | None:
     return longer if clip == 1 else longer / clip
 
 
+def is_small(gradients: Sequence[Tensor]) -> bool:
+    """Do gradients on a CPU fit a core's cache together?"""
+    return gradients[0].device.type == "cpu" and sum(gradient.numel() for gradient in gradients) <= _SMALL
+
+
 def _norm(gradients: list[Tensor]) -> Tensor:
     """Of all gradients together. A small model's are joined first: on a CPU one look costs less than one at each."""
-    if gradients[0].device.type == "cpu" and sum(gradient.numel() for gradient in gradients) <= _SMALL:
+    if is_small(gradients):
         norm: Tensor = torch.linalg.vector_norm(torch.cat([gradient.reshape(-1) for gradient in gradients]))
         return norm
     return nn.utils.get_total_norm(gradients)

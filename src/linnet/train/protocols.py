@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from linnet.gguf import MetadataBlock
 from linnet.models import Config, LanguageModel, ViT, ViTConfig
 from linnet.runs import Session
+from linnet.train.gradients import SumOrder
 from linnet.train.settings import TrainSettings
+from linnet.train.shards import MomentLayout
 from linnet.train.state import State
 from linnet.train.step import Batch, StepResult
 
@@ -74,11 +76,20 @@ class Recipe(Protocol):
     def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
         """One training step, counted from 0, on its batch at the learning rate `lr`."""
 
+    def sum_order(self, rows: int) -> SumOrder:
+        """In which order the gradients of a batch of so many rows are added up."""
+
     def parameters(self) -> dict[str, Tensor]:
         """What a checkpoint holds, by the names of `linnet.architectures`."""
 
+    def kept_parameters(self) -> dict[str, Tensor]:
+        """The same as rank 0 writes it, whole; asked for by all ranks together."""
+
     def moments(self) -> dict[str, Tensor]:
-        """The optimizer state."""
+        """The optimizer state; of what is shared out among ranks, this rank's share."""
+
+    def moment_layouts(self) -> dict[str, MomentLayout]:
+        """Where the moments lie that are shared out; asked for by all ranks together."""
 
     def restore(self, weights: Path, state: State) -> None:
         """Put a checkpoint back, to the bit."""

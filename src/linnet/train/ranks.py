@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -30,6 +30,13 @@ WORDS = ("stop", "seconds", "step_seconds")
 
 # How long a rank waits for another. Rank 0 writes samples and checkpoints meanwhile, on a CPU also slowly.
 _PATIENCE = {"nccl": timedelta(minutes=10), "gloo": timedelta(minutes=30)}
+
+
+class Pending(Protocol):
+    """A sum that is under way."""
+
+    def wait(self) -> Any:
+        """Until it is there."""
 
 
 class RankError(LinnetError):
@@ -67,6 +74,7 @@ class Ranks:
         self.local_rank, self.local_count = placed.local_rank, placed.local_count
         self.words = dict.fromkeys(WORDS, 0.0)
         self._group = group  # for what is not on a GPU; None: the default one
+        self._background: dist.ProcessGroup | None = None
         self._received: Tensor | None = None
         self.waits = WaitClock()
         self.hosts = self.gather(socket.gethostname())
@@ -123,7 +131,22 @@ class Ranks:
             if ordered and self.count > 2:
                 self._sum_by_tree(flat)
             else:
-                dist.all_reduce(flat)
+                dist.all_reduce(flat, group=self._group_for(flat))
+
+    def start_sum(self, part: Tensor) -> Pending:
+        """Begin to add up a vector over all ranks, in place, in the backend's order; `wait` for it before it is read.
+
+        All ranks must start their sums in the same order.
+        """
+        with self._answers():
+            work: Pending = dist.all_reduce(part, group=self._group_for(part), async_op=True)
+        return work
+
+    def finish(self, sums: Iterable[Pending]) -> None:
+        """Wait until sums are there; on a GPU its stream does, not the host."""
+        with self._answers():
+            for pending in sums:
+                pending.wait()
 
     def _sum_by_tree(self, flat: Tensor) -> None:
         """Slice r of every rank comes to rank r, is added up there, and goes back: a ring's bytes, in one fixed order.
@@ -132,11 +155,40 @@ class Ranks:
         """
         if self._received is None or self._received.shape != flat.shape:
             self._received = torch.empty_like(flat)
-        dist.all_to_all_single(self._received, flat)
+        dist.all_to_all_single(self._received, flat, group=self._group_for(flat))
         slices = list(self._received.view(self.count, -1).unbind())
         while len(slices) > 1:
             slices = [left.add_(right) for left, right in zip(slices[::2], slices[1::2], strict=True)]
-        _all_gather(flat, slices[0])
+        _all_gather(flat, slices[0], self._group_for(flat))
+
+    def all_gather(self, out: Tensor, part: Tensor) -> None:
+        """The parts of all ranks, one behind the other. Gloo knows no GPU here: such parts go by way of the host."""
+        with self._answers():
+            if part.is_cuda and "nccl" not in dist.get_backend_config():
+                host = torch.empty(out.shape, dtype=out.dtype)
+                _all_gather(host, part.cpu(), self._group)
+                out.copy_(host)
+            else:
+                _all_gather(out, part, self._group_for(part))
+
+    def _group_for(self, tensor: Tensor) -> dist.ProcessGroup | None:
+        """The default group moves what is on a GPU; what is not, where that one cannot, another."""
+        return None if tensor.is_cuda else self._group
+
+    def open_background(self) -> None:
+        """Make a way for tensors that threads send while the ranks train. All ranks ask for it together."""
+        if self._background is None and self.count > 1:
+            self._background = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
+
+    def send_to_first(self, part: Tensor) -> None:
+        """Send a tensor of the host's memory to rank 0, which waits for it (`receive`)."""
+        with self._answers():
+            dist.send(part.contiguous(), 0, group=self._background)
+
+    def receive(self, part: Tensor, rank: int) -> None:
+        """Take what a rank sends."""
+        with self._answers():
+            dist.recv(part, rank, group=self._background)
 
     def gather(self, value: T) -> list[T]:
         """What each rank gives, by rank; on every rank. The host waits."""
@@ -288,10 +340,10 @@ def _group_of_hosts() -> dist.ProcessGroup | None:
     return group
 
 
-def _all_gather(out: Tensor, part: Tensor) -> None:
+def _all_gather(out: Tensor, part: Tensor, group: dist.ProcessGroup | None) -> None:
     """Torch 2.13 has another name for it, and warns of the old one."""
-    gather: Callable[[Tensor, Tensor], Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(out, part)
+    gather: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(out, part, group=group)
 
 
 def _sentence(error: Exception) -> str:

@@ -49,6 +49,12 @@ class TrainSettings:
             is an error. By default where that costs next to nothing; false in a file: nowhere.
         rank_timeout: Minutes after which one of several ranks that does not answer counts as lost; 10 by default where
             each has a GPU, else 30.
+        shard: What several ranks share out instead of each keeping all of it: nothing; the moments of the optimizer; or
+            the weights too, for models that do not fit one device. auto: the moments from 300M parameters on.
+        overlap: Add up gradients of the last layers over the ranks while those of the first are still being computed;
+            auto: on GPUs, and between machines, where the sum is more than a twentieth of a step.
+        recompute: Activations that are computed again in the backward pass instead of being kept: those that are cheap
+            (norms, activations), or all of a block but its input (blocks).
         eval_every: Steps between evaluations on held-out text; ten times a run by default, 0: never.
         eval_tokens: Held-out tokens scored each time; by default so many that all evaluations cost about 1 % of the
             run.
@@ -91,6 +97,9 @@ class TrainSettings:
     graph: Literal["auto", "on", "off"] = "auto"
     deterministic: bool | None = None
     rank_timeout: float | None = None
+    shard: Literal["auto", "none", "moments", "weights"] = "auto"
+    overlap: Literal["auto", "on", "off"] = "auto"
+    recompute: Literal["off", "cheap", "blocks"] = "off"
     eval_every: int | None = None
     eval_tokens: int | None = None
     sample_every: int | None = None

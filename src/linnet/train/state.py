@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from torch import Tensor
 from linnet.errors import LinnetError
 from linnet.files import STATE_SUFFIX, StagedFile, step_files, step_path
 from linnet.runs.folder import STATE, WEIGHTS
+from linnet.train.moment_stream import StreamedTensor
 
 _PARAMETER = "param/"
 _MOMENT = "optimizer/"
+_UNKNOWN_DIGEST = "0" * 64  # until everything is written
+_DIGEST_KEY = b'"sha256": "'
 DTYPES = {  # as safetensors names them
     torch.float64: "F64",
     torch.float32: "F32",
@@ -54,17 +58,20 @@ def state_path(run_dir: Path, step: int) -> Path:
     return step_path(run_dir / STATE, step, STATE_SUFFIX)
 
 
-def save(path: Path, state: State) -> None:
+def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None = None) -> None:
     """Write a state as durably as weights are: aside, to the disk, renamed, the folder to the disk.
+
+    `streamed`: moments that are read while they are written, in the order of their names.
 
     safetensors' own `save_file` does neither of the last two, and leaves files of a random name when it is killed.
     The header carries a digest of everything else, so that `load` notices a bit that has changed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {_MOMENT + name: tensor for name, tensor in state.moments.items()}
+    moments: dict[str, Tensor | StreamedTensor] = {**state.moments, **(streamed or {})}
+    tensors = {_MOMENT + name: tensor for name, tensor in moments.items()}
     tensors |= {_PARAMETER + name: tensor for name, tensor in state.parameters.items()}
     facts = json.dumps(state.facts)
-    header: dict[str, Any] = {"__metadata__": {"linnet": facts, "sha256": _digest(facts, tensors)}}
+    header: dict[str, Any] = {"__metadata__": {"linnet": facts, "sha256": _UNKNOWN_DIGEST}}
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # readers want alignment
     end = 0
     for name, tensor in ordered:
@@ -72,10 +79,21 @@ def save(path: Path, state: State) -> None:
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     encoded = json.dumps(header).encode()
     encoded += b" " * (-len(encoded) % 8)
+    digest = _Digest(facts)
+    in_order = [name for name, _ in ordered] == sorted(tensors)
+    assert in_order or not streamed, "what is streamed is float32, as all weights and moments are"
     with StagedFile(path) as out:
         out.write(struct.pack("<Q", len(encoded)) + encoded)
-        for _, tensor in ordered:
-            out.write(_bytes(tensor))
+        for name, tensor in ordered:
+            digest.begin(name, tensor)
+            for chunk in _chunks(tensor):
+                out.write(chunk)
+                digest.add(chunk)
+        if in_order:
+            known = digest.hex()
+        else:  # numbers of several sizes: the digest is that of the tensors by their names
+            known = _digest(facts, {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)})
+        os.pwrite(out.fileno(), known.encode(), 8 + encoded.index(_DIGEST_KEY) + len(_DIGEST_KEY))
 
 
 def load(path: Path, *, verify: bool = True) -> State:
@@ -135,12 +153,36 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
 
 
+class _Digest:
+    """The digest of facts and tensors, the latter one after the other."""
+
+    def __init__(self, facts: str) -> None:
+        self._sha256 = hashlib.sha256(facts.encode())
+
+    def begin(self, name: str, tensor: Tensor | StreamedTensor) -> None:
+        self._sha256.update(f"{name} {DTYPES[tensor.dtype]} {list(tensor.shape)}".encode())
+
+    def add(self, content: memoryview) -> None:
+        self._sha256.update(content)
+
+    def hex(self) -> str:
+        return self._sha256.hexdigest()
+
+
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(facts.encode())
+    digest = _Digest(facts)
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {DTYPES[tensor.dtype]} {list(tensor.shape)}".encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
+        digest.begin(name, tensor)
+        digest.add(_bytes(tensor))
+    return digest.hex()
+
+
+def _chunks(tensor: Tensor | StreamedTensor) -> Iterator[memoryview]:
+    """The bytes of a tensor; of a streamed one as they come, each good until the next."""
+    if isinstance(tensor, Tensor):
+        yield _bytes(tensor)
+    else:
+        yield from (_bytes(chunk) for chunk in tensor.chunks)
 
 
 def _bytes(tensor: Tensor) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
-from linnet.kernels import Compiled, Executor, Graph, Recording, backward, eager, gradients
+from linnet.kernels import Compiled, Executor, Graph, Recomputed, Recording, backward, eager, gradients
 from linnet.kernels.ops import attention_backend, ordered_sums
 from linnet.kernels.replay import Work
 from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
@@ -23,9 +24,14 @@ from linnet.train.process import keep_freed_memory
 from linnet.train.ranks import WORDS
 from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import TrainSettings
+from linnet.train.sharded_weights import is_sharded
 
 # The forward pass of a part of a batch: its shares of the loss and of the other metrics, the loss first.
 _Forward = Callable[[], tuple[Tensor, ...]]
+
+
+_MEASURED_CALL = 3  # of a step by which it is decided whether sums overlap; before it things are compiled
+_WORTH_OVERLAP = 0.05  # times the rest of a step, that a sum takes
 
 
 # What the gradients of a part are followed by: its metrics are handed over.
@@ -80,7 +86,10 @@ class Step:
         self._ordered_sums, self._strict = hardware.ordered, hardware.strict
         self._loss: Callable[..., Any] = model.loss if loss is None else loss  # type: ignore[assignment]
         self._executor: Executor = Compiled(hardware.dtype, ordered=hardware.ordered) if hardware.compile else eager
-        self.optimizers = Optimizers(model.named_parameters(), settings)
+        if settings.recompute != "off":
+            blocks: Any = model.blocks
+            self._executor = Recomputed(self._executor, blocks, cheap=settings.recompute == "cheap")
+        self.optimizers = Optimizers(model.named_parameters(), settings, hardware.ranks)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._sums: PlainGradients | GradientBuffer | None = None
         captured = _captured_by(hardware)
@@ -88,10 +97,17 @@ class Step:
         # Of several ranks a step is two pieces, with a sum between that is never captured: replayed, it would not be
         # waited for.
         self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
+        self._move_by = captured(self._update)  # by a norm that is known
+        self._overlap = settings.overlap
+        self._overlapping = self._watched = False
+        self._began = 0.0
+        self._calls = 0
         self._threads = hardware.threads
         self._rows = settings.batch // 2 if hardware.halves else settings.batch
+        self._sharded = any(is_sharded(parameter) for parameter in self._trained)
+        self._on_cpu = hardware.device.type == "cpu"
         self._must_be_ordered = hardware.strict and hardware.device.type == "cuda" and hardware.ranks.count > 2
-        self._ordered = hardware.device.type == "cpu" or self._must_be_ordered
+        self._ordered = (self._on_cpu or self._must_be_ordered) and not self._sharded
         self._split_batch: SplitBatch | None = None
         if hardware.halves_in_parallel:
             self._split_batch = SplitBatch(self._trained, hardware.threads)
@@ -110,14 +126,45 @@ class Step:
             if self._ranks.alone:
                 values = self._whole(divisor, first, *others)
                 return StepResult(dict(zip((*self._names, "grad_norm"), values, strict=True)))
-            self._forward_backward(divisor, first, *others)
+            norm, *words = self._step_together(divisor, first, *others)
             assert isinstance(self._sums, GradientBuffer)
-            self._sums.sum()
-            norm, *words = self._move()
             values = (*self._sums.metrics(), norm)
         return StepResult(
             dict(zip((*self._names, "grad_norm"), values, strict=True)), dict(zip(WORDS, words, strict=True))
         )
+
+    def _step_together(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+        """A step of several ranks: the norm of the gradient, and what the ranks said."""
+        self._calls += 1
+        self._overlapping = self._overlapping or self._may_overlap("on")
+        if self._overlapping:  # hooks tell of gradients: nothing of it can be captured
+            self._accumulate(divisor, first, *others)
+        else:
+            self._forward_backward(divisor, first, *others)
+        assert isinstance(self._sums, GradientBuffer)
+        measuring = self._calls == _MEASURED_CALL and self._may_overlap("auto")
+        began = _now(first.device) if measuring else 0.0
+        norm = self._sums.sum()
+        if measuring:
+            share = self._ranks.first((_now(first.device) - began) / max(began - self._began, 1e-9))
+            self._overlapping = share > _WORTH_OVERLAP
+        result = self._move() if norm is None else self._move_by(norm)
+        self.optimizers.exchange()
+        self._began = _now(first.device) if self._calls == _MEASURED_CALL - 1 else 0.0
+        return result
+
+    def _may_overlap(self, wish: str) -> bool:
+        """Can sums begin during the backward pass, and do the settings say `wish`?
+
+        Not where gradients are complete only after the last share, or come from halves side by side; and a tree over
+        ranks is one sum. Ranks that share a CPU's cores have none to spare.
+        """
+        sums = self._sums
+        if self._overlap != wish or self._split_batch is not None or self._sharded:
+            return False
+        if wish == "auto" and self._on_cpu and self._ranks.on_one_machine:
+            return False
+        return isinstance(sums, GradientBuffer) and sums.is_settled and sums.is_one_sum
 
     def order(self, rows: int) -> SumOrder:
         """In which order the gradients of a batch of so many rows, on all ranks together, are added up.
@@ -152,17 +199,18 @@ class Step:
                 self._split_batch(parts, sums.add)
         return sums.metrics()
 
-    def _update(self) -> tuple[Tensor, ...]:
+    def _update(self, norm: Tensor | None = None) -> tuple[Tensor, ...]:
         """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' words."""
         assert self._sums is not None
         self._sums.attach()
-        return self.optimizers.step(), *self._sums.words()
+        return self.optimizers.step(norm), *self._sums.words()
 
     def _sums_for(self, order: SumOrder, device: torch.device) -> PlainGradients | GradientBuffer:
         """Where gradients are added up. One buffer holds them where ranks share them, or where shares are many."""
         buffered = not self._ranks.alone or order.shares > 1
         if self._sums is None or buffered is not isinstance(self._sums, GradientBuffer):
-            self._sums = GradientBuffer(self._trained, self._ranks) if buffered else PlainGradients(device)
+            own = [] if self._sharded else self._trained  # else gradients are added up where weights are kept
+            self._sums = GradientBuffer(own, self._ranks, device) if buffered else PlainGradients(device)
         return self._sums
 
     def _forward(self, rows: slice, divisor: Tensor, *inputs: Tensor | None) -> tuple[Tensor, ...]:
@@ -173,11 +221,22 @@ class Step:
 
     def _in_turn(self, parts: Sequence[_Forward], after_part: _AfterPart) -> None:
         """Forward and backward of each part; its gradients are added to those of the parameters."""
-        for part in parts:
+        for number, part in enumerate(parts):
             shares = part()
+            if self._overlapping and number == len(parts) - 1:
+                self._watch_gradients()
             backward(shares[0])
             self._executor.after_backward()
             after_part(tuple(share.detach() for share in shares))
+
+    def _watch_gradients(self) -> None:
+        """The backward pass that comes completes the gradients: let them be sent as they come."""
+        assert isinstance(self._sums, GradientBuffer)
+        overlap = self._sums.overlapped()
+        if not self._watched:
+            self._executor.watch(self._trained, overlap.arrived)
+            self._watched = True
+        overlap.begin()
 
     def _divisor(self, n_targets: int, device: torch.device) -> Tensor:
         """The number of targets of the whole batch, on its device: nearly always the same, so it is kept."""
@@ -272,6 +331,13 @@ def _by_name(returned: Tensor | tuple[Tensor, Tensor] | Mapping[str, Tensor]) ->
     if isinstance(returned, Tensor):
         return {"loss": returned}
     return dict(zip(("loss", "accuracy"), returned, strict=True))
+
+
+def _now(device: torch.device) -> float:
+    """The time when the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 @contextmanager

@@ -1,0 +1,106 @@
+"""`shard` "weights": each rank keeps its rows of every weight (FSDP2), for models that do not fit one device.
+
+A block's weights are gathered when it is their turn, forwards and backwards, and gradients are added up straight into
+the rows of the rank that keeps them. The optimizer moves rows; Muon, which needs whole matrices, gathers those of one
+shape at a time. Layers run eagerly, neither compiled nor captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from linnet.train.ranks import Ranks
+from linnet.train.shards import Piece
+
+
+def shard_weights(model: nn.Module, device: torch.device) -> None:
+    """Let every rank keep its rows of each weight; a block at a time passes through the device whole."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    blocks: Any = model.blocks
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    model.to(device)  # buffers, such as a rotary table
+    register_fsdp_forward_method(model, "loss")
+    for part in model.modules():
+        if isinstance(part, FSDPModule):
+            part.set_gradient_divide_factor(1.0)  # a sum: every rank has divided by the targets of the whole batch
+            part.set_force_sum_reduction_for_comms(True)
+
+
+def is_sharded(parameter: Tensor) -> bool:
+    """Does this rank keep a part of it only?"""
+    return isinstance(parameter, DTensor)
+
+
+def own_rows(parameter: Tensor) -> Tensor:
+    """The rows that this rank keeps; all of them where a weight is not shared out."""
+    return parameter._local_tensor if isinstance(parameter, DTensor) else parameter
+
+
+def own_piece(parameter: Tensor, rank: int, count: int) -> Piece:
+    """Which of a parameter's numbers a rank keeps: as `torch.chunk` cuts rows."""
+    rows = parameter.shape[0]
+    share, width = -(-rows // count), parameter.numel() // max(rows, 1)
+    return Piece(rank, min(rows, rank * share) * width, min(rows, (rank + 1) * share) * width)
+
+
+@torch.no_grad()
+def assign(parameter: Tensor, values: Tensor) -> None:
+    """Put a whole tensor into a parameter, of which this rank may keep a part."""
+    if not is_sharded(parameter):
+        parameter.data.copy_(values)
+        return
+    piece = own_piece(parameter, torch.distributed.get_rank(), torch.distributed.get_world_size())
+    own_rows(parameter).copy_(values.reshape(-1)[piece.start : piece.stop].view(own_rows(parameter).shape))
+
+
+@torch.no_grad()
+def gathered(parameters: dict[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+    """The whole parameters in rank 0's memory, gathered one after the other; nothing on the other ranks."""
+    whole = {}
+    for name, parameter in parameters.items():
+        tensor = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        if ranks.is_first:
+            whole[name] = tensor.detach().cpu()
+    return whole
+
+
+@dataclass(frozen=True)
+class WholeMatrices:
+    """Matrices of which every rank keeps some rows: gathered for Muon, and cut again. `shapes`: of the whole ones."""
+
+    shapes: Mapping[nn.Parameter, torch.Size]
+    ranks: Ranks
+
+    def gathered(self, rows: Sequence[Tensor], shape: torch.Size) -> Tensor:
+        """[N, R, C]: matrices of one shape, of each of which every rank gives its rows."""
+        share = -(-shape[0] // self.ranks.count)
+        outgoing = rows[0].new_zeros(len(rows), share, *shape[1:])
+        for matrix, mine in zip(outgoing, rows, strict=True):
+            matrix[: len(mine)] = mine
+        incoming = outgoing.new_empty(self.ranks.count * outgoing.numel())
+        self.ranks.all_gather(incoming, outgoing.view(-1))
+        by_rank = incoming.view(self.ranks.count, len(rows), share, -1)
+        return by_rank.transpose(0, 1).reshape(len(rows), self.ranks.count * share, -1)[:, : shape[0]]
+
+    def rows(self, matrices_NRC: Tensor) -> Tensor:
+        """[N, r, C]: this rank's rows of whole matrices."""
+        share = -(-matrices_NRC.shape[1] // self.ranks.count)
+        return matrices_NRC[:, self.ranks.rank * share : (self.ranks.rank + 1) * share]
+
+
+def total_norm(gradients: list[Tensor], ranks: Ranks) -> Tensor:
+    """The norm of gradients of which every rank has some rows."""
+    square = nn.utils.get_total_norm([own_rows(gradient) for gradient in gradients]).square().reshape(1)
+    ranks.sum_(square, ordered=False)
+    return square[0].sqrt()

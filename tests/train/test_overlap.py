@@ -1,0 +1,65 @@
+"""Sums that begin during the backward pass: complete gradients only, the last bucket first, the same norm."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from linnet.kernels import Executor
+from linnet.train.overlap import Overlap
+from linnet.train.ranks import Ranks
+
+
+class Sum:
+    def __init__(self, part: Tensor) -> None:
+        self._part = part
+
+    def wait(self) -> None:
+        self._part *= 2  # as if another rank had the same
+
+
+class TwoAlike(Ranks):
+    """Two ranks of which one is imagined; it notes what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[int, Tensor]] = []
+
+    def start_sum(self, part: Tensor) -> Sum:
+        self.sent.append((part.storage_offset(), part.clone()))
+        return Sum(part)
+
+
+def overlap_of(parameters: list[nn.Parameter], ranks: Ranks, size: int) -> tuple[Overlap, Tensor]:
+    starts = [sum(parameter.numel() for parameter in parameters[:index]) for index in range(len(parameters))]
+    end = sum(parameter.numel() for parameter in parameters)
+    flat = torch.zeros(end + 8)
+    views = [
+        flat[start : start + parameter.numel()].view(parameter.shape)
+        for start, parameter in zip(starts, parameters, strict=True)
+    ]
+    for parameter, view in zip(parameters, views, strict=True):
+        parameter.grad = view
+    return Overlap(parameters, views, starts, end, flat, ranks, size), flat
+
+
+@pytest.mark.parametrize("width", [4, 600], ids=["small", "large"])
+def test_a_bucket_is_sent_when_its_gradients_are_complete(width: int) -> None:
+    layers = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(4)))
+    parameters, ranks = list(layers.parameters()), TwoAlike()
+    overlap, flat = overlap_of(parameters, ranks, size=width * width)
+    Executor().watch(parameters, overlap.arrived)
+    x = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    layers(x).square().mean().backward()  # a first part of a batch: nothing is sent
+    assert not ranks.sent
+    loss = layers(x).square().mean()
+    overlap.begin()
+    loss.backward()
+    assert [offset for offset, _ in ranks.sent] == [index * width * width for index in (3, 2, 1, 0)]
+    first = flat.clone()
+    assert all(torch.equal(part, flat[offset : offset + len(part)]) for offset, part in ranks.sent)
+    norm = overlap.finish()
+    assert torch.equal(flat, 2 * first)
+    expected = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    assert norm is None if width == 4 else norm is not None and torch.equal(norm, expected)
