@@ -42,7 +42,7 @@ _SPLIT_TOKENS = 2048
 # A product of 256 × 256 matrices that takes longer on a CPU: a millisecond is usual.
 _EMULATED_SECONDS = 0.02
 
-NOT_REPEATABLE = "not repeatable to the bit (identical runs drift apart; --deterministic)"
+NOT_REPEATABLE = "not repeatable to the bit (identical runs drift apart; `deterministic`)"
 
 
 @dataclass(frozen=True)
