@@ -76,8 +76,11 @@ def add_up(**_: Any) -> dict[str, Any]:
     from linnet.train.ranks import join
 
     ranks = join("cpu")
-    buffer = GradientBuffer(list(build(preset(PRESET), seed=0).parameters()), ranks, torch.device("cpu"))
+    parameters = list(build(preset(PRESET), seed=0).parameters())
+    buffer = GradientBuffer(parameters, ranks, torch.device("cpu"))
     buffer.begin(SumOrder.of(8, 1, ranks.count))
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
     buffer.add([torch.zeros(())])
     bare = torch.zeros_like(buffer.flat)
     times: dict[str, list[float]] = {"sum": [], "bare": []}
@@ -95,13 +98,8 @@ def several(role: str, ranks: int, **options: Any) -> dict[str, Any]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    count = options["ranks"]
-    common = {
-        "WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "LOCAL_WORLD_SIZE": str(count),
-    }
+    common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
+    common |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     with sample.scratch() as folder:
         started = []
         for rank in range(ranks):
