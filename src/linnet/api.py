@@ -141,6 +141,8 @@ def train(
         raise UsageError(f"train: resume cannot be {resume!r}; choose from never, auto")
     fork = None if from_ is None else _fork_point(from_, runs)
     recipe = recipe or ("from-scratch" if fork is None else fork.parent.recipe)
+    if data is not None:
+        _require_rows(recipe)
     asked = _asked(recipe, flags, runs)
     callbacks, preparing = _with_screen(callbacks, progress)
     previous: PreviousRun | None = None
@@ -325,6 +327,14 @@ def _forked_job(
     return fork.job(recipe, values, rows, own_loss=own_loss)
 
 
+def _require_rows(recipe: str) -> None:
+    """Refuse a program's own rows where a recipe does not train on them."""
+    from linnet.recipes.job import RowData
+
+    if RowData not in recipe_type(recipe).data_types:
+        raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
+
+
 def _row_job(
     recipe: str,
     data: Any,
@@ -335,8 +345,6 @@ def _row_job(
 ) -> Job:
     from linnet.recipes.job import RowData, Rows, vocabulary_size
 
-    if RowData not in recipe_type(recipe).data_types:
-        raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
     if corpus := [name for name in ("corpus", "field", "cache", "documents", "dedup", "plain") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
     if "vocab" not in flags:
