@@ -32,7 +32,15 @@ def test_every_flag_of_a_recipe_is_explained_and_none_has_the_name_of_another(na
 @pytest.mark.parametrize("kind", [TextData, ImageData, TrainSettings, VitOptions])
 def test_every_field_of_the_data_is_a_flag(kind: type[Any]) -> None:
     of_a_fork = {"schedule_start", "data_offset"}  # follow from the checkpoint at which it began
-    assert {flag.name for flag in flags_of(kind)} == {field.name for field in dataclasses.fields(kind)} - of_a_fork
+    of_images = {"batch_images"}  # where the data are images, below
+    fields = {field.name for field in dataclasses.fields(kind)} - of_a_fork - of_images
+    assert {flag.name for flag in flags_of(kind)} == fields
+
+
+def test_a_step_has_so_many_images_or_so_many_tokens() -> None:
+    named = {name: {flag.name for flags in recipe_type(name).flags.values() for flag in flags} for name in RECIPES}
+    assert {name for name, flags in named.items() if "batch_images" in flags} == {"vit-tiny"}
+    assert {name for name, flags in named.items() if "batch_tokens" in flags} == {"from-scratch", "warm-start"}
 
 
 def test_what_is_found_out_is_no_flag() -> None:

@@ -235,7 +235,7 @@ class Ranks:
         """
         everyones = self.gather(dict(facts))
         for rank, theirs in enumerate(everyones):
-            for name in everyones[0].keys() | theirs.keys():
+            for name in {**everyones[0], **theirs}:  # in the order of `facts`: the first difference explains others
                 mine, other = everyones[0].get(name), theirs.get(name)
                 if mine != other:
                     raise LinnetError(
