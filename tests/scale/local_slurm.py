@@ -77,6 +77,13 @@ class LocalSlurm:
             time.sleep(0.2)
         return shown
 
+    def wait_until_idle(self, seconds: float = 60) -> None:
+        """Until no node has anything of a job left."""
+        deadline = time.monotonic() + seconds
+        while set(states := self.call("sinfo", "--noheader", "--Node", "--format=%T").stdout.split()) != {"idle"}:
+            assert time.monotonic() < deadline, f"nodes are {', '.join(states)}"
+            time.sleep(0.2)
+
 
 @contextmanager
 def local_slurm(folder: Path) -> Iterator[LocalSlurm]:

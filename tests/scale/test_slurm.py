@@ -63,6 +63,7 @@ def test_a_job_that_is_stopped_is_queued_again_and_goes_on(
     run = linnet.open(runs / "a")
     assert run.status == "interrupted"
     assert (run.summarize().end or {})["exit_code"] == 138
+    slurm.wait_until_idle()  # a start is hurried below, but not into nodes that still clear up the first one
     slurm.call("scontrol", "update", f"jobid={job}", "starttime=now")  # SLURM itself lets two minutes pass
     done = slurm.wait(job, "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), log.read_text()
