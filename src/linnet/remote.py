@@ -70,9 +70,9 @@ class Store:
 
         def fitting() -> dict[str, RemoteFile]:
             root = self.pattern_root
-            found = self._files.glob(self.path, detail=True)
+            matches = self._files.glob(self.path, detail=True)
             return {
-                _relative(path, root): _described(facts) for path, facts in found.items() if facts["type"] == "file"
+                _relative(path, root): _described(facts) for path, facts in matches.items() if facts["type"] == "file"
             }
 
         return self._asked(fitting)
@@ -112,15 +112,15 @@ class Store:
                 if progress is not None:
                     progress(int(self.value))
 
-        place = self._place(name)
+        target = self._place(name)
 
         def put() -> None:
             if self.protocol in _WHOLE_OR_NOTHING:
-                self._files.put_file(str(source), place, callback=Told())
+                self._files.put_file(str(source), target, callback=Told())
                 return
-            self._files.makedirs(place.rpartition("/")[0], exist_ok=True)
-            self._files.put_file(str(source), f"{place}.linnet-partial", callback=Told())
-            self._files.mv(f"{place}.linnet-partial", place)
+            self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self._files.put_file(str(source), f"{target}.linnet-partial", callback=Told())
+            self._files.mv(f"{target}.linnet-partial", target)
 
         self._asked(put)
 
@@ -138,10 +138,10 @@ class Store:
         if self._files.isfile(self.path):
             return {self.path.rpartition("/")[2]: _described(self._files.info(self.path))}
         try:
-            found = self._files.find(self.path, detail=True)
+            files = self._files.find(self.path, detail=True)
         except FileNotFoundError:
             return {}
-        return {_relative(path, self.path): _described(facts) for path, facts in found.items()}
+        return {_relative(path, self.path): _described(facts) for path, facts in files.items()}
 
     def _place(self, name: str) -> str:
         path = self.path if not re.search(r"[*?\[]", self.path) else self.pattern_root

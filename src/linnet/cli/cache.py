@@ -81,13 +81,13 @@ def rm(
         raise UsageError("data rm --all takes no names: give one or the other")
     root = cache_folder(cache)
     entries = chosen(cached_corpora(root), names, None if older is None else age(older))
-    rest = [*leftovers(root), *fetched_copies(root)] if all and older is None else []
-    size = sum(entry.size for entry in entries) + sum(map(folder_size, rest))
-    if not entries and not rest:
+    unlisted = [*leftovers(root), *fetched_copies(root)] if all and older is None else []
+    size = sum(entry.size for entry in entries) + sum(map(folder_size, unlisted))
+    if not entries and not unlisted:
         print("nothing to remove")
         return 0
     what = f"{len(entries)} prepared {'corpus' if len(entries) == 1 else 'corpora'}"
-    what += f" and {len(rest)} leftover{'s' if len(rest) > 1 else ''}" if rest else ""
+    what += f" and {len(unlisted)} leftover{'s' if len(unlisted) > 1 else ''}" if unlisted else ""
     if not yes:
         for entry in entries:
             print(f"  {words.plain(entry.id)}  {words.size(entry.size)}")
@@ -95,7 +95,7 @@ def rm(
             print("nothing was removed")
             return 1
     remove(root, entries)
-    for path in rest:
+    for path in unlisted:
         shutil.rmtree(path, ignore_errors=True)
     print(f"removed {what}: {words.size(size)}")
     return 0

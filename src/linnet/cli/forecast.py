@@ -243,7 +243,7 @@ def _as_json(costs: CostModel, forecast: Forecast, curve: Sequence[Forecast]) ->
         "shard": costs.shard,
         "plan": _plan_fields(forecast),
         **forecast.fields(),
-        "curve": [each.fields() for each in curve],
+        "curve": [point.fields() for point in curve],
         "calculated": True,
     }
 
@@ -294,8 +294,8 @@ def _print_forecast(costs: CostModel, forecast: Forecast, *, assumed: bool) -> N
     written = plan.save_seconds
     _fact("checkpoint", f"{pause}; written in {words.duration(written)} beside them")
     if plan.steps is not None:
-        rest = words.duration(plan.rest(0, forecast.step_seconds))
-        _fact("time", f"{plan.steps:,} steps, {words.compact(plan.planned or 0)} {unit}: about {rest}")
+        remaining = words.duration(plan.rest(0, forecast.step_seconds))
+        _fact("time", f"{plan.steps:,} steps, {words.compact(plan.planned or 0)} {unit}: about {remaining}")
     _fact("limit", _limit_words(forecast, costs.noun))
 
 
@@ -321,7 +321,7 @@ def _print_curve(costs: CostModel, curve: Sequence[Forecast], chosen: Forecast, 
     from linnet.board.figure.text_scatter import scatter_lines
     from linnet.cli.scaling_chart import scaling_chart
 
-    if len([each for each in curve if each.speed]) < 2:
+    if len([point for point in curve if point.speed]) < 2:
         return
     columns = min(text_size(None, None)[0], _COLUMNS)
     print()
@@ -329,8 +329,8 @@ def _print_curve(costs: CostModel, curve: Sequence[Forecast], chosen: Forecast, 
         scatter_lines(scaling_chart(curve, f"{costs.noun}s", ""), columns, _CHART_LINES), theme or theme_of_terminal()
     )
     print()
-    alone = next((each.speed for each in curve if each.speed), None) or 1.0
-    first = next(each.cluster.ranks for each in curve if each.speed)
+    alone = next((point.speed for point in curve if point.speed), None) or 1.0
+    first = next(point.cluster.ranks for point in curve if point.speed)
     unit = chosen.plan.unit
     head = (
         f"{costs.noun}s" if costs.noun == "GPU" else "CPUs",
@@ -341,9 +341,9 @@ def _print_curve(costs: CostModel, curve: Sequence[Forecast], chosen: Forecast, 
         "memory",
         "limited by",
     )
-    print_table(head, [_row(each, alone / first, each.cluster == chosen.cluster) for each in curve], right=range(6))
+    print_table(head, [_row(point, alone / first, point.cluster == chosen.cluster) for point in curve], right=range(6))
     print()
-    if impossible := next((each for each in curve if each.why), None):
+    if impossible := next((point for point in curve if point.why), None):
         print(f"{impossible.why}.")
     growth = "The batch grows with them; --batch-tokens shares out one of a given size." if costs.per_rank else ""
     measured = (

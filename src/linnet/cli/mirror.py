@@ -31,26 +31,26 @@ def mirror(
     from linnet.runs.mirror import check_mirror
     from linnet.runs.mirroring import Mirroring, run_url
 
-    found = RunStore(runs).find(run)
-    goal = url or found.manifest.config.get("mirror")
+    source = RunStore(runs).find(run)
+    goal = url or source.manifest.config.get("mirror")
     if not isinstance(goal, str) or not goal:
-        raise UsageError(f"run {found.id} has no mirror of its own: say where, as in s3://bucket/runs")
+        raise UsageError(f"run {source.id} has no mirror of its own: say where, as in s3://bucket/runs")
     check_mirror(goal)
     show = _progress()
     mirroring = Mirroring(
-        found.path, run_url(goal, found.path.name), lambda ledger: show(f"{len(ledger.missing)} files to go")
+        source.path, run_url(goal, source.path.name), lambda ledger: show(f"{len(ledger.missing)} files to go")
     )
     mirroring.copy()
     show("")
     ledger = mirroring.ledger
     if json:
-        print_json({"run": found.id, "url": ledger.url, "missing": ledger.missing, "error": ledger.error or None})
+        print_json({"run": source.id, "url": ledger.url, "missing": ledger.missing, "error": ledger.error or None})
     elif ledger.error:
         print(
             f"linnet: error: {words.plain(ledger.error)}; {len(ledger.missing)} files were not copied", file=sys.stderr
         )
     else:
-        print(f"{paint(found.id, 'bold')}  {words.plain(ledger.url)}: {len(ledger.copied)} files, all of them there")
+        print(f"{paint(source.id, 'bold')}  {words.plain(ledger.url)}: {len(ledger.copied)} files, all of them there")
     return int(bool(ledger.error))
 
 

@@ -19,14 +19,20 @@ _LIMITS: tuple[Limit, ...] = ("compute", "link", "batch too small", "memory")
 
 def scaling_chart(curve: Sequence[Forecast], devices: str, title: str) -> Scatter:
     """Both axes logarithmic; a point for each number of `devices` that can train, in the colour of what limits it."""
-    points = [each for each in curve if each.speed is not None]
-    ranks = [each.cluster.ranks for each in points]
+    points = [forecast for forecast in curve if forecast.speed is not None]
+    ranks = [forecast.cluster.ranks for forecast in points]
     alone = (points[0].speed or 0.0) / ranks[0]
     unit = points[0].plan.unit
     series = [
         ScatterSeries(f"limited by {limit}" if limit != "batch too small" else limit, groups, colour, colour)
         for colour, limit in enumerate(_LIMITS)
-        if (groups := [_group(each.cluster.ranks, each.speed or 0.0, limit) for each in points if each.limit == limit])
+        if (
+            groups := [
+                _group(forecast.cluster.ranks, forecast.speed or 0.0, limit)
+                for forecast in points
+                if forecast.limit == limit
+            ]
+        )
     ]
     ends = [_group(count, alone * count, "as many times one") for count in sorted({ranks[0], ranks[-1]})]
     series.append(ScatterSeries("as many times one", ends, colour=7, marker=0))

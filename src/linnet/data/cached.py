@@ -169,9 +169,9 @@ def _look(path: Path) -> CachedCorpus:
 def _look_at_parts(path: Path, size: int) -> CachedCorpus:
     """Parts that are not joined yet."""
     try:
-        told = msgspec.json.decode((path / "plan.json").read_bytes(), type=_ToldPlan)
-        made = sum((path / str(number) / "part.json").is_file() for number in range(1, told.parts + 1))
-        problem = f"{made} of {told.parts} parts"
-        return CachedCorpus(path, told.corpus, 0, 0, size, (path / "plan.json").stat().st_mtime, problem)
+        written_plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=_ToldPlan)
+        made = sum((path / str(number) / "part.json").is_file() for number in range(1, written_plan.parts + 1))
+        problem = f"{made} of {written_plan.parts} parts"
+        return CachedCorpus(path, written_plan.corpus, 0, 0, size, (path / "plan.json").stat().st_mtime, problem)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return CachedCorpus(path, "", 0, 0, size, 0.0, "damaged")

@@ -32,10 +32,10 @@ def join_parts(corpus: str | os.PathLike[str], **options: Unpack[PrepareOptions]
     """
     request = Request.of(corpus, options)
     request.source.complete(progress=request.progress)
-    found = _complete_parts(request)
-    if found is None:
+    complete_parts = _complete_parts(request)
+    if complete_parts is None:
         return _joined_before(request)
-    plan, folder = found
+    plan, folder = complete_parts
     parts = _opened_parts(plan, folder)
     content = _content(request, parts)
     key = request.key(content)
@@ -150,7 +150,7 @@ def _join(request: Request, key: str, parts: Sequence[PreparedPart], folder: Pat
         sets.append(TokenSet(making / name))
     if len(sets[0]) < 2:
         raise DataError(f"corpus {request.source.name}: it holds no text to train on")
-    told = folder / DUPLICATES
+    duplicates_file = folder / DUPLICATES
     records = [part.record for part in parts]
     Record(
         corpus=printable(request.source.name),
@@ -162,7 +162,9 @@ def _join(request: Request, key: str, parts: Sequence[PreparedPart], folder: Pat
         text_bytes=(sets[0].bytes, sets[1].bytes),
         left_out=_merged([record.left_out for record in records]),
         encodings=sorted({item for record in records for item in record.encodings}),
-        duplicates=msgspec.json.decode(told.read_bytes(), type=Duplicates) if told.exists() else None,
+        duplicates=msgspec.json.decode(duplicates_file.read_bytes(), type=Duplicates)
+        if duplicates_file.exists()
+        else None,
     ).write(making)
 
 

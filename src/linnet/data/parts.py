@@ -205,11 +205,11 @@ def _find_duplicates(request: Request, plan: PartsPlan, folder: Path) -> FoundDu
         first_documents.append(finder.count)
         for passage in passages(corpus, None, report):
             finder.add(passage, numbers[report.number])
-    dropped, told = finder.found()
+    dropped, duplicates = finder.found()
     for number, part_dropped in enumerate(np.split(dropped, first_documents[1:]), 1):
         np.save(folder / f"dropped.{number}.npy", part_dropped)
-    write_file(folder / DUPLICATES, msgspec.json.encode(told))
-    return dropped, told
+    write_file(folder / DUPLICATES, msgspec.json.encode(duplicates))
+    return dropped, duplicates
 
 
 def _make_part(request: Request, part: Part, shared: Path, folder: Path) -> None:
@@ -272,11 +272,11 @@ def _all_spans(corpus: Corpus, number: int, parts: int) -> list[CorpusFile]:
     sizes = [file.path.stat().st_size for file in corpus.files]
     file, size, start, total = corpus.files[number], sizes[number], sum(sizes[:number]), sum(sizes)
     first, last = (total and (place * parts) // total for place in (start, start + size))
-    found = (
+    owners = (
         _share_of(file, size, total * k // parts - start, total * (k + 1) // parts - start)
         for k in range(first, min(last + 1, parts))
     )
-    return [share for share in found if share is not None]
+    return [share for share in owners if share is not None]
 
 
 def _span_digest(file: CorpusFile) -> SharedSpan:
@@ -295,9 +295,9 @@ def _existing(target: Path, part: Part) -> PreparedPart | None:
     if not target.exists():
         return None
     with suppress(LinnetError, OSError):
-        found = PreparedPart(target, part)
-        if all(content_digest(tokens.path) == tokens.fingerprint for tokens in (found.train, found.held_out)):
-            return found
+        prepared = PreparedPart(target, part)
+        if all(content_digest(tokens.path) == tokens.fingerprint for tokens in (prepared.train, prepared.held_out)):
+            return prepared
     return None
 
 

@@ -153,10 +153,10 @@ def prepare_whole(request: Request) -> Prepared:
     source.complete(progress=request.progress)
     content = content_hash(source, root)
     key = request.key(content)
-    target, found = request.folder(key), ExistingFolder(request, key)
-    prepared = found.opened()
+    target, existing = request.folder(key), ExistingFolder(request, key)
+    prepared = existing.opened()
     if prepared is None:
-        with folder_in_making(root, target, key, found.is_usable) as folder:
+        with folder_in_making(root, target, key, existing.is_usable) as folder:
             if folder is not None:
                 try:
                     request.preparation(folder).run(request.donor, request.pre, key)
@@ -165,7 +165,7 @@ def prepare_whole(request: Request) -> Prepared:
                 if content_hash(source, root) != content:
                     raise DataError(f"corpus {source.name}: it changed while it was prepared; start again")
         prepared = Prepared(target)
-    prepared.damage = found.damage
+    prepared.damage = existing.damage
     prepared.tell(source)
     return prepared
 

@@ -44,12 +44,12 @@ class RemoteCorpus:
             raise DataError(f"corpus {error}") from None
         self._files = {name: file for name, file in self._files.items() if _is_read(name)}
         if not self._files:
-            what = "no file fits this pattern" if self.is_pattern else "there is no file below it"
-            raise DataError(f"corpus {url}: {what}")
+            problem = "no file fits this pattern" if self.is_pattern else "there is no file below it"
+            raise DataError(f"corpus {url}: {problem}")
         self.is_folder = not is_file and not self.is_pattern
         name = url.rstrip("/").rpartition("/")[2] if self.is_folder else ""
-        place = cache / FOLDER / hashlib.blake2b(url.encode(), digest_size=12).hexdigest()
-        self.folder = place / (re.sub(r"[^\w.+=@-]+", "-", name) or "corpus")
+        copies = cache / FOLDER / hashlib.blake2b(url.encode(), digest_size=12).hexdigest()
+        self.folder = copies / (re.sub(r"[^\w.+=@-]+", "-", name) or "corpus")
         self._names = {self.folder / name: name for name in self._files}
         self.paths = sorted(self._names, key=lambda path: path.relative_to(self.folder).parts)
         self.path = self.paths[0] if is_file else self.folder

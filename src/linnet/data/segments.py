@@ -65,11 +65,11 @@ class SegmentedTokens:
         if positions.size and not (positions.min() >= 0 and positions.max() < len(self)):
             raise IndexError(f"a position is outside the {len(self)} tokens")
         numbers = np.searchsorted(self._ends, positions, side="right")
-        found = np.empty(positions.shape, self.dtype)
+        values = np.empty(positions.shape, self.dtype)
         for number in np.unique(numbers).tolist():
             inside = numbers == number
-            found[inside] = self._segments[number][positions[inside] - self._starts[number]]
-        return found[()]
+            values[inside] = self._segments[number][positions[inside] - self._starts[number]]
+        return values[()]
 
     def rows(self, first_N: NDArray[np.int64], length: int) -> NDArray[Any]:
         """`length` tokens from each of some positions on [N, length]; all of them must be inside."""

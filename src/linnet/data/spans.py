@@ -52,9 +52,9 @@ def _behind(path: Path, mark: bytes, start: int, size: int) -> int:
         file.seek(start)
         while block := file.read(_BLOCK):
             data = held + block
-            found = data.find(mark)
-            if found >= 0:
-                return start + found + len(mark)
+            position = data.find(mark)
+            if position >= 0:
+                return start + position + len(mark)
             kept = min(len(data), len(mark) - 1)
             start += len(data) - kept
             held = data[len(data) - kept :] if kept else b""

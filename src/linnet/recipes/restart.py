@@ -202,9 +202,9 @@ def _check_flags(run: Run, given: Mapping[str, Any]) -> None:
         if name in FREE or name == "prompt" or is_budget(name, before) or is_budget(name, now) or before == now:
             continue
         started = f"with `{name}={before}`" if before is not None else f"without `{name}`"
-        found = f"`{name}={now}`" if now is not None else f"no `{name}`"
+        asked = f"`{name}={now}`" if now is not None else f"no `{name}`"
         raise UsageError(
-            f"run {run.id} was started {started}, and this command has {found}: give it as it was, or another `run_id`"
+            f"run {run.id} was started {started}, and this command has {asked}: give it as it was, or another `run_id`"
         )
 
 

@@ -403,8 +403,8 @@ def _training(
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
-    found = [*remarks, *shortages(plan, run_dir)]
-    return Training(session, run_dir, loop, found, hardware.ranks, mirror)
+    all_remarks = [*remarks, *shortages(plan, run_dir)]
+    return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror)
 
 
 def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:

@@ -39,9 +39,9 @@ class MirrorReport:
             return self.url
         names = ", ".join(self.missing[:_NAMED]) + (" …" if len(self.missing) > _NAMED else "")
         count = len(self.missing)
-        what = f"{count} file{'s were' if count != 1 else ' was'} not copied ({names})" if count else "not copied"
+        outcome = f"{count} file{'s were' if count != 1 else ' was'} not copied ({names})" if count else "not copied"
         why = self.error.removeprefix(f"{self.url}: ") or "there was no time for it"
-        return f"{self.url}: {what}: {why}"
+        return f"{self.url}: {outcome}: {why}"
 
 
 def check_mirror(url: str) -> None:

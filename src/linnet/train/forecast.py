@@ -206,7 +206,7 @@ class CostModel:
     def curve(self, cluster: Cluster, most: int) -> list[Forecast]:
         """From one device to `most` of them, machines as large as those of `cluster`, which is among them."""
         sizes = curve_clusters(cluster.gpus, cluster.machines, cluster.link, cluster.gpu_link, most)
-        return [self.forecast(each) for each in sizes]
+        return [self.forecast(size) for size in sizes]
 
     def _hardware(self, at_once: int, ranks: int) -> Hardware:
         settings, tokens = replace(self._settings, batch=at_once, batch_tokens=None), at_once * self._sizes.tokens
@@ -306,8 +306,10 @@ class _DescribedData:
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""
         described: Any = model
-        each = described.flops_per_image() if self._sizes.of_images else described.flops_per_token(self._sizes.tokens)
-        return float(each) * self.per_step
+        item_flops = (
+            described.flops_per_image() if self._sizes.of_images else described.flops_per_token(self._sizes.tokens)
+        )
+        return float(item_flops) * self.per_step
 
     def scored(self, step: int) -> int:
         """Tokens or images of an evaluation."""

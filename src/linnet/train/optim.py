@@ -190,15 +190,15 @@ class Optimizers:
         self._exchange = WeightExchange(self._named, self.pieces, ranks) if self.pieces else None
         self._moved = self._own_weights()
         self._parts: list[torch.optim.Optimizer] = []
-        rest = self._moved
+        unassigned = self._moved
         if kind is not None:
-            rest = [moved for moved in rest if not kind.trains(moved.name, moved.of)]
+            unassigned = [moved for moved in unassigned if not kind.trains(moved.name, moved.of)]
             if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
                 shapes = {moved.weights: moved.of.shape for moved in taken}
                 whole = WholeMatrices(shapes, ranks) if self._sharded else None
                 self._parts.append(kind(self._groups(taken), self._lr, whole=whole))
-        if rest:
-            self._parts.append(self._adamw(self._groups(rest), device.type))
+        if unassigned:
+            self._parts.append(self._adamw(self._groups(unassigned), device.type))
 
     def _own_weights(self) -> list[_Moved]:
         """What this rank moves: parameters, or ranges of them, which share their memory."""
@@ -309,8 +309,8 @@ class Optimizers:
 
     def _groups(self, moved: list[_Moved]) -> list[dict[str, Any]]:
         """Matrices decay, vectors do not."""
-        matrices = [each.weights for each in moved if each.of.ndim >= 2]
-        vectors = [each.weights for each in moved if each.of.ndim < 2]
+        matrices = [parameter.weights for parameter in moved if parameter.of.ndim >= 2]
+        vectors = [parameter.weights for parameter in moved if parameter.of.ndim < 2]
         decays = ((matrices, self._settings.weight_decay), (vectors, 0.0))
         return [{"params": parameters, "weight_decay": decay} for parameters, decay in decays if parameters]
 

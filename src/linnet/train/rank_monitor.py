@@ -120,14 +120,14 @@ class RankMonitor:
         self._logged_at = now
         try:
             texts = self._store.multi_get([f"figures/{rank}" for rank in range(self._ranks.count)])
-            told: list[dict[str, Any]] = [json.loads(text) for text in texts]
+            reports: list[dict[str, Any]] = [json.loads(text) for text in texts]
         except (RuntimeError, ValueError):  # the store is gone, and with it the group: the loop meets that too
             return []
-        busy = {rank: figures["busy_us"] for rank, figures in enumerate(told) if figures.get("busy_us")}
+        busy = {rank: figures["busy_us"] for rank, figures in enumerate(reports) if figures.get("busy_us")}
         ratios = slowdowns(busy)
         return [
             {"rank": rank, "host": self._ranks.hosts[rank], **figures, **_if("slowdown", ratios.get(rank))}
-            for rank, figures in enumerate(told)
+            for rank, figures in enumerate(reports)
             if figures
         ]
 
@@ -208,8 +208,8 @@ class RankMonitor:
         speaks = ranks.rank == min((rank for rank in range(ranks.count) if rank not in gone), default=ranks.rank)
         if gone:
             names = ", ".join(ranks.name(rank) for rank in sorted(gone)[:3])
-            more = f" and {len(gone) - 3} more are" if len(gone) > 3 else " are" if len(gone) > 1 else " is"
-            return speaks, f"{names}{more} gone after step {self._step}; the last checkpoint stands"
+            verb = f" and {len(gone) - 3} more are" if len(gone) > 3 else " are" if len(gone) > 1 else " is"
+            return speaks, f"{names}{verb} gone after step {self._step}; the last checkpoint stands"
         behind = self._behind()
         if behind is not None:
             rank, step = behind

@@ -224,9 +224,9 @@ class Ranks:
             raise error
         for rank, failure in enumerate(failures):
             if failure is not None:
-                told = LinnetError(f"{self.name(rank)}: {failure[0]}")
-                told.exit_code = failure[1]
-                raise told
+                failed = LinnetError(f"{self.name(rank)}: {failure[0]}")
+                failed.exit_code = failure[1]
+                raise failed
 
     def require_same(self, facts: Mapping[str, object]) -> None:
         """Refuse to train together where a fact is another one on some rank: versions, settings, data, weights.
@@ -323,13 +323,13 @@ def weights_checksum(parameters: Iterable[Tensor]) -> int:
 
 def _no_meeting(placed: Placement, problem: str) -> str:
     """Why the ranks did not come together, in one line."""
-    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    rendezvous = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if "EADDRINUSE" in problem or "address already in use" in problem.lower():
-        return f"the ranks cannot meet at {place}: the port is in use; choose another with MASTER_PORT"
+        return f"the ranks cannot meet at {rendezvous}: the port is in use; choose another with MASTER_PORT"
     if "MASTER_ADDR" in problem or "MASTER_PORT" in problem:
         return "the ranks do not know where to meet: set MASTER_ADDR and MASTER_PORT, or start them with torchrun"
     first_line = (problem.strip().splitlines() or ["no answer"])[0][:160]
-    return f"rank {placed.rank} of {placed.count} did not meet the others at {place}: {first_line}"
+    return f"rank {placed.rank} of {placed.count} did not meet the others at {rendezvous}: {first_line}"
 
 
 def _group_of_hosts() -> dist.ProcessGroup | None:
