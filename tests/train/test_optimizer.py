@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from linnet.models import LanguageModel, LlamaConfig, build
-from linnet.train.optim import Muon, Optimizers, orthogonal
+from linnet.train.muon import Muon, orthogonal
+from linnet.train.optim import Optimizers
 from linnet.train.settings import TrainSettings
 
 CONFIG = LlamaConfig(vocab=50, d_model=16, n_heads=2, n_kv=1, d_ff=24, n_layers=2, ctx=8, qkv_bias=True, tied=False)
