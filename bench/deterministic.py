@@ -61,8 +61,9 @@ def a_run(folder: str, flags: str, kill_at: int | None) -> dict[str, Any]:
         _linnet("train", *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if kill_at is not None:
-        saved = Path(folder) / "run" / "state"
-        while process.poll() is None and not (_last_step(stream) >= kill_at and any(saved.glob("step_*.safetensors"))):
+        # The state is written before the weights it belongs to; without weights there is nothing to go on from.
+        weights = Path(folder) / "run" / "weights"
+        while process.poll() is None and not (_last_step(stream) >= kill_at and any(weights.glob("step_*.gguf"))):
             time.sleep(0.2)
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -33,7 +33,11 @@ def main() -> Report:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     count = 1 << 29 if device == "cuda" else 1 << 26
     columns = {"set": "", "µs a step": ".0f", "against resident": ".2f", "M tokens/s": ".2f"}
-    report = Report(name="streaming", claim=(__doc__ or "").splitlines()[0], columns=columns)
+    report = Report(
+        name="streaming_gpu" if device == "cuda" else "streaming",
+        claim=(__doc__ or "").splitlines()[0],
+        columns=columns,
+    )
     with tempfile.TemporaryDirectory(prefix="linnet-") as folder:
         tokens = _token_set(Path(folder) / "set.tokens", count)
         ways = {name: _Way(tokens, device, limit) for name, limit in (("resident", 1 << 60), ("streamed", 0))}
