@@ -157,6 +157,19 @@ def test_the_newest_checkpoint_goes_first_and_half_a_line_is_not_copied(tmp_path
     assert order == [] and not (tmp_path / "store/weights/step_2.gguf").exists()
 
 
+def test_a_run_that_can_only_be_read_is_copied_whole(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "weights").mkdir(parents=True)
+    (run / "weights/step_2.gguf").write_bytes(b"weights")
+    (run / "weights/latest").symlink_to("step_2.gguf")
+    (run / "events.jsonl").write_bytes(b'{"a": 1}\n')
+    (run / ".cache").write_bytes(b"no folder can be made here")  # root may write anywhere else
+    mirroring = Mirroring(run, f"file://{tmp_path}/store")
+    mirroring.copy()
+    assert (mirroring.ledger.error, mirroring.ledger.missing) == ("", [])
+    assert content(tmp_path / "store") == content(run)
+
+
 def test_the_copying_process_ends_with_the_training(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/run.json").write_text("{}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -146,8 +147,12 @@ class Mirroring:
     def _snapshot(self, path: Path) -> Path:
         """A stream that is being written, up to its last whole line; a link as the name it leads to."""
         content = f"{link_target(path)}\n".encode() if path.is_symlink() else path.read_bytes()
-        copy = self._run_dir / CACHE / f"mirror-{os.getpid()}-{path.name}"
-        copy.parent.mkdir(exist_ok=True)
+        folder = self._run_dir / CACHE
+        with suppress(OSError):
+            folder.mkdir(exist_ok=True)
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):  # a run that can only be read
+            folder = Path(tempfile.gettempdir())
+        copy = folder / f"mirror-{os.getpid()}-{path.name}"
         copy.write_bytes(content[: content.rfind(b"\n") + 1])
         return copy
 
