@@ -91,12 +91,29 @@ export class Overlay {
       element.classList.toggle("warn", note?.warning ?? false);
     });
     const { offsetWidth: width, offsetHeight: height } = this.#tip;
-    const whole = this.#host.clientWidth;
-    const right = x + TIP_GAP + width <= whole || x < whole / 2;
-    const left = right ? x + TIP_GAP : x - TIP_GAP - width;
+    const left = tipLeft(x, width, this.#room());
     const top = Math.max(-4, Math.min(y - height / 2, box.top + box.height - height + 8));
     this.#tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   }
+
+  /** How far the page reaches to either side, from the chart's left edge. Beyond it a tip would be cut off. */
+  #room(): Room {
+    const page = this.#host.closest(".page") ?? document.documentElement;
+    const { left, right } = page.getBoundingClientRect();
+    const start = this.#host.getBoundingClientRect().left;
+    return { from: left - start, to: right - start };
+  }
+}
+
+export interface Room {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Where a tip begins: right of the cursor, else left of it, else wherever it is whole. */
+export function tipLeft(x: number, width: number, room: Room): number {
+  if (x + TIP_GAP + width <= room.to) return x + TIP_GAP;
+  return Math.max(room.from, Math.min(x - TIP_GAP, room.to) - width);
 }
 
 function part(parent: HTMLElement, name: string, tag = "div"): HTMLElement {
