@@ -241,7 +241,7 @@ def generate(
 
     linnet.generate("latest", "The whale", temperature=0.6, max_tokens=60, stop="\\n\\n")
 
-    - `model`: a GGUF's path, a run (its latest checkpoint), `RUN@best`, `RUN@200`, or what `linnet.load` gave. For
+    - `model`: a GGUF's path, a run (its best checkpoint), `RUN@latest`, `RUN@200`, or what `linnet.load` gave. For
       more than one text, load it once.
     - `options`: those of `linnet generate`, with underscores: `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`,
       `repetition_penalty`, `seed`; `stop` is a text or several.

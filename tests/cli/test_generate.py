@@ -40,9 +40,9 @@ def test_a_model_is_a_path_a_run_its_best_or_a_step_of_it(run: Path) -> None:
     for name, step in {
         str(run / "weights" / "step_100.gguf"): 100,
         str(run / "weights" / "best"): 100,
-        str(run): 200,
-        "latest": 200,
-        "llama-2026": 200,
+        str(run): 100,
+        "latest": 100,
+        "llama-2026": 100,
         "llama-2026@latest": 200,
         "latest@best": 100,
         "llama-20260531-001@100": 100,

@@ -34,7 +34,9 @@ def run(root: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "step"), [("latest", 200), ("donor", 200), ("donor@best", 100), ("latest@100", 100)])
+@pytest.mark.parametrize(
+    ("name", "step"), [("latest", 100), ("donor", 100), ("donor@latest", 200), ("latest@100", 100)]
+)
 def test_inspect_convert_and_generate_take_a_run_and_its_checkpoints(
     printed: Printed, run: Path, tmp_path: Path, name: str, step: int
 ) -> None:
@@ -44,6 +46,26 @@ def test_inspect_convert_and_generate_take_a_run_and_its_checkpoints(
         assert file.metadata["general.step"] == step
     out = printed("generate", name, "--max-tokens", "2", "--device", "cpu", "--json")
     assert json.loads(out)["model"].endswith(f"step_{step}.gguf")
+
+
+def test_a_run_alone_means_its_best_checkpoint_and_says_so_where_that_is_not_the_last(said: Said, run: Path) -> None:
+    told = "linnet: step 100, the best of 200 (donor@latest: the last)\n"
+    assert said("generate", "donor", "--max-tokens", "1", "--device", "cpu")[2].endswith(told)
+    assert said("inspect", "donor")[2] == told
+    assert said("eval", "donor", "--prompt", "a", "--device", "cpu")[2] == told
+    for name in ("donor@best", "donor@latest", str(run / "weights/best"), str(run / "weights/latest")):
+        assert said("inspect", name)[2] == ""
+    assert said("inspect", "donor", "--json")[2] == ""
+
+
+@pytest.mark.parametrize("left", ["no link", "a link to what was deleted", "a pointer out of its folder"])
+def test_without_a_best_checkpoint_a_run_means_its_latest(said: Said, run: Path, left: str) -> None:
+    best = run / "weights/best"
+    best.unlink()
+    if left != "no link":
+        best.symlink_to("step_50.gguf" if "deleted" in left else "../../../etc/passwd")
+    assert find_model("donor").name == "step_200.gguf"
+    assert said("inspect", "donor")[::2] == (0, "")
 
 
 def test_the_folder_of_runs_can_be_named(printed: Printed, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +106,8 @@ def test_python_takes_a_run_object_too(run: Path, corpus: Path) -> None:
     made = linnet.train(
         "warm-start", donor=donor, init="full", corpus=str(corpus), steps=1, batch=2, ctx=16, eval_every=0
     )
-    assert made.config["donor"].endswith("step_200.gguf")
-    assert find_model(donor).name == "step_200.gguf"
+    assert made.config["donor"].endswith("step_100.gguf")
+    assert find_model(donor).name == "step_100.gguf"
     with pytest.raises(linnet.UsageError, match="train: donor is a path or a run, found 3"):
         linnet.train("warm-start", donor=3)
 

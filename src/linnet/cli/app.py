@@ -213,7 +213,7 @@ _FILES = {
 _ENDING = """
 A RUN is an id or a part of one that no other has, a run's name, a path, or `latest`; where several make sense, also a
 pattern, and `--where 'loss<2 and tag:base'` chooses. The folder of runs is `--runs DIR`, else `$LINNET_RUNS`, else
-`./runs`. A MODEL is a GGUF path, a RUN (its latest checkpoint), `RUN@best` or `RUN@200`.
+`./runs`. A MODEL is a GGUF path, a RUN (its best checkpoint), `RUN@latest` or `RUN@200`.
 """
 
 

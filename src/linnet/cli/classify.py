@@ -12,7 +12,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import paint, print_json, width
 from linnet.cli.streams import complain
 from linnet.data.errors import DataError, left_out_sentence, printable
@@ -66,6 +66,7 @@ def classify(
         print_json({"model": str(path), "images": results, "left_out": [printable(file) for file in left_out]})
         return int(any("error" in result for result in results))
     screen.finish(left_out)
+    tell_choice(model, path)
     return int(screen.failed > 0)
 
 

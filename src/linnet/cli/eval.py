@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.data.errors import encodings_sentence, left_out_sentence
@@ -89,7 +89,9 @@ def eval(
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
-        return eval_images(path, run, images, all, chosen, json, record)
+        code = eval_images(path, run, images, all, chosen, json, record)
+        tell_choice(model, path, json)
+        return code
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
     own = run.manifest.config if run is not None else {}
@@ -136,6 +138,7 @@ def eval(
         print_json(result)
     else:
         _print(result)
+    tell_choice(model, path, json)
     if record is not None and run is not None:
         figures = {name: result[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
         add_evaluation(run, record, step_of(path), {**figures, "samples": result["tokens"]})

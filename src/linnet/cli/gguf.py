@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder
+from linnet.cli.options import AsJson, ModelName, RunsFolder, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.gguf import Card, Found, GGUFError, GGUFFile, find_models, read_card
@@ -51,6 +51,7 @@ def inspect(
             ]
             print()
             print_table(("tensor", "shape", "type", "size"), rows, right=(3,))
+    tell_choice(model, file)
     return 0
 
 
@@ -134,6 +135,7 @@ def convert(
     before, after = source.stat().st_size, written.stat().st_size
     read = words.plain(words.shown_path(source))
     print(f"{read} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
+    tell_choice(model, source)
     return 0
 
 

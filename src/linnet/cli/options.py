@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.completion import complete_model, complete_run
+from linnet.cli.streams import complain
 from linnet.errors import UsageError, near_words
 from linnet.files import is_folder
 from linnet.runs import STATUSES, Run, RunError, RunStore
@@ -32,7 +33,7 @@ RunsFolder = Annotated[Path | None, Parameter(help="The folder of runs; else $LI
 ModelName = Annotated[
     str,
     Parameter(
-        help="A GGUF file, or a RUN (its latest checkpoint), RUN@best, or RUN@200 for step 200.",
+        help="A GGUF file, or a RUN (its best checkpoint by held-out loss), RUN@latest, or RUN@200 for step 200.",
         completer=complete_model,
     ),
 ]
@@ -99,3 +100,11 @@ def find_model(name: str, runs: Path | None = None) -> Path:
     from linnet.models.model_name import find_model  # with numpy, which a list of runs does without
 
     return find_model(name, runs)
+
+
+def tell_choice(name: str, path: Path, json: bool = False) -> None:
+    """A line on stderr where a RUN's best checkpoint is taken and is not its last: people may have meant that."""
+    from linnet.models.model_name import choice_sentence
+
+    if not json and (choice := choice_sentence(name, path)) is not None:
+        complain(choice)

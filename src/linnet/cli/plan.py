@@ -24,7 +24,17 @@ def plan_lines(plan: Plan) -> list[str]:
         second = [f"{words.duration(60 * plan.minutes)} of steps"]
     where = "" if plan.device == "cpu" else f" ({plan.device})"
     second += [f"disk {words.size(plan.disk)}", f"memory {words.size(plan.memory)}{where}"]
-    return [_line("plan", first), _line("", second)]
+    return [_line("plan", first), _line("", second), *_note(plan)]
+
+
+def _note(plan: Plan) -> list[str]:
+    """A line where the text will be passed through too often."""
+    from linnet.train.overfitting import will_overfit
+
+    if not will_overfit(plan):
+        return []
+    passes = f"{words.compact(round(plan.epochs or 0))} epochs of {words.compact(plan.corpus or 0)} {plan.unit}"
+    return [_line("note", [f"{passes} will overfit: add text, or set --patience 3"])]
 
 
 def time_line(plan: Plan) -> str:

@@ -76,6 +76,9 @@ class PlainLines(Callback):
     def on_remark(self, text: str) -> None:
         self._say(words.flags(text))
 
+    def on_warning(self, step: int, text: str) -> None:
+        self._say(f"warning {step}: {words.flags(text)}")
+
     def on_plan(self, plan: Plan) -> None:
         self._say("\n".join(plan_lines(plan)))
 
@@ -134,6 +137,12 @@ class LiveLine(Callback):
         self._above(
             paint(textwrap.fill(words.flags(text), max(20, _columns(self._out) - 1), subsequent_indent="  "), "dim")
         )
+
+    def on_warning(self, step: int, text: str) -> None:
+        shown = textwrap.fill(
+            f"! step {step:,}: {words.flags(text)}", max(20, _columns(self._out) - 1), subsequent_indent="  "
+        )
+        self._above(paint(shown, "yellow"))
 
     def on_plan(self, plan: Plan) -> None:
         self._above("\n".join(cut(line, _columns(self._out) - 1) for line in plan_lines(plan)))

@@ -13,6 +13,7 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import complain, lasting_output
+from linnet.files import step_of
 from linnet.train.process import is_first_rank
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def finish(training: Training, json: bool) -> int:
         if outcome.speaks and outcome.error:
             complain(outcome.error)  # rank 0 is gone
         return outcome.exit_code
-    model = outcome.model if outcome.model is not None and outcome.model.is_file() else None  # there may be none yet
+    newest = outcome.model if outcome.model is not None and outcome.model.is_file() else None  # there may be none yet
+    model = outcome.best or newest
     if json:
         print_json(_as_json(training, outcome, model))
     else:
@@ -128,6 +130,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     now = f" (this session: {words.duration(outcome.seconds - before)})" if before else ""
     facts.append(f"{words.number(progress.seen)} {training.unit} in {words.duration(outcome.seconds)}{now}")
     _print_wrapped("  ", " · ".join(facts))
+    if outcome.rise is not None:
+        _print_wrapped("  warning ", words.flags(outcome.rise))
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
@@ -135,7 +139,10 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     of_text = training.unit == "tokens"
     if model is not None:
         use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
-        _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {use}")
+        step = step_of(model)
+        is_last = step is None or step == progress.step
+        which = "" if is_last else f"step {step:,}, the best of {progress.step:,}; "
+        _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {which}{use}")
     if (mirrored := training.mirrored) is not None:
         again = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
         _print_wrapped("  mirror  ", f"{mirrored.sentence}{again}")
@@ -205,7 +212,11 @@ def _as_json(training: Training, outcome: Outcome, model: Path | None) -> dict[s
         "bits_per_byte": held_out.get("bits_per_byte"),
         training.unit: progress.seen,
         "seconds": outcome.seconds,
+        "best_step": progress.best_step,
+        "best_validation_loss": progress.best_evaluation,
+        "warning": words.flags(outcome.rise) if outcome.rise else None,
         "model": str(model.absolute()) if model is not None else None,
+        "latest": str(outcome.model.absolute()) if outcome.model is not None else None,
         "mirror": None if training.mirrored is None else asdict(training.mirrored),
         "quality_gate": outcome.gate,
     }

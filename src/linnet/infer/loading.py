@@ -17,7 +17,7 @@ def load(
     device: str = "auto",
     runs: str | os.PathLike[str] | None = None,
 ) -> LoadedModel:
-    """Load a MODEL, with text in and out: a GGUF's path, a run (its latest checkpoint), `RUN@best` or `RUN@200`.
+    """Load a MODEL, with text in and out: a GGUF's path, a run (its best checkpoint), `RUN@latest` or `RUN@200`.
 
     model = linnet.load("latest")
     model.generate("The whale", max_tokens=40, stop="\\n")

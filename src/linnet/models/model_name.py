@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from linnet.errors import UsageError
-from linnet.files import expanded, step_of, step_path
+from linnet.files import expanded, is_file, link_target, step_files, step_of, step_path
 from linnet.gguf.file import resolve_link
 from linnet.runs import Run, RunError, RunStore
 
 _LINKS = ("latest", "best")
+Which: TypeAlias = Literal["latest", "best"]
 
 
-def find_model(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None) -> Path:
+def find_model(
+    name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None, *, of_run: Which = "best"
+) -> Path:
     """The GGUF file that a MODEL means; `runs` is the folder of runs.
 
-    A file of that name comes first. Of a run without `@` its latest checkpoint is meant.
+    A file of that name comes first. Of a run without `@` the checkpoint with the lowest held-out loss is meant, and the
+    latest one where no checkpoint was evaluated. `of_run`: or the latest in any case.
     """
     if isinstance(name, Run):
-        return _checkpoint(name, "latest")
+        return _checkpoint_of_run(name, of_run)
     name = os.fspath(name)
     path = expanded(name)
     if path.is_file():
@@ -30,7 +35,8 @@ def find_model(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] 
         missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
         raise UsageError(f"{missing}: give a GGUF file or a RUN")
     reference, which = _parts(name)
-    return _checkpoint(_find_run(reference, runs), which or "latest")
+    run = _find_run(reference, runs)
+    return _checkpoint(run, which) if which else _checkpoint_of_run(run, of_run)
 
 
 def model_path(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None = None) -> Path:
@@ -38,6 +44,17 @@ def model_path(name: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] 
     if not isinstance(name, Run) and os.fspath(name).endswith(".gguf"):
         return expanded(os.fspath(name))
     return find_model(name, runs)
+
+
+def choice_sentence(name: str, path: Path) -> str | None:
+    """Which checkpoint a RUN alone has meant, where it is not the last: `step 400, the best of 1,000`.
+
+    None where there is nothing to say: it is the last one too, or the name says which.
+    """
+    step, steps = step_of(path), [number for number, _ in step_files(path.parent)]
+    if step is None or names_checkpoint(name) or expanded(name).is_file() or steps[-1:] == [step]:
+        return None
+    return f"step {step:,}, the best of {steps[-1]:,} ({name}@latest: the last)"
 
 
 def names_checkpoint(name: str) -> bool:
@@ -62,6 +79,14 @@ def _find_run(reference: str, runs: str | os.PathLike[str] | None) -> Run:
         if str(error).startswith("no run "):
             raise RunError(f"there is no file {reference!r}, and {error}") from None
         raise
+
+
+def _checkpoint_of_run(run: Run, which: Which) -> Path:
+    """What a run is taken for where no checkpoint of it is named; a best one that was deleted is not asked for."""
+    best = run.path / "weights" / "best"
+    if which == "best" and (target := link_target(best)) and is_file(best.with_name(target)):
+        return best.with_name(target)
+    return _checkpoint(run, "latest")
 
 
 def _checkpoint(run: Run, which: str) -> Path:

@@ -41,7 +41,7 @@ class ForkPoint:
     @classmethod
     def find(cls, reference: str | os.PathLike[str], runs: str | os.PathLike[str] | None = None) -> ForkPoint:
         """The checkpoint that `RUN`, `RUN@best` or `RUN@200` means; of a RUN alone its newest."""
-        path = find_model(reference, runs)
+        path = find_model(reference, runs, of_run="latest")  # only that one has the optimizer's state
         step = step_of(path)
         if step is None or path.parent.name != WEIGHTS:
             raise UsageError(

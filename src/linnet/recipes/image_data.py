@@ -95,16 +95,25 @@ class ImageRunData:
 
     def scored(self, step: int) -> int:
         """Held-out images: at the end all of them, before that so many that it costs about 2 % of the run."""
+        if self._options.eval_images is None and step >= self.settings.steps:
+            return len(self._images.held_out)
+        return self._part
+
+    @property
+    def _part(self) -> int:
+        """Held-out images that are scored every time."""
         most = self._options.eval_images
-        if most is None and step < self.settings.steps:
+        if most is None:
             most = max(_LEAST, round(0.005 * self.settings.own_steps * self.per_step))
-        held_out = len(self._images.held_out)
-        return held_out if most is None else min(most, held_out)
+        return min(most, len(self._images.held_out))
 
     def evaluate(self, model: nn.Module, step: int) -> ImageEvaluation:
         """Score held-out images."""
         assert isinstance(model, ViT)
-        return evaluate_images(model, self._images.held_out, most=self.scored(step))
+        result = evaluate_images(model, self._images.held_out, most=self.scored(step))
+        if result.samples == self._part:
+            return result
+        return replace(result, part_loss=evaluate_images(model, self._images.held_out, most=self._part).loss)
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event, and the pictures, which always show the latest evaluation."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from linnet.display import Shown, one_line
 from linnet.runs import provenance
@@ -399,9 +399,9 @@ class RunBundle(Shown):
     # -- the rest ----------------------------------------------------------------------------------------------
 
     @never_raises
-    def note(self, text: str, step: int | None = None) -> None:
-        """A remark for whoever reads the run."""
-        self._event("note", step, {"text": text})
+    def note(self, text: str, step: int | None = None, level: Literal["warning", "error"] | None = None) -> None:
+        """A remark for whoever reads the run; one with a `level` stands in the log and as a mark on the curves."""
+        self._event("note", step, {"text": text, "level": level})
 
     @never_raises
     def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:

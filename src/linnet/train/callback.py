@@ -82,6 +82,9 @@ class Callback:
     def on_remark(self, text: str) -> None:
         """A line for people: the device that was chosen and why, files that were left out, what a donor gave."""
 
+    def on_warning(self, step: int, text: str) -> None:
+        """Something that people should know came up after a step: the held-out loss rises."""
+
     def on_plan(self, plan: Plan) -> None:
         """What the training will take, before its first step; the time is not known yet."""
 

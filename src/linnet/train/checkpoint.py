@@ -179,6 +179,12 @@ class Checkpointer:
             raise
         self._snapshots.put(snapshot)
 
+    @property
+    def best_file(self) -> Path | None:
+        """The checkpoint that `best` means; None where none was evaluated, or it is gone."""
+        path = None if self._best is None else step_path(self._run.weights_dir, self._best.step)
+        return path if path is not None and path.is_file() else None
+
     def written(self) -> list[tuple[int, Path]]:
         """Step and file of the checkpoints that reached the disk since the last call."""
         return [self._written.get() for _ in range(self._written.qsize())]
@@ -222,7 +228,7 @@ class Checkpointer:
 
     def _write(self, snapshot: Snapshot) -> None:
         step, origin = snapshot.step, snapshot.provenance
-        loss, best = origin.validation_loss, self._best
+        loss, best = snapshot.facts.get("compared_loss"), self._best
         if loss is not None and (best is None or loss < best.loss):
             best = BestCheckpoint(step, loss)
         parameters = snapshot.parameters.on_host()
@@ -244,7 +250,7 @@ class Checkpointer:
         self._link("latest", path)
         if best is not None and best.step == step:
             self._link("best", path)
-        self._log(path, step, origin.train_loss, loss)
+        self._log(path, step, origin.train_loss, origin.validation_loss)
         self._written.put((step, path))
         self._remove_old(step)
 

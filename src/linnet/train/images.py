@@ -56,6 +56,12 @@ class ImageEvaluation:
     samples: int
     confusion_KK: NDArray[np.int64]
     wrong: tuple[WrongGuess, ...]
+    part_loss: float | None = None  # of the images that the evaluations before scored, where this one scored more
+
+    @property
+    def compared_loss(self) -> float:
+        """The loss by which the evaluations of a run are compared: always of the same images."""
+        return self.loss if self.part_loss is None else self.part_loss
 
     @property
     def figures(self) -> dict[str, float]:

@@ -21,6 +21,7 @@ from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpoi
 from linnet.train.hardware import Hardware
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
 from linnet.train.moment_stream import MomentStream
+from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
@@ -50,7 +51,11 @@ class Progress:
     fingerprints: dict[str, str] = field(default_factory=dict)
     best: BestCheckpoint | None = None
     best_evaluation: float | None = None  # the lowest held-out loss so far, with a checkpoint or without
+    best_step: int | None = None  # of that evaluation
     not_better: int = 0  # evaluations since then
+    last_evaluation: float | None = None  # the held-out loss by which it was compared
+    evaluated_at: int | None = None
+    warned_of_rise: bool = False
 
     def facts(self, seconds: float) -> dict[str, Any]:
         """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
@@ -75,7 +80,9 @@ class Outcome:
 
     - `early`: why a completed run ended before its last step.
     - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
-    - `model`: the newest checkpoint; `exit_code`: what the process tells its caller.
+    - `model`: the newest checkpoint; `best`: the one with the lowest held-out loss, where one was evaluated.
+    - `rise`: a sentence on a held-out loss that was clearly lower before.
+    - `exit_code`: what the process tells its caller.
     - `speaks`: of several ranks one tells people how it ended.
     """
 
@@ -88,6 +95,8 @@ class Outcome:
     model: Path | None
     exit_code: int
     speaks: bool = True
+    best: Path | None = None
+    rise: str | None = None
 
 
 class Loop:
@@ -188,7 +197,8 @@ class Loop:
         early = self._stop_reason if reason == "completed" and self.progress.step < self._settings.steps else None
         latest = self._checkpointer.latest
         seconds, code = self._seconds_so_far, codes.get(reason, 1)
-        return Outcome(reason, error, early, self.progress, gate, seconds, latest, code, speaks)
+        best = self._checkpointer.best_file
+        return Outcome(reason, error, early, self.progress, gate, seconds, latest, code, speaks, best, self._rise())
 
     def _train(self) -> tuple[str, str | None]:
         offset = self._settings.data_offset or 0
@@ -379,7 +389,7 @@ class Loop:
         return None
 
     def _evaluate(self, step: int) -> bool:
-        """Score the held-out data. True where the run waits for a better loss (`patience`) and this is one: keep it."""
+        """Score the held-out data. True where this is the best so far and a model that may overfit: keep it."""
         result = self._ranks.first(self._data.evaluate(self._recipe.model, step))
         if result is None:
             return False
@@ -388,13 +398,43 @@ class Loop:
         if self._ranks.is_first:
             self._data.report(self._run, step, result)
         self._callbacks.call(Callback.on_evaluation, step, result)
-        better = progress.best_evaluation is None or result.loss < progress.best_evaluation
-        progress.best_evaluation = result.loss if better else progress.best_evaluation
-        progress.not_better = 0 if better else progress.not_better + 1
+        loss = compared_loss(result)
+        progress.last_evaluation, progress.evaluated_at = loss, step
+        better = progress.best_evaluation is None or loss < progress.best_evaluation
+        if better:
+            progress.best_evaluation, progress.best_step, progress.not_better = loss, step, 0
+        else:
+            progress.not_better += 1
         if patience is not None and progress.not_better >= patience:
             best = f"{progress.best_evaluation:.4g}"
             self._ask_to_stop(f"no held-out loss better than {best} in {progress.not_better} evaluations (`patience`)")
-        return better and patience is not None
+        else:
+            self._warn_of_rise(step)
+        return better and (patience is not None or self._repeats)
+
+    @property
+    def _repeats(self) -> bool:
+        """Have the data been passed through more than once? From then on a model may overfit: the best is kept."""
+        return self._data.per_epoch is not None and self.progress.seen > self._data.per_epoch
+
+    def _rise(self, evaluations: int = 1) -> str | None:
+        """What to say of a held-out loss that has clearly risen; `evaluations` that must not have been better."""
+        progress = self.progress
+        best, best_step, last = progress.best_evaluation, progress.best_step, progress.last_evaluation
+        if best is None or best_step is None or last is None:  # states of earlier versions have no step
+            return None
+        scored = self._data.scored(progress.evaluated_at or progress.step)
+        if progress.not_better < evaluations or not has_risen(best, last, scored):
+            return None
+        return rise_sentence(best, best_step, last, repeats=self._repeats, unit=self._data.unit)
+
+    def _warn_of_rise(self, step: int) -> None:
+        """Tell once, where it happens, that the held-out loss has clearly risen from its best."""
+        if self.progress.warned_of_rise or (text := self._rise(evaluations=2)) is None:
+            return
+        self.progress.warned_of_rise = True
+        self._run.note(text, step=step, level="warning")
+        self._callbacks.call(Callback.on_warning, step, text)
 
     def _sample(self, step: int) -> None:
         if not self._ranks.is_first or self._shards_weights:
@@ -416,7 +456,9 @@ class Loop:
             git_sha=self._run.git_sha or None,
             **own,
         )
-        facts = {"run_id": self._run.run_id, **progress.facts(self._seconds_so_far)}
+        is_evaluated = progress.evaluated_at == progress.step  # else the loss is an earlier step's
+        compared = progress.last_evaluation if is_evaluated else None
+        facts = {"run_id": self._run.run_id, "compared_loss": compared, **progress.facts(self._seconds_so_far)}
         layouts = recipe.moment_layouts()
         stream = MomentStream(layouts, self._ranks) if layouts else None
         self._checkpointer.save(progress.step, recipe.kept_parameters(), recipe.moments(), facts, origin, stream)

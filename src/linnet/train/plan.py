@@ -37,6 +37,7 @@ class Plan:
     - `steps`: None in a run by the clock (`minutes`), until its speed is known.
     - `disk`: bytes of checkpoints, state and events at the end; `memory`: bytes at the peak, of the `device`.
     - `evaluation_steps`: what all evaluations cost, in steps; `sample_seconds`: what all samples take.
+    - `stops_early`: the run ends by itself when its held-out loss no longer falls (`patience`).
     - `saves`: how many checkpoints are written, each in `save_seconds`, beside the steps.
     - `seconds`, `step_seconds`: the expected time in all and of a step; None: not measured yet.
     """
@@ -52,6 +53,7 @@ class Plan:
     memory: int
     device: str
     minutes: float | None = None
+    stops_early: bool = False
     evaluation_steps: float = 0.0
     sample_seconds: float = 0.0
     saves: int = 0
@@ -124,7 +126,8 @@ def make_plan(
     stored = recipe.parameters().values()
     own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
     copies = sum(tensor.nbytes for tensor in stored) + weights.moments // own + _averaged(recipe)
-    saves = len(_times(settings, "checkpoint", done))
+    saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations, done)}
+    saves = len(saved_at)
     kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = sum(_file_bytes(tensor, settings.file_type) for tensor in stored)
     vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None else 0
@@ -148,6 +151,7 @@ def make_plan(
         memory=peak_memory(recipe, settings, hardware, scored=max(scored, default=0), copies=copies, sharing=sharing),
         device=device,
         minutes=settings.minutes,
+        stops_early=settings.patience is not None,
         evaluation_steps=sum(scored) / data.per_step / 3,  # a pass forward is a third of a step
         sample_seconds=samples * settings.sample_tokens * token_seconds,
         saves=saves,
@@ -181,6 +185,14 @@ def _times(settings: TrainSettings, kind: Periodic, done: int) -> list[int]:
     steps = list(range(done - done % interval + interval, settings.steps + 1, interval)) if interval else []
     last = [settings.steps] if interval or kind == "checkpoint" else []
     return steps if steps and steps[-1] == settings.steps else steps + last
+
+
+def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int], done: int) -> list[int]:
+    """The evaluations whose step is kept where it is the best so far: at most all, once the data repeat themselves."""
+    if not data.held_out_metrics or settings.patience is not None:
+        return evaluations if settings.patience is not None else []
+    first = None if not data.per_epoch else data.per_epoch // data.per_step + 1
+    return [] if first is None else [step for step in evaluations if step >= first]
 
 
 def _averaged(recipe: TrainedModel) -> int:
