@@ -15,7 +15,7 @@ from linnet.errors import LinnetError, UsageError, mismatch, missing_extra, near
 from linnet.infer.loading import load as infer_load
 from linnet.models.model_name import model_path
 from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
-from linnet.recipes.registry import recipe_type
+from linnet.recipes.registry import RECIPES, recipe_type
 from linnet.runs import Run
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import wait_asleep_where_shared
@@ -306,8 +306,14 @@ def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
             meant = _ELSEWHERE.get(name)
             close = [meant] if meant in own else near_words(name, own, strict=True)
             hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
+            if owners := [other for other in RECIPES if other != recipe and name in _flag_names(other)]:
+                hint = f"it belongs to {' and '.join(owners)}"
             raise UsageError(f"train: {recipe} has no flag {name!r}; {hint}")
     return flags
+
+
+def _flag_names(recipe: str) -> set[str]:
+    return {flag.name for group in recipe_type(recipe).flags.values() for flag in group}
 
 
 def _fork_point(from_: str | os.PathLike[str] | Run, runs: str | os.PathLike[str] | None) -> ForkPoint:

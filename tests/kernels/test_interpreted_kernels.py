@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from linnet.kernels import ops
+from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.head_loss import cross_entropy_grad
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.models.llama import rotary_table
@@ -46,7 +47,16 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
-    names = ("activations", "cross_entropy", "embedding", "heads", "norm", "ordered_attention", "short_attention")
+    names = (
+        "activations",
+        "cross_entropy",
+        "distillation",
+        "embedding",
+        "heads",
+        "norm",
+        "ordered_attention",
+        "short_attention",
+    )
     return {name: importlib.import_module(f"linnet.kernels.cuda.{name}") for name in names}
 
 
@@ -90,6 +100,39 @@ def test_cross_entropy_grad_of_a_token_that_is_none_is_no_number_and_harms_nobod
     losses, _ = kernels["cross_entropy"].cross_entropy_grad(memory[:2], torch.tensor([3, target]), torch.ones(2), 60)
     assert torch.isfinite(losses[0]) and torch.isnan(losses[1])
     assert not memory[2].any()
+
+
+@pytest.mark.parametrize(("vocab", "width"), [(4096, 4096), (5001, 5056), (97, 128)])
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_distillation_grad_equals_the_plain_one_also_with_padding_and_far_from_each_other(
+    kernels: dict[str, ModuleType], vocab: int, width: int, temperature: float
+) -> None:
+    logits, teacher = 5 * random(6, width), 5 * random(6, width, seed=1)
+    logits[0, 90], teacher[1, 3], teacher[2, 96] = 300.0, 300.0, -300.0
+    targets = torch.tensor([0, vocab - 1, 17, -100, 3, 96])
+    weights = torch.tensor([1.0, 0.5, 2.0, 0.0, 1.0, 0.25])
+    arguments = (targets, weights, vocab, teacher, 0.4, temperature)
+    expected = distillation_grad(logits.clone(), *arguments)
+    given, before = logits.clone(), teacher.clone()
+    found = kernels["distillation"].distillation_grad(given, *arguments)
+    assert found[2].data_ptr() == given.data_ptr() and torch.equal(teacher, before)
+    for part, other in zip(found, expected, strict=True):
+        assert torch.allclose(part, other, rtol=1e-5, atol=2e-5)
+
+
+def test_distillation_grad_of_logits_that_are_no_numbers_or_of_a_token_that_is_none(
+    kernels: dict[str, ModuleType],
+) -> None:
+    memory, teacher = random(5, 64), random(4, 64, seed=1)
+    memory[0, 9], teacher[1, 9] = math.nan, math.nan
+    last = memory[4].clone()
+    targets = torch.tensor([3, 3, 72, 3])
+    entropies, divergences, _ = kernels["distillation"].distillation_grad(
+        memory[:4], targets, torch.ones(4), 60, teacher, 0.5, 2.0
+    )
+    assert torch.isnan(entropies).tolist() == [True, False, True, False]
+    assert torch.isnan(divergences).tolist() == [True, True, False, False]
+    assert torch.equal(memory[4], last)
 
 
 @pytest.mark.parametrize("width", [64, 1500])

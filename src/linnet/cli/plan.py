@@ -24,7 +24,8 @@ def plan_lines(plan: Plan) -> list[str]:
         second = [f"{words.duration(60 * plan.minutes)} of steps"]
     where = "" if plan.device == "cpu" else f" ({plan.device})"
     second += [f"disk {words.size(plan.disk)}", f"memory {words.size(plan.memory)}{where}"]
-    return [_line("plan", first), _line("", second), *_note(plan)]
+    teacher = [_line("", [f"teacher {words.size(plan.teacher)} of it"])] if plan.teacher else []
+    return [_line("plan", first), _line("", second), *teacher, *_note(plan)]
 
 
 def _note(plan: Plan) -> list[str]:

@@ -33,17 +33,21 @@ _PARTS_AHEAD = 2  # gathers that are under way before their steps come, of a set
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets (int64), and which document each input belongs to (int32) where that is asked for."""
+    """Inputs and targets (int64), and which document each input belongs to (int32) where that is asked for.
+
+    `taught`: ids [B, T, K] and logarithms [B, T, K + 1] of what a teacher said of the targets (`taught.py`).
+    """
 
     ids_BT: torch.Tensor
     targets_BT: torch.Tensor
     documents_BT: torch.Tensor | None
     n_targets: int  # how many targets are scored: known without asking the device
+    taught: tuple[torch.Tensor, ...] = ()
 
     @property
-    def inputs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """What a language model's loss takes."""
-        return self.ids_BT, self.targets_BT, self.documents_BT
+    def inputs(self) -> tuple[torch.Tensor | None, ...]:
+        """What the loss of a step takes."""
+        return self.ids_BT, self.targets_BT, self.documents_BT, *self.taught
 
 
 class Batches:
@@ -103,6 +107,12 @@ class Batches:
             gathered.arrive()
             self._gathered[rank, ranks] = gathered
         return self._gathered[rank, ranks].rows(row * share, share)
+
+    def block_numbers(self, step: int, rank: int = 0, ranks: int = 1) -> NDArray[np.int64]:
+        """Which blocks of the set the rows of `at(step, rank, ranks)` are, counted from 0."""
+        share = self.batch // ranks
+        first = step * self.batch + rank * share
+        return shuffled(np.arange(first, first + share, dtype=np.uint64), self.blocks.count, self.seed)
 
     def n_targets(self, step: int) -> int:
         """How many targets the whole batch of a step has: what every rank divides the sum of its losses by."""

@@ -46,6 +46,9 @@ class Provenance:
     init: str | None = None
     explained_variance: float | None = None
     coverage: float | None = None
+    teacher: str | None = None
+    teacher_sha256: str | None = None
+    distill: float | None = None
 
     def block(self) -> MetadataBlock:
         """The keys: text as string, numbers as i64 and f64 (a loss may be NaN: it is said as it is)."""

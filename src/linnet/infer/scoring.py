@@ -105,7 +105,7 @@ def score_batches(
     rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
     for batch in batches:
         if len(counts) % count == rank:
-            losses.append(model.loss(*batch.inputs))
+            losses.append(model.loss(batch.ids_BT, batch.targets_BT, batch.documents_BT))
         counts.append(batch.n_targets)
         if on_progress is not None:
             on_progress(sum(counts))

@@ -28,14 +28,14 @@ def evaluated_head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, d
     """The loss without a gradient: cross entropy over the targets that are not negative, divided by `divisor`."""
     total = torch.zeros((), device=hidden_ND.device)
     head = head_VD.to(hidden_ND.dtype)
-    for rows in _chunks(hidden_ND):
+    for rows in chunks(hidden_ND):
         targets = targets_N[rows]
         losses = F.cross_entropy(F.linear(hidden_ND[rows], head).float(), targets.clamp(min=0), reduction="none")
         total = total + (losses * (targets >= 0)).sum()
     return total / divisor
 
 
-def _chunks(hidden_ND: Tensor) -> Iterator[slice]:
+def chunks(hidden_ND: Tensor) -> Iterator[slice]:
     """At least one slice, and all of nearly equal height, so that no last one is a crumb."""
     N = hidden_ND.shape[0]
     count = -(-N // _ROWS.get(hidden_ND.device.type, 2048))
@@ -52,11 +52,11 @@ class HeadLoss(torch.autograd.Function):
         ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor, cross_entropy: CrossEntropy
     ) -> Tensor:
         vocab = head_VD.shape[0]
-        head = _padded(head_VD.to(hidden_ND.dtype))
+        head = padded(head_VD.to(hidden_ND.dtype))
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
         grad_head = torch.empty_like(head, dtype=head_VD.dtype) if ctx.needs_input_grad[1] else None
         total = torch.zeros((), device=hidden_ND.device)
-        for rows in _chunks(hidden_ND):
+        for rows in chunks(hidden_ND):
             hidden, targets = hidden_ND[rows], targets_N[rows]
             weights = (targets >= 0) * scale  # 0 for ignored rows
             losses, grad_logits = cross_entropy(F.linear(hidden, head), targets, weights, vocab)
@@ -64,13 +64,13 @@ class HeadLoss(torch.autograd.Function):
             if grad_hidden is not None:
                 torch.mm(grad_logits, head, out=grad_hidden[rows])
             if grad_head is not None:
-                _add_matmul(grad_head, grad_logits.T, hidden, first=rows.start == 0)
+                add_matmul(grad_head, grad_logits.T, hidden, first=rows.start == 0)
         ctx.save_for_backward(grad_hidden, None if grad_head is None else grad_head[:vocab])
         return total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return *_scaled_gradients(ctx, gradients[0]), None, None, None
+        return *scaled_gradients(ctx, gradients[0]), None, None, None
 
 
 class CPUHeadLoss(torch.autograd.Function):
@@ -83,7 +83,7 @@ class CPUHeadLoss(torch.autograd.Function):
     def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor) -> Tensor:
         grad_hidden, grad_head = torch.empty_like(hidden_ND), torch.empty_like(head_VD)
         total = hidden_ND.new_zeros(())
-        for rows in _chunks(hidden_ND):
+        for rows in chunks(hidden_ND):
             hidden, targets = hidden_ND[rows], targets_N[rows].clamp(min=0)[:, None]
             by_onednn = cpu.matmul_is_faster(hidden, head_VD)
             logits = cpu.onednn_linear(hidden, head_VD) if by_onednn else hidden @ head_VD.T
@@ -108,10 +108,10 @@ class CPUHeadLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return *_scaled_gradients(ctx, gradients[0]), None, None
+        return *scaled_gradients(ctx, gradients[0]), None, None
 
 
-def _scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """What the forward pass saved, the gradients by hidden states and head, times that of the loss."""
     grad_hidden, grad_head = ctx.saved_tensors
     if grad_loss is not _ones.get(grad_loss.device):
@@ -154,13 +154,13 @@ def cross_entropy_grad(logits_NV: Tensor, targets_N: Tensor, weights_N: Tensor, 
     return losses_N, grad_NV
 
 
-def _padded(head_VD: Tensor) -> Tensor:
+def padded(head_VD: Tensor) -> Tensor:
     """On a GPU a vocabulary that is no multiple of 64 makes three matmuls slow: rows of zeros are added."""
     missing = -head_VD.shape[0] % 64 if head_VD.is_cuda else 0
     return F.pad(head_VD, (0, 0, 0, missing)) if missing else head_VD
 
 
-def _add_matmul(sum_VD: Tensor, a_VN: Tensor, b_ND: Tensor, first: bool) -> None:
+def add_matmul(sum_VD: Tensor, a_VN: Tensor, b_ND: Tensor, first: bool) -> None:
     """sum += a b, added up in float32 whatever the factors are. Before the `first` there is nothing in the sum."""
     beta = 0 if first else 1
     if sum_VD.dtype == a_VN.dtype:

@@ -23,6 +23,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from linnet.kernels import autograd, cpu
+from linnet.kernels.distillation import (
+    DistillationGrad,
+    DistilledHeadLoss,
+    DistilledLoss,
+    Lesson,
+    distillation_grad,
+)
 from linnet.kernels.executor import Executor, eager
 from linnet.kernels.head_loss import CPUHeadLoss, CrossEntropy, HeadLoss, cross_entropy_grad, evaluated_head_loss
 
@@ -369,5 +376,33 @@ def _cross_entropy(hidden_ND: Tensor, executor: Executor) -> CrossEntropy:
     if executor is eager or not hidden_ND.is_cuda:
         return cross_entropy_grad
     from linnet.kernels.cuda.cross_entropy import cross_entropy_grad as kernel
+
+    return kernel
+
+
+def distilled_head_loss(
+    hidden_ND: Tensor,
+    head_VD: Tensor,
+    targets_N: Tensor,
+    lesson: Lesson,
+    divisor: Tensor | None = None,
+    executor: Executor = eager,
+) -> DistilledLoss:
+    """The loss of a student: cross entropy as in `head_loss`, and the divergence from its teacher (distillation.py).
+
+    Rows without a target have no part in either.
+    """
+    if divisor is None:
+        divisor = (targets_N >= 0).sum().clamp(min=1)
+    scale = divisor.float().reciprocal()
+    grad = _distillation(hidden_ND, executor)
+    return DistilledLoss(*DistilledHeadLoss.apply(hidden_ND, head_VD, targets_N, scale, lesson, grad))
+
+
+def _distillation(hidden_ND: Tensor, executor: Executor) -> DistillationGrad:
+    """As with cross entropy: a kernel where models are compiled for CUDA, torch's operations everywhere else."""
+    if executor is eager or not hidden_ND.is_cuda:
+        return distillation_grad
+    from linnet.kernels.cuda.distillation import distillation_grad as kernel
 
     return kernel

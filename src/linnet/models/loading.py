@@ -36,7 +36,14 @@ Source = str | os.PathLike[str] | GGUFFile
 
 
 @overload
-def load(source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Literal["text"]) -> LanguageModel: ...
+def load(
+    source: Source,
+    device: Device = "cpu",
+    ctx: int | None = None,
+    *,
+    task: Literal["text"],
+    dtype: torch.dtype = torch.float32,
+) -> LanguageModel: ...
 @overload
 def load(source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Literal["images"]) -> ViT: ...
 @overload
@@ -44,22 +51,29 @@ def load(
     source: Source, device: Device = "cpu", ctx: int | None = None, *, task: None = None
 ) -> LanguageModel | ViT: ...
 def load(
-    source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Task | None = None
+    source: Source,
+    device: Device = "cpu",
+    ctx: int | None = None,
+    *,
+    task: Task | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> LanguageModel | ViT:
     """Load a model of any of our architectures and any file type as float32; `ctx` replaces a text model's context.
 
     With `task` a file whose model does something else is refused: "text" for a language model, "images" for a
-    classifier.
+    classifier. `dtype`: of the matrices, for a model that is not trained and computes in it; vectors stay in float32.
     """
     if not isinstance(source, GGUFFile):
         with GGUFFile.open(resolve_link(source)) as file:
-            return _load(file, torch.device(device), ctx, task)
-    return _load(source, torch.device(device), ctx, task)
+            return _load(file, torch.device(device), ctx, task, dtype)
+    return _load(source, torch.device(device), ctx, task, dtype)
 
 
-def _load(file: GGUFFile, device: torch.device, ctx: int | None, task: Task | None) -> LanguageModel | ViT:
+def _load(
+    file: GGUFFile, device: torch.device, ctx: int | None, task: Task | None, dtype: torch.dtype
+) -> LanguageModel | ViT:
     config: AnyConfig = config_of(file, ctx, task=task)
-    params = _read(file, device)  # first: sizes that the tensors do not have are found here
+    params = _read(file, device, dtype)  # first: sizes that the tensors do not have are found here
     if isinstance(config, ViTConfig):
         vit = allocate(config, device)
         _assign(vit, params, file)
@@ -86,9 +100,12 @@ def _language_model(config: Config, params: dict[str, Tensor], file: GGUFFile, d
     return model
 
 
-def _read(file: GGUFFile, device: torch.device) -> dict[str, Tensor]:
+def _read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
     """The parameters on the device; Toy's lens is folded into the embedding."""
-    params = {name: torch.from_numpy(array).to(device) for name, array in read_params(file)}
+    params = {
+        name: torch.from_numpy(array).to(device, dtype if array.ndim > 1 else torch.float32)
+        for name, array in read_params(file)
+    }
     lens = params.pop(LENS, None)
     if lens is not None:
         params[_EMBEDDING] = params[_EMBEDDING] @ lens.T

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from linnet.architectures.description import Config
 from linnet.architectures.registry import AnyConfig
 from linnet.errors import UsageError
 from linnet.kernels import Executor, eager, ops
+from linnet.kernels.distillation import DistilledLoss, Lesson
 from linnet.models.cache import KVCache, Span
 from linnet.models.layers import Embedding, Linear
 
@@ -130,6 +131,7 @@ class LanguageModel(Transformer):
         """[B, T, V]: hidden states by the output head, in their dtype."""
         return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype))
 
+    @overload
     def loss(
         self,
         ids_BT: Tensor,
@@ -138,15 +140,40 @@ class LanguageModel(Transformer):
         *,
         divisor: Tensor | None = None,
         executor: Executor = eager,
-    ) -> Tensor:
-        """Mean cross entropy in nats over the targets that are not negative.
+        lesson: None = None,
+    ) -> Tensor: ...
+    @overload
+    def loss(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        *,
+        divisor: Tensor | None = None,
+        executor: Executor = eager,
+        lesson: Lesson,
+    ) -> DistilledLoss: ...
+    def loss(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        *,
+        divisor: Tensor | None = None,
+        executor: Executor = eager,
+        lesson: Lesson | None = None,
+    ) -> Tensor | DistilledLoss:
+        """Mean cross entropy in nats over the targets that are not negative; with a `lesson` its teacher's part too.
 
         `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
         Positions go on through the row. `divisor` replaces the number of targets in the mean. `executor` runs the
         layers: eagerly, or compiled.
         """
-        hidden_BTD = self.hidden(ids_BT, documents_BT, executor=executor)
-        return ops.head_loss(hidden_BTD.flatten(0, 1), self.head_VD, targets_BT.flatten(), divisor, executor)
+        hidden_ND = self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1)
+        targets_N = targets_BT.flatten()
+        if lesson is None:
+            return ops.head_loss(hidden_ND, self.head_VD, targets_N, divisor, executor)
+        return ops.distilled_head_loss(hidden_ND, self.head_VD, targets_N, lesson, divisor, executor)
 
     @property
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)

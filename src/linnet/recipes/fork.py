@@ -13,9 +13,9 @@ from linnet import gguf
 from linnet.architectures import ViTConfig
 from linnet.errors import UsageError
 from linnet.files import step_of, step_path
-from linnet.models.model_name import find_model
+from linnet.models.model_name import find_model, model_path
 from linnet.recipes.flags import Flag, fill
-from linnet.recipes.job import BUDGETS, Job, RowData, Rows, TextData
+from linnet.recipes.job import BUDGETS, Job, RowData, Rows, TeacherOptions, TextData, teacher_flags, teacher_of
 from linnet.recipes.registry import recipe_type
 from linnet.runs import Run
 from linnet.runs.folder import WEIGHTS
@@ -80,7 +80,7 @@ class ForkPoint:
                 f" {self.run.id}"
             )
         flags = {flag.name: flag for group in recipe_type(recipe).flags.values() for flag in group}
-        parts: dict[str, dict[str, Any]] = {"settings": {}, "data": {}, "options": {}}
+        parts: dict[str, dict[str, Any]] = {"settings": {}, "data": {}, "options": {}, "teacher": {}}
         for name, value in given.items():
             if part := self._part(name, value):
                 parts[part][name] = value
@@ -90,7 +90,10 @@ class ForkPoint:
         prompts = tuple(given["prompt"]) if given.get("prompt") else parent.prompts
         options = parent.options if parent.options is None else _changed(parent.options, parts["options"])
         settings = self._settings(parts["settings"])
-        return replace(parent, data=data, settings=settings, prompts=prompts, options=options, rows=rows)
+        teacher = self._teacher(parts["teacher"])
+        return replace(
+            parent, data=data, settings=settings, prompts=prompts, options=options, rows=rows, teacher=teacher
+        )
 
     def _part(self, name: str, value: Any) -> str | None:
         """Which part of a job a flag changes; None: its model, or nothing that may be changed."""
@@ -99,6 +102,8 @@ class ForkPoint:
             return "settings" if name != "tokens" or isinstance(value, int) else None
         if name in (field.name for field in fields(parent.data)):
             return "data" if name != "tokenizer" else None
+        if name in (flag.name for flag in teacher_flags()):
+            return "teacher" if isinstance(parent.data, TextData | RowData) else None
         known = () if parent.options is None else tuple(field.name for field in fields(parent.options))
         return "options" if name in known and name not in _OF_THE_WEIGHTS else None
 
@@ -130,6 +135,15 @@ class ForkPoint:
         else:
             given = {**given, "minutes": None}
         return replace(settings, **given)
+
+    def _teacher(self, given: Mapping[str, Any]) -> TeacherOptions | None:
+        """The parent's teacher, another one, or other words about it."""
+        known = self.parent.teacher
+        kept = {} if known is None else {flag.name: getattr(known, flag.name) for flag in teacher_flags()}
+        named = {name: value for name, value in given.items() if value is not None}
+        if "teacher" in named:
+            named["teacher"] = str(model_path(named["teacher"], self.run.path.parent))
+        return teacher_of({**kept, **named})
 
     def _data(self, given: Mapping[str, Any], rows: Rows | None) -> Any:
         """The parent's data, or others cut into its tokens."""

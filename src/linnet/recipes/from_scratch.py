@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -11,19 +11,35 @@ from linnet import data
 from linnet.architectures import ARCHITECTURES, AnyConfig, names_for, preset, presets_for
 from linnet.errors import UsageError
 from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of, with_model_files
-from linnet.recipes.job import Job, RowData, TextData, settings_flags, settings_of
-from linnet.recipes.recipe import INIT_SCALE, ModelRecipe
+from linnet.recipes.job import (
+    Job,
+    RowData,
+    TeacherOptions,
+    TextData,
+    settings_flags,
+    settings_of,
+    teacher_flags,
+    teacher_of,
+)
+from linnet.recipes.recipe import INIT_SCALE, AnyRecipe, ModelRecipe
+from linnet.recipes.teacher import TeacherFile
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from linnet.models import LanguageModel  # noqa: F401
+    from linnet.train import Hardware, RunData
     from linnet.train.step import Batch, StepResult
+    from linnet.train.teaching import LiveTeacher
 
 _SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
 _PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
-TEXT_FLAGS = {"Text": (*flags_of(TextData), _PROMPT), "Training": settings_flags(TrainSettings)}
+TEXT_FLAGS = {
+    "Text": (*flags_of(TextData), _PROMPT),
+    "Teacher": teacher_flags(),
+    "Training": settings_flags(TrainSettings),
+}
 
 
 class FromScratch(ModelRecipe["LanguageModel"]):
@@ -46,15 +62,56 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         **TEXT_FLAGS,
     }
     data_types: ClassVar[tuple[type[Any], ...]] = (TextData, RowData)
+    teacher: LiveTeacher | None = None  # where it runs beside the model
+    _lesson: TeacherOptions | None = None
 
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
         """The preset with the given fields changed; fields of another architecture are refused by name."""
         values = with_model_files(cls.flags, values)
+        if (teacher := teacher_of(values)) is not None:
+            values = {**values, "tokenizer": _teachers_tokenizer(teacher, values)}
         if values["vocab"] is not None and values["tokenizer"] is not None:
             _check_vocab(values["vocab"], values["tokenizer"])
         config = shaped_config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
         return text_job(cls.name, config, values)
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[AnyRecipe, Job]:
+        """The recipe of a job, built, with its teacher."""
+        recipe = cls(job.settings, hardware, init_scale=job.init_scale, loss=job.loss)
+        recipe.realize(job.model)
+        recipe.take_teacher(job)
+        recipe.build()
+        return recipe, job
+
+    def take_teacher(self, job: Job) -> None:
+        """Let the model learn from the job's teacher, which is read now, unless a cache stands for it."""
+        if job.teacher is not None:
+            runs = job.teacher.teacher_cache is None
+            file = TeacherFile(job.teacher.teacher) if runs else None
+            self.learn_from(job.teacher, None if file is None else file.loaded(self._hardware, self.config.vocab))
+
+    def learn_from(self, options: TeacherOptions, teacher: LiveTeacher | None) -> None:
+        """Let the model learn from a teacher that is loaded; None: batches bring what it said. Before `build`."""
+        self._lesson, self.teacher = options, teacher
+
+    def _step_loss(self) -> Callable[..., Any] | None:
+        if self._lesson is None:
+            return super()._step_loss()
+        from linnet.train.teaching import TaughtLoss
+
+        how = self._lesson
+        return TaughtLoss(self.trained, self.teacher, how.distill, how.temperature_distill, how.top_k_distill or None)
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Who taught the model, for its checkpoints."""
+        if self._lesson is None:
+            return {}
+        how = self._lesson
+        known = {"teacher": how.teacher_name, "teacher_sha256": how.teacher_sha256, "distill": how.distill}
+        return {key: value for key, value in known.items() if value is not None}
 
     def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
         """Train on one batch at the rate `lr`.
@@ -82,7 +139,25 @@ def text_job(recipe: str, config: AnyConfig, values: Mapping[str, Any], **more: 
         )
     prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
     data, settings = fill(TextData, values), settings_of(TrainSettings, values)
-    return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, **more)
+    teacher = teacher_of(values)
+    return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, teacher=teacher, **more)
+
+
+def _teachers_tokenizer(teacher: TeacherOptions, values: Mapping[str, Any]) -> str:
+    """The file whose tokenizer a model from scratch has: the teacher's, or one with the same tokens."""
+    file, other = TeacherFile(teacher.teacher), values["tokenizer"]
+    if values["vocab"] is not None and values["vocab"] != len(file.tokens):
+        raise UsageError(
+            f"`vocab={values['vocab']}` trains another vocabulary than the {len(file.tokens):,} tokens of the teacher,"
+            " which knows its own alone: leave it out, and the model has the teacher's tokenizer"
+        )
+    if other is None:
+        return teacher.teacher
+    from linnet.data.tokenizer import Vocabulary
+
+    advice = "leave `tokenizer` out, and the model has the teacher's"
+    file.require_same_tokens(Vocabulary(other).metadata, f"`tokenizer` {other}", advice)
+    return str(other)
 
 
 def _check_vocab(vocab: int, tokenizer: str | Path) -> None:

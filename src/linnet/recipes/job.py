@@ -141,6 +141,36 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class TeacherOptions:
+    """The teacher of a text model. The fields from `teacher_name` on are found out when the run starts.
+
+    Args:
+        teacher: A MODEL with the same tokenizer, quantised or not: besides the text, what it expects after every token
+            is learnt. A model from scratch takes its tokenizer.
+        distill: How much of the loss is the teacher's, from 0 to 1; 0.5 by default.
+        temperature_distill: The temperature at which its probabilities and the model's are compared; 1 by default.
+        top_k_distill: Its likeliest tokens that are learnt from, all others as one; by default the whole vocabulary, or
+            as many as a cache of it holds (linnet data teach). 0: the whole vocabulary, whatever there is.
+    """
+
+    teacher: ModelName
+    distill: float = 0.5
+    temperature_distill: float = 1.0
+    top_k_distill: int | None = None
+    teacher_name: str | None = None
+    teacher_sha256: str | None = None
+    teacher_cache: str | None = None  # the digest of the cache that stands for it
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.distill <= 1:
+            raise UsageError(f"`distill` is the teacher's share of the loss, from 0 to 1, found {self.distill:g}")
+        if not 0 < self.temperature_distill < float("inf"):
+            raise UsageError(f"`temperature_distill` must be above 0, found {self.temperature_distill:g}")
+        if self.top_k_distill is not None and self.top_k_distill < 0:
+            raise UsageError(f"`top_k_distill` must be 0 or more, found {self.top_k_distill}")
+
+
+@dataclass(frozen=True)
 class Job:
     """Model, data and settings of a run.
 
@@ -155,6 +185,7 @@ class Job:
     recipe: str = "from-scratch"  # a name of `registry.RECIPES`
     options: DataclassInstance | None = None  # what only this recipe is asked for, and found out when it was realised
     loss_name: str | None = None  # of a program's own loss
+    teacher: TeacherOptions | None = None
     donor: Donor | None = field(default=None, compare=False, repr=False)  # where it is open already
     rows: Rows | None = field(default=None, compare=False, repr=False)
     loss: LossFunction | None = field(default=None, compare=False, repr=False)
@@ -188,7 +219,8 @@ class Job:
         if self.loss_name is not None:
             own["own_loss"] = self.loss_name
         options = asdict(self.options) if self.options is not None else {}
-        fields = {**asdict(self.settings), **asdict(self.data), **own, **options}
+        teacher = asdict(self.teacher) if self.teacher is not None else {}
+        fields = {**asdict(self.settings), **asdict(self.data), **own, **options, **teacher}
         if isinstance(self.data, TextData) and self.data.field is not None and len(self.data.field) < 2:
             fields["field"] = next(iter(self.data.field), None)
         return {name: value for name, value in fields.items() if value is not None}
@@ -208,6 +240,7 @@ class Job:
                 recipe=recipe,
                 options=_read_fields(kind.options_type, config) if kind.options_type is not None else None,
                 loss_name=config.get("own_loss"),
+                teacher=_read_fields(TeacherOptions, config) if "teacher" in config else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else mismatch(error)
@@ -227,6 +260,21 @@ def settings_of(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
     if len(given) > 1:
         raise UsageError(f"`{given[0]}` and `{given[1]}` both say how long to train: give one of them")
     return fill(kind, {name: value for name, value in values.items() if name != "steps" or value is not None})
+
+
+def teacher_flags() -> tuple[Flag, ...]:
+    """The flags of a teacher. None of them has a default: whether they were given decides."""
+    flags = flags_of(TeacherOptions)
+    return tuple(replace(flag, type=flag.type | None, default=None) for flag in flags)
+
+
+def teacher_of(values: Mapping[str, Any]) -> TeacherOptions | None:
+    """The teacher that the values of flags ask for; what speaks of one where there is none is refused."""
+    names = [flag.name for flag in teacher_flags()]
+    given = {name: values[name] for name in names if values.get(name) is not None}
+    if given and "teacher" not in given:
+        raise UsageError(f"`{next(iter(given))}` says how to learn from a teacher: name one with `teacher`")
+    return fill(TeacherOptions, given) if given else None
 
 
 def settings_flags(kind: type[TrainSettings], leave_out: Iterable[str] = ()) -> tuple[Flag, ...]:

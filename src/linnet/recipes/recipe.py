@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -100,14 +100,19 @@ class ModelRecipe(ABC, Generic[_Model]):
 
     def build(self) -> None:
         """Make optimizer and step."""
-        from linnet.train.step import OwnLoss, Step
+        from linnet.train.step import Step
 
         if self._hardware.shards_weights:
             from linnet.train.sharded_weights import shard_weights
 
             shard_weights(self.trained, self._hardware.device)
-        own_loss = None if self._loss is None else OwnLoss(self.trained, self._loss, self.batch_of)
-        self._step = Step(self.trained, self._settings, self._hardware, own_loss)
+        self._step = Step(self.trained, self._settings, self._hardware, self._step_loss())
+
+    def _step_loss(self) -> Callable[..., Any] | None:
+        """What takes the place of the model's loss in a step; None: nothing."""
+        from linnet.train.step import OwnLoss
+
+        return None if self._loss is None else OwnLoss(self.trained, self._loss, self.batch_of)
 
     @staticmethod
     @abstractmethod

@@ -25,6 +25,7 @@ from linnet.data.tokenizer import Vocabulary
 from linnet.infer import score_batches
 from linnet.models import LanguageModel
 from linnet.recipes.job import Job, PrepareProgress, RowData, TextData, vocabulary_size
+from linnet.recipes.teacher import TeacherFile
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.own_model import tokenizer_keys
@@ -46,7 +47,6 @@ class TokenRunData:
     """What a corpus and rows share. `job` is the one that was given, with the vocabulary of their tokenizer."""
 
     unit = "tokens"
-    step_metrics = ("loss",)
     job: Job
     _sampler: Tokenizer | None
 
@@ -61,6 +61,11 @@ class TokenRunData:
         self.per_step = self.rows_per_step * self._ctx
 
     @property
+    def step_metrics(self) -> tuple[str, ...]:
+        """What a step gives."""
+        return ("loss",) if self.job.teacher is None else ("loss", "distill_loss")
+
+    @property
     def memory_settings(self) -> str:
         """The settings that save memory."""
         return f"`batch` (now {self.settings.batch}) or `ctx` (now {self._ctx})"
@@ -68,7 +73,11 @@ class TokenRunData:
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""
         assert isinstance(model, LanguageModel)
-        return model.flops_per_token(self._ctx) * self.per_step
+        teacher = self.job.teacher
+        by_teacher = 0.0
+        if teacher is not None and teacher.teacher_cache is None:  # it runs, forwards
+            by_teacher = TeacherFile(teacher.teacher).flops_per_token(self._ctx)
+        return (model.flops_per_token(self._ctx) + by_teacher) * self.per_step
 
     def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
         """Each prompt with what the model writes after it; nothing without a tokenizer."""

@@ -19,6 +19,7 @@ from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
+from linnet.recipes.teacher import TeacherFile, admitted, require_same_tokens, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
@@ -185,11 +186,13 @@ def prepare(
     That of a fork is still to be given the checkpoint.
     """
     hardware = _hardware(job, ranks)
+    job = admitted(job, hardware)
     data = _read(job, hardware, preparing, tokenizer=None if fork is None else fork.weights)
     if fork is not None:
         if not fork.has_same_tokens(data):
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
+    require_same_tokens(data.job, data.vocabulary)
     recipe, job = _built(data, hardware, resumed=fork is not None)
     _check_metrics(job, data)
     return recipe, data, hardware, job
@@ -236,6 +239,7 @@ def resume(
             _check_steps_left(run, at, job.settings.steps)
         require_writable(run.path)
         hardware = _hardware(job, ranks)
+        job = admitted(job, hardware, force=force)
         data = _read(job, hardware, preparing, tokenizer=weights)
         _check_steps_left(run, at, data.job.settings.steps)
         _check_same(run, data, state, force)
@@ -275,6 +279,8 @@ def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFu
 def _hardware(job: Job, ranks: Ranks) -> Hardware:
     head_size = job.model.head_size if job.loss is None else None
     weights = weights_of_layers(job.model)
+    if job.teacher is not None and job.teacher.teacher_cache is None:
+        weights += TeacherFile(job.teacher.teacher).layer_weights // 3  # it passes forwards only
     hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights, ranks=ranks, head_size=head_size)
     if job.loss is None:
         return hardware
@@ -403,6 +409,8 @@ def _training(
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
+    if job.teacher is not None:
+        remarks.append(teacher_remark(job.teacher, int(job.model.vocab)))  # type: ignore[union-attr]
     all_remarks = [*remarks, *shortages(plan, run_dir)]
     return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror)
 

@@ -29,8 +29,9 @@ from linnet.recipes.flags import (
     with_model_files,
 )
 from linnet.recipes.from_scratch import TEXT_FLAGS, FromScratch, text_job
-from linnet.recipes.job import Job, TextData, settings_flags
+from linnet.recipes.job import Job, TeacherOptions, TextData, settings_flags, teacher_of
 from linnet.recipes.recipe import INIT_SCALE, put
+from linnet.recipes.teacher import TeacherFile
 from linnet.recipes.token_rows import TokenRows, find_rows, same_rows
 from linnet.recipes.transfer import Init, Transfer, shape_from
 from linnet.train.settings import Count, TrainSettings
@@ -164,6 +165,8 @@ class WarmStart(FromScratch):
             budget = values["tokens"] if isinstance(values["tokens"], int) else None
             rows = _TOKENS.default if budget is not None else values["tokens"]
             options = fill(WarmOptions, {**values, "init": str(init), "tokens": rows})
+            if (teacher := teacher_of(values)) is not None:
+                _check_teacher(teacher, donor, values)
             if values["vocab"] is None:
                 source = {"tokenizer": values["tokenizer"] or values["donor"]}
             else:
@@ -188,6 +191,7 @@ class WarmStart(FromScratch):
             with Donor(options.donor) if job.donor is None or job.donor.closed else job.donor as donor:
                 recipe.realize_scratch(job.model, donor.width if recipe.init.has_lens else 0)
                 recipe.realize_warm(donor, data.vocabulary)
+        recipe.take_teacher(job)
         recipe.build()
         return recipe, replace(job, options=recipe.options)
 
@@ -208,7 +212,7 @@ class WarmStart(FromScratch):
             "explained_variance": options.explained_variance,
             "coverage": options.coverage,
         }
-        return {key: value for key, value in known.items() if value is not None}
+        return {**{key: value for key, value in known.items() if value is not None}, **super().origin}
 
     @property
     def remark(self) -> str | None:
@@ -383,6 +387,24 @@ def _in_place_of(donor: Donor, rows: TokenRows) -> str:
     """What another vocabulary than the donor's means: its size, and that nothing is left of a chat."""
     chat = ", without its chat template" if "tokenizer.chat_template" in donor.file.metadata else ""
     return f"{len(rows.counts):,} tokens in place of its {donor.config.vocab:,}{chat}"
+
+
+def _check_teacher(teacher: TeacherOptions, donor: Donor, values: Mapping[str, Any]) -> None:
+    """Refuse a teacher whose tokens are not those that the model will have."""
+    file = TeacherFile(teacher.teacher)
+    if values["vocab"] is not None:
+        raise UsageError(
+            f"`vocab={values['vocab']}` trains another vocabulary than the {len(file.tokens):,} tokens of the teacher,"
+            " which knows its own alone: leave it out"
+        )
+    if values["tokenizer"] is None:
+        advice = f"take a teacher with the donor's, or give the model the teacher's, `tokenizer={teacher.teacher}`"
+        file.require_same_tokens(donor.metadata, f"the donor {donor.path}", advice)
+    else:
+        from linnet.data.tokenizer import Vocabulary
+
+        advice = f"give the model the teacher's, `tokenizer={teacher.teacher}`"
+        file.require_same_tokens(Vocabulary(values["tokenizer"]).metadata, f"{values['tokenizer']}", advice)
 
 
 def _check_vocab(donor: Donor, values: Mapping[str, Any]) -> None:

@@ -121,7 +121,11 @@ def peak_memory(
         whole = weights.parameters * hardware.dtype.itemsize // _FLOAT
         cast = 2 * whole // max(1, shape.layers) + shape.head_copy
     update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + 6 * weights.muon
-    step = moments + cast + held + max(shape.activations, update)
+    activations = shape.activations
+    if (teacher := getattr(recipe, "teacher", None)) is not None:
+        own, beside = teacher.activations(shape.tokens, hardware.device.type, fused=hardware.compile)
+        activations = max(own, activations + beside)
+    step = moments + cast + held + max(activations, update)
     pause = moments + cast + held + shape.evaluation(scored)
     present = _present(hardware) if sharing.of_process is None else sharing.of_process
     if hardware.device.type == "cuda":
@@ -154,9 +158,14 @@ class _Shape:
         self._rows = settings.batch // 2 if in_turn else settings.batch
 
     @property
+    def tokens(self) -> int:
+        """That pass at once."""
+        return self._rows * self._ctx
+
+    @property
     def activations(self) -> int:
         """Bytes at the end of the forward pass, and those in flight when the backward pass begins."""
-        tokens = self._rows * self._ctx
+        tokens = self.tokens
         ends = 5 * self._width * self._item  # embedded, summed, normed, their gradients
         held = tokens * (self.layers * self._kept_layer + ends)
         in_flight = tokens * self._item * 3 * self._sizes.gate_up  # of a layer, backwards
@@ -267,6 +276,18 @@ def total_memory(device: str) -> int:
         return int(psutil.virtual_memory().total)
     except Exception:  # a figure is not worth a run
         return 0
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that a device could still give; None where nothing tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+    except Exception:  # a figure is not worth a run
+        return None
 
 
 def resident() -> int:

@@ -38,6 +38,7 @@ class Plan:
     - `disk`: bytes of checkpoints, state and events at the end; `memory`: bytes at the peak, of the `device`.
     - `evaluation_steps`: what all evaluations cost, in steps; `sample_seconds`: what all samples take.
     - `stops_early`: the run ends by itself when its held-out loss no longer falls (`patience`).
+    - `teacher`: bytes of a teacher's weights, a part of `memory`; 0: none runs.
     - `saves`: how many checkpoints are written, each in `save_seconds`, beside the steps.
     - `seconds`, `step_seconds`: the expected time in all and of a step; None: not measured yet.
     """
@@ -54,6 +55,7 @@ class Plan:
     device: str
     minutes: float | None = None
     stops_early: bool = False
+    teacher: int = 0
     evaluation_steps: float = 0.0
     sample_seconds: float = 0.0
     saves: int = 0
@@ -92,6 +94,7 @@ class Plan:
         named = {"planned": self.planned, "epochs": self.epochs, "steps": self.steps, "flops": self.flops}
         size = {"parameters": self.parameters, "embedding": self.embedding, "unit": self.unit, "corpus": self.corpus}
         takes = {"disk": self.disk, "memory": self.memory, "device": self.device, "minutes": self.minutes}
+        takes["teacher"] = self.teacher or None
         time = {"seconds": self.seconds, "step_seconds": self.step_seconds}
         return {name: value for name, value in (size | named | takes | time).items() if value is not None}
 
@@ -152,6 +155,7 @@ def make_plan(
         device=device,
         minutes=settings.minutes,
         stops_early=settings.patience is not None,
+        teacher=teacher.weights if (teacher := getattr(recipe, "teacher", None)) is not None else 0,
         evaluation_steps=sum(scored) / data.per_step / 3,  # a pass forward is a third of a step
         sample_seconds=samples * settings.sample_tokens * token_seconds,
         saves=saves,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from linnet.errors import UsageError
 from linnet.kernels import Compiled, Executor, Graph, Recomputed, Recording, backward, eager, gradients
+from linnet.kernels.distillation import DistilledLoss
 from linnet.kernels.ops import attention_backend, ordered_sums
 from linnet.kernels.replay import Work
 from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
@@ -30,6 +31,7 @@ from linnet.train.sharded_weights import is_sharded
 _Forward = Callable[[], tuple[Tensor, ...]]
 
 
+_OBJECTIVE = ""  # the name, among the metrics of a part, of what gradients are taken of but nobody is told
 _MEASURED_CALL = 3  # of a step by which it is decided whether sums overlap; before it things are compiled
 _WORTH_OVERLAP = 0.05  # times the rest of a step, that a sum takes
 
@@ -76,11 +78,16 @@ class Step:
     """The step of one model. A batch passes through it in parts of `settings.batch` rows, or of half as many.
 
     Which of the two is up to `hardware.halves`. The model's `loss` takes the batch's inputs and a divisor, and gives a
-    mean; or that and a mean accuracy; or a dict of means by name, `loss` among them.
+    mean; or that and a mean accuracy; or a dict of means by name, `loss` among them; or a student's objective with its
+    parts. `loss` takes its place.
     """
 
     def __init__(
-        self, model: nn.Module, settings: TrainSettings, hardware: Hardware, loss: OwnLoss | None = None
+        self,
+        model: nn.Module,
+        settings: TrainSettings,
+        hardware: Hardware,
+        loss: Callable[..., Any] | None = None,
     ) -> None:
         self._attention, self._ranks = hardware.attention, hardware.ranks
         self._ordered_sums, self._strict = hardware.ordered, hardware.strict
@@ -125,13 +132,16 @@ class Step:
         with _threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
             if self._ranks.alone:
                 values = self._whole(divisor, first, *others)
-                return StepResult(dict(zip((*self._names, "grad_norm"), values, strict=True)))
+                return StepResult(self._metrics(values))
             norm, *words = self._step_together(divisor, first, *others)
             assert isinstance(self._sums, GradientBuffer)
             values = (*self._sums.metrics(), norm)
-        return StepResult(
-            dict(zip((*self._names, "grad_norm"), values, strict=True)), dict(zip(WORDS, words, strict=True))
-        )
+        return StepResult(self._metrics(values), dict(zip(WORDS, words, strict=True)))
+
+    def _metrics(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The metrics of a step by name; a student's objective is none: it cannot be compared between runs."""
+        named = zip((*self._names, "grad_norm"), values, strict=True)
+        return {name: value for name, value in named if name != _OBJECTIVE}
 
     def _step_together(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
         """A step of several ranks: the norm of the gradient, and what the ranks said."""
@@ -322,8 +332,13 @@ class OwnLoss:
         return {name: value * (batch.n_targets / divisor) for name, value in means.items()}
 
 
-def _by_name(returned: Tensor | tuple[Tensor, Tensor] | Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a loss returned, by name, with the loss first: it is what gradients are taken of."""
+def _by_name(returned: Tensor | tuple[Tensor, Tensor] | Mapping[str, Tensor] | DistilledLoss) -> dict[str, Tensor]:
+    """What a loss returned, by name, with that first which gradients are taken of: the loss, or a student's objective.
+
+    `loss` is cross entropy with a teacher as without.
+    """
+    if isinstance(returned, DistilledLoss):
+        return dict(zip((_OBJECTIVE, "loss", "distill_loss"), returned, strict=True))
     if isinstance(returned, Mapping):
         if "loss" not in returned:
             raise UsageError(f"the loss returned {', '.join(map(str, returned))}: expected 'loss' among them")

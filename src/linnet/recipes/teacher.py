@@ -1,0 +1,188 @@
+"""`TeacherFile`: a GGUF that a student learns from, checked before anything is made: kind, tokenizer, context, memory.
+
+What is wrong with one is said in a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linnet.architectures import task_of
+from linnet.board.words import bounded, size
+from linnet.errors import UsageError
+from linnet.gguf import GGUFFile, resolve_link
+from linnet.gguf.card import read_card
+from linnet.models import config_of
+from linnet.recipes.job import Job, TeacherOptions, weights_of_layers
+
+if TYPE_CHECKING:
+    from linnet.models import Config
+    from linnet.train.hardware import Hardware
+    from linnet.train.teaching import LiveTeacher
+
+_TOKENS = "tokenizer.ggml.tokens"
+_NO_MODELS = {
+    "adapter": "an adapter, which changes another model and knows nothing by itself: merge it into that one first",
+    "lens": "a lens, which knows no language",
+    "vocabulary": "a tokenizer without a model",
+    "mmproj": "a model of images, which knows no language",
+}
+
+
+class TeacherFile:
+    """The file of a teacher: of a text model, with a tokenizer, quantised or not."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise UsageError(f"`teacher`: there is no file {self.path}: give a GGUF file or a RUN")
+        self._file = resolve_link(self.path) if self.path.is_symlink() else self.path
+        card = read_card(self._file)
+        self.name = card.name or self.path.name
+        if card.kind in _NO_MODELS:
+            raise self._refused(_NO_MODELS[card.kind])
+        if task_of(card.arch) == "images" or card.arch == "clip":
+            raise self._refused(_NO_MODELS["mmproj"])
+        if card.tokenizer is None or not card.tokenizer.tokens:
+            raise UsageError(
+                f"the teacher {self.path} has no tokenizer, so nobody knows what its tokens are: take a GGUF that has"
+                " one (linnet convert --tokenizer gives it one)"
+            )
+
+    @cached_property
+    def config(self) -> Config:
+        """Its shape."""
+        with GGUFFile.open(self._file) as file:
+            return config_of(file, task="text")
+
+    @cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """The texts of its tokens, in the order of their ids."""
+        with GGUFFile.open(self._file) as file:
+            tokens: Any = file.metadata[_TOKENS]
+            return tuple(tokens)
+
+    def sha256(self) -> str:
+        """The hash of the file, to know it again."""
+        with self._file.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """How many numbers its matrices have, and its vectors."""
+        with GGUFFile.open(self._file) as file:
+            shapes = [tensor.shape for tensor in file.tensors.values()]
+        matrices, vectors = (
+            sum(prod(shape) for shape in shapes if (len(shape) > 1) is several) for several in (True, False)
+        )
+        return matrices, vectors
+
+    def flops_per_token(self, ctx: int) -> float:
+        """Of its forward pass: a third of what `LanguageModel.flops_per_token` counts."""
+        config = self.config
+        table = 0 if config.tied else config.vocab * config.d_model  # is only read, where the head is another matrix
+        return 2.0 * (sum(self.sizes) - table) + 4.0 * config.n_layers * config.n_heads * config.head_size * ctx
+
+    @property
+    def layer_weights(self) -> int:
+        """Numbers of its blocks."""
+        return weights_of_layers(self.config)
+
+    def require_ctx(self, ctx: int) -> None:
+        """Refuse a student that looks back further than its teacher can."""
+        if self.config.ctx < ctx:
+            raise UsageError(
+                f"the teacher {self.path} sees {self.config.ctx:,} tokens and the model {ctx:,}: choose"
+                f" `ctx={self.config.ctx}` or less"
+            )
+
+    def require_same_tokens(self, vocabulary: Mapping[str, object] | None, whose: str, advice: str) -> None:
+        """Refuse a student with another tokenizer. `whose`: the model's, in words; `advice`: what to do."""
+        other: Any = None if vocabulary is None else vocabulary.get(_TOKENS)
+        if other is None or tuple(other) == self.tokens:
+            return
+        raise UsageError(
+            f"the teacher {self.path} has another tokenizer ({len(self.tokens):,} tokens) than {whose}"
+            f" ({len(other):,}), and knows its own alone: {advice}"
+        )
+
+    def require_memory(self, hardware: Hardware) -> None:
+        """Refuse a teacher that does not fit into the memory that is free, before it is read."""
+        from linnet.train.memory import free_memory
+
+        matrices, vectors = self.sizes
+        needed, free = matrices * hardware.dtype.itemsize + 4 * vectors, free_memory(hardware.device)
+        if free is not None and needed > free:
+            dtype = str(hardware.dtype).removeprefix("torch.")
+            raise UsageError(
+                f"the teacher {self.path} takes {size(needed)} of memory in {dtype}, and {hardware.device.type} has"
+                f" {size(free)} free: take a smaller one, or let one that fits a larger machine speak once"
+                " (linnet data teach)"
+            )
+
+    def loaded(self, hardware: Hardware, vocab: int) -> LiveTeacher:
+        """The teacher itself, on the device and in the precision of the run."""
+        from linnet import models
+        from linnet.train.teaching import LiveTeacher
+
+        if self.config.vocab < vocab:
+            raise UsageError(
+                f"the teacher {self.path} has rows for {self.config.vocab:,} of its {vocab:,} tokens: it is damaged"
+            )
+        model = models.load(self._file, hardware.device, task="text", dtype=hardware.dtype)
+        model.set_compute_dtype(hardware.dtype)
+        return LiveTeacher(model, vocab)
+
+    def _refused(self, what: str) -> UsageError:
+        return UsageError(f"the teacher {self.path} is {what}; expected a language model as a GGUF file")
+
+
+def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
+    """The job with what its teacher is, once that is found to be a teacher for it; nothing is loaded yet.
+
+    A run that goes on has the same one: another file under its name is an error, unless `force` says so.
+    """
+    options = job.teacher
+    if options is None:
+        return job
+    if job.loss_name is not None:
+        raise UsageError("`teacher` does not go with a loss of one's own, which has no place for it: leave one out")
+    if options.teacher_cache is not None:
+        return job  # a run that goes on, with what the teacher said before it began
+    file = TeacherFile(options.teacher)
+    file.require_ctx(int(job.model.ctx))  # type: ignore[union-attr]
+    file.require_memory(hardware)
+    digest = file.sha256()
+    if options.teacher_sha256 not in (None, digest) and not force:
+        raise UsageError(
+            f"the teacher {file.path} is another file than the run began with: put that one back (sha256"
+            f" {options.teacher_sha256}), or go on all the same with `force`"
+        )
+    if options.teacher_sha256 is not None:
+        return job
+    return replace(job, teacher=replace(options, teacher_name=bounded(file.name), teacher_sha256=digest))
+
+
+def require_same_tokens(job: Job, vocabulary: Mapping[str, object] | None) -> None:
+    """Refuse data in other tokens than the teacher's, once they are read."""
+    if job.teacher is not None and job.teacher.teacher_cache is None:
+        advice = f"take its tokenizer, `tokenizer={job.teacher.teacher}`"
+        TeacherFile(job.teacher.teacher).require_same_tokens(vocabulary, "the data", advice)
+
+
+def teacher_remark(options: TeacherOptions, vocab: int) -> str:
+    """What is learnt from whom, in a line."""
+    top = options.top_k_distill or None
+    over = f"all {vocab:,} tokens" if top is None else f"its {top} likeliest tokens, the others as one"
+    read = " out of a cache" if options.teacher_cache else ""
+    return (
+        f"teacher {options.teacher_name}: {options.distill:.0%} of the loss is its distribution over {over}{read}, at"
+        f" temperature {options.temperature_distill:g}"
+    )
