@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import linnet
 from linnet.infer import generate
+from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train.checkpoint import copy_tensors
@@ -30,6 +31,7 @@ from linnet.train.hardware import choose
 from linnet.train.metrics import StepMetrics
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
+from linnet.train.teaching import LiveTeacher, TaughtLoss
 
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -116,6 +118,50 @@ def test_fifty_losses_compiled_and_captured_are_the_plain_ones(name: str) -> Non
             losses[flag].append(float(step(Batch(), 3e-4).loss))
     assert losses["off"][-1] < losses["off"][0] - 0.5
     assert losses["on"] == pytest.approx(losses["off"], rel=1e-3)
+
+
+@pytest.mark.parametrize("top", [None, 16])
+@pytest.mark.parametrize("documents", [False, True])
+def test_a_students_losses_compiled_and_captured_are_the_plain_ones(top: int | None, documents: bool) -> None:
+    metrics: dict[str, list[list[float]]] = {}
+    for flag in ("off", "on"):
+        settings = TrainSettings(
+            batch=4, batch_tokens=8 * 128, device=DEVICE, dtype="bfloat16", compile=flag, graph=flag
+        )
+        hardware = choose(settings, tokens=4 * 128)
+        model = build(LLAMA, seed=0, device=DEVICE)
+        teacher = build(replace(LLAMA, d_model=256, n_heads=4, n_kv=4, vocab=1100), seed=1, device=DEVICE)
+        for part in (model, teacher):
+            part.set_compute_dtype(hardware.dtype)
+        for parameter in teacher.parameters():
+            parameter.data = parameter.data.to(hardware.dtype if parameter.ndim > 1 else torch.float32)
+        step = Step(model, settings, hardware, TaughtLoss(model, LiveTeacher(teacher, 1000), 0.5, 2.0, top))
+        numbers = (torch.arange(128, device=DEVICE) // 50).expand(8, -1) if documents else None
+        metrics[flag] = []
+        for number in range(12):
+            ids = tokens(1000, 8, 128, number)
+            batch = SimpleNamespace(inputs=(ids[:, :-1], ids[:, 1:], numbers), n_targets=8 * 128)
+            result = step(batch, 3e-4)
+            metrics[flag].append([float(result.metrics[name]) for name in ("loss", "distill_loss")])
+    assert metrics["off"][-1][0] < metrics["off"][0][0]
+    for on, off in zip(metrics["on"], metrics["off"], strict=True):
+        assert on == pytest.approx(off, rel=2e-3)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_the_kernel_of_a_students_loss_is_the_plain_one_on_a_whole_vocabulary(temperature: float) -> None:
+    dice = torch.Generator(DEVICE).manual_seed(0)
+    logits, teacher = (4 * torch.randn(64, 49152, generator=dice, device=DEVICE) for _ in range(2))
+    targets = torch.randint(-1, 49152, (64,), generator=dice, device=DEVICE)
+    weights = (targets >= 0) / 64
+    arguments = (targets, weights, 49100, teacher.bfloat16(), 0.3, temperature)
+    targets.clamp_(max=49099)
+    expected = distillation_grad(logits.bfloat16(), *arguments)
+    from linnet.kernels.cuda.distillation import distillation_grad as kernel
+
+    found = kernel(logits.bfloat16(), *arguments)
+    for part, other in zip(found, expected, strict=True):
+        assert torch.allclose(part.float(), other.float(), rtol=1e-2, atol=1e-6)
 
 
 def trained(

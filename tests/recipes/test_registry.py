@@ -108,4 +108,4 @@ def test_the_recipes_are_described_without_torch() -> None:
         "print([len(recipe_type(name).flags) for name in RECIPES], 'torch' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "[3, 4, 4] False\n"
+    assert said == "[4, 5, 4] False\n"

@@ -23,7 +23,7 @@ from tests.conftest import Said
 from tests.gguf.llama_client import ask
 
 SHAPE: dict[str, Any] = {"preset": "tiny", "d_model": 32, "n_heads": 2, "n_kv": 1, "n_layers": 1, "ctx": 32}
-QUICK: dict[str, Any] = {"batch": 4, "eval_every": 0, "sample_every": 0, "device": "cpu", "prompt": ()}
+QUICK: dict[str, Any] = {"batch": 4, "lr": 5e-3, "eval_every": 0, "sample_every": 0, "device": "cpu", "prompt": ()}
 
 
 def student(teacher: Path | str, corpus: Path, cache: Path, steps: int = 6, **flags: Any) -> linnet.Run:
@@ -144,10 +144,7 @@ def test_a_warm_start_with_a_quantised_teacher(
         "--temperature-distill", "2", *shape, *quick,
     )  # fmt: skip
     assert code == 0, err
-    assert (
-        f"teacher {trained.parent.parent.name}: 75% of the loss is its distribution over all 512 tokens, at temperature 2"
-        in out
-    )
+    assert "75% of the loss is its distribution over all 512 tokens, at temperature 2" in out
     run = linnet.open("latest")
     assert run.manifest.config["init"] == "select" and run.manifest.config["temperature_distill"] == 2
     with gguf.GGUFFile.open(run.checkpoints()[-1]) as file:

