@@ -187,7 +187,7 @@ def study(flags: argparse.Namespace) -> Report:
         f"{flags.n_layers} layers, {flags.d_model} wide, untied, of {runs.name}, which is donor and teacher; corpus"
         f" {flags.corpus}, {runs.steps} steps of {flags.batch} × {flags.ctx} tokens, {flags.optimizer}, lr"
         f" {flags.lr:g}, cosine, {flags.seeds} seeds, {_device(flags)}, compile {flags.compile}. Distill and"
-        " temperature were chosen by the first seed of `select + teacher`; the others have the settings of docs/warm-start.md."
+        " temperature were chosen by the first seed of `select + teacher`; the rest is as in docs/warm-start.md."
     )
     return report
 
