@@ -53,6 +53,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         "distillation",
         "embedding",
         "heads",
+        "muon",
         "norm",
         "ordered_attention",
         "short_attention",
@@ -371,3 +372,30 @@ def test_launches_have_room_for_any_number_of_rows(
     assert [math.prod(grid) for grid in grids] == [rows, rows / kernels["heads"].ROPE_TOKENS]
     for grid in grids:
         assert all(size <= 65_535 for size in grid[1:])  # CUDA's bound on all dimensions but the first
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_muons_kernels_move_as_the_plain_optimizer_does(kernels: dict[str, ModuleType], scaled: bool) -> None:
+    kernel = kernels["muon"]
+    starts = [random(24, 40, seed=seed) for seed in range(3)]
+    gradients, buffers = random(3, 24, 40, seed=5), 0.1 * random(3, 24, 40, seed=6)
+    scale, lr = torch.tensor(2.5), torch.tensor(0.02)
+    weights = [start.clone() for start in starts]
+    expected = buffers.lerp(gradients / scale if scaled else gradients, 0.05)
+    ahead = kernel.momentum_ahead(gradients, buffers, scale if scaled else None, 0.95)
+    assert torch.allclose(buffers, expected, atol=1e-6)
+    wanted = (gradients / scale if scaled else gradients).lerp(expected, 0.95)
+    assert ahead.dtype == torch.bfloat16 and torch.allclose(ahead.float(), wanted, rtol=1e-2)
+    gram = ahead.float() @ ahead.float().mT
+    gram[2] = 0  # of a matrix that is nothing
+    half, scales = kernel.normalised(gram, 1e-14)
+    norms = torch.linalg.vector_norm(gram, dim=(1, 2)).clamp(min=1e-14)
+    assert torch.allclose(half.float(), gram / norms[:, None, None], atol=1e-3)
+    assert torch.allclose(scales, norms.rsqrt())
+    update = kernel.scaled(ahead[:2], scales[:2])
+    assert update.dtype == torch.float16
+    assert torch.allclose(update.float(), ahead[:2].float() * scales[:2, None, None], rtol=2e-3, atol=1e-6)
+    kernel.move(torch.tensor([weight.data_ptr() for weight in weights[:2]]), update, lr, 0.1, 3.0)
+    for weight, start, step in zip(weights[:2], starts[:2], update.float(), strict=True):
+        assert torch.allclose(weight, start * (1 - 0.02 * 0.1) - 0.02 * 3.0 * step, atol=1e-6)
+    assert torch.equal(weights[2], starts[2])

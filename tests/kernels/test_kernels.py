@@ -15,7 +15,7 @@ ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 @pytest.mark.parametrize("capability", ROOM)
 def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
-    from linnet.kernels.cuda import activations, cross_entropy, embedding, heads, norm, short_attention
+    from linnet.kernels.cuda import activations, cross_entropy, embedding, heads, muon, norm, short_attention
 
     strides = dict.fromkeys(("q_b", "q_t", "q_h", "k_b", "k_t", "k_h", "v_b", "v_t", "v_h"), "i32")
     heads_of = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", **strides, "N": "i32", "T": "i32"}
@@ -63,6 +63,32 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
     bytes_of["embedding"] = shared(embedding._add_rows, {**of_rows, "columns": "i32"}, {"BLOCK": 1024}, capability)
     of_sums = {"sums": "*i64", "largest": "*fp32", "out": "*fp32", "size": "i32", "room": "i32"}
     bytes_of["embedding sums"] = shared(embedding._to_float, of_sums, {"BLOCK": 1024}, capability)
+    of_momentum = {"gradients": "*fp32", "buffers": "*fp32", "ahead": "*bf16", "scale": "*fp32", "momentum": "fp32"}
+    bytes_of |= {
+        "muon's momentum": shared(
+            muon._momentum_ahead, {**of_momentum, "count": "i32"}, {"SCALED": True, "BLOCK": 1024}, capability
+        ),
+        "muon's norms": shared(
+            muon._normalised,
+            {"gram": "*fp32", "half": "*fp16", "scale": "*fp32", "numbers": "i32", "least": "fp32"},
+            {"BLOCK": muon.GRAM_BLOCK},
+            capability,
+            num_warps=16,
+        ),
+        "muon's scale": shared(
+            muon._scaled,
+            {"matrices": "*bf16", "half": "*fp16", "scale": "*fp32", "numbers": "i32", "blocks": "i32"},
+            {"BLOCK": 1024},
+            capability,
+        ),
+        "muon's move": shared(
+            muon._move,
+            {"addresses": "*i64", "update": "*fp16", "lr": "*fp32", "weight_decay": "fp32", "size": "fp32"}
+            | {"numbers": "i32", "blocks": "i32"},
+            {"BLOCK": 1024},
+            capability,
+        ),
+    }
     for width, rows, stages, warps in ((192, 4, 3, 1), (768, 1, 3, 1), (2048, 1, 3, 2), (8192, 1, 1, 8)):
         sizes = {"WIDTH": width, "ROWS": rows, "BLOCK": 1 << (width - 1).bit_length(), "STAGES": stages}
         bytes_of[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)

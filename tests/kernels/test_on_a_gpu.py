@@ -29,6 +29,8 @@ from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train.checkpoint import copy_tensors
 from linnet.train.hardware import choose
 from linnet.train.metrics import StepMetrics
+from linnet.train.muon import Muon
+from linnet.train.orthogonal import LEAST, orthogonal
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
 from linnet.train.teaching import LiveTeacher, TaughtLoss
@@ -216,6 +218,51 @@ def test_captured_and_plain_steps_give_the_same_bits() -> None:
     plain, captured = (trained(LLAMA, compile="on", graph=flag) for flag in ("off", "on"))
     assert plain[0] == captured[0]
     assert all(map(torch.equal, plain[1], captured[1]))
+
+
+def test_captured_and_plain_steps_of_muon_give_the_same_bits() -> None:
+    # Captured, its shapes and AdamW share the GPU side by side.
+    plain, captured = (trained(LLAMA, compile="on", graph=flag, optimizer="muon") for flag in ("off", "on"))
+    assert plain[0] == captured[0]
+    assert all(map(torch.equal, plain[1], captured[1]))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(864, 288), (288, 768), (288, 288), (3072, 576)])
+def test_orthogonal_in_half_precision_brings_singular_values_near_one(rows: int, columns: int) -> None:
+    dice = torch.Generator().manual_seed(0)
+    u, _, v = torch.linalg.svd(torch.randn(rows, columns, generator=dice, dtype=torch.float64), full_matrices=False)
+    values = torch.logspace(0, -2.2, min(rows, columns), dtype=torch.float64)  # down to 0.006 of the largest
+    matrix = (1e-4 * (u * values) @ v).float()
+    found = orthogonal(torch.stack([matrix, -matrix, 0 * matrix]).to(DEVICE)).double().cpu()
+    for sign, made in ((1, found[0]), (-1, found[1])):
+        inner = u.mT @ made @ v.mT
+        kept = values > LEAST * (values**4).sum() ** 0.25
+        assert (sign * inner.diagonal()[kept] - 1).abs().max() < 0.25
+        assert (inner - torch.diag(inner.diagonal())).norm() < 0.05 * len(inner) ** 0.5
+    assert found[2].eq(0).all()
+
+
+def test_muon_moves_on_the_gpu_as_on_the_cpu() -> None:
+    dice = torch.Generator().manual_seed(0)
+    shapes = ((192, 512), (192, 512), (192, 192), (1024, 192))
+    starts = [torch.randn(shape, generator=dice) for shape in shapes]
+    moved = {}
+    for device in ("cpu", DEVICE):
+        weights = [nn.Parameter(start.to(device, copy=True)) for start in starts]
+        muon = Muon(weights, torch.tensor(0.02, device=device), weight_decay=0.1)
+        muon.grad_scale = torch.tensor(3.0, device=device)
+        for step in range(3):
+            for number, weight in enumerate(weights):
+                dice = torch.Generator().manual_seed(10 * step + number)
+                weight.grad = torch.randn(weight.shape, generator=dice).to(device)
+            muon.step()
+        moments = [muon.state[weight]["momentum_buffer"] for weight in weights]
+        assert all(moment.is_contiguous() for moment in moments)
+        moved[device] = [[tensor.detach().cpu() for tensor in tensors] for tensors in (weights, moments)]
+    for start, there, here in zip(starts, moved[DEVICE][0], moved["cpu"][0], strict=True):
+        assert (there - here).norm() < 0.2 * (here - start).norm()  # singular values within 0.20 and 0.13 of 1
+    for there, here in zip(moved[DEVICE][1], moved["cpu"][1], strict=True):
+        assert torch.allclose(there, here, atol=1e-6)
 
 
 class Dies(linnet.Callback):

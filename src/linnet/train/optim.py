@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from linnet.train.ranks import ALONE, Ranks
 from linnet.train.settings import TrainSettings
 from linnet.train.sharded_weights import WholeMatrices, is_sharded, own_piece, own_rows, total_norm
 from linnet.train.shards import MomentLayout, Piece, WeightExchange, shards_moments, share_out
+from linnet.train.streams import side_by_side
 
 _SMALL = 1 << 19  # numbers that fit a core's cache
 
@@ -256,18 +258,19 @@ class Optimizers:
         return torch.optim.AdamW(groups, lr=self._lr, betas=betas, eps=settings.eps, fused=fused, capturable=capturable)
 
     def _step_on_device(self, norm: Tensor) -> None:
-        """AdamW's own kernel clips and skips, which also saves a pass over the gradients."""
+        """The optimizers clip (and AdamW's own kernel skips), which saves a pass over the gradients."""
         excess = _excess(norm, self._settings.clip)
         for part in self._parts:
-            if isinstance(part, torch.optim.AdamW):
-                if excess is not None:
-                    part.grad_scale = excess  # type: ignore[attr-defined]
-                if self._settings.on_nan == "skip":
-                    part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
-            elif excess is not None:
-                gradients = [p.grad for group in part.param_groups for p in group["params"] if p.grad is not None]
-                torch._foreach_div_(gradients, excess)
-            part.step()
+            if excess is not None:
+                part.grad_scale = excess  # type: ignore[attr-defined]
+            if self._settings.on_nan == "skip":
+                part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
+        works = {type(part).__name__: partial(_step, part) for part in self._parts}
+        side_by_side(works, norm.device)
+
+
+def _step(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.step()
 
 
 def _check_moments(name: str, parameter: Tensor, given: dict[str, Tensor], kind: str) -> None:

@@ -1,4 +1,4 @@
-"""The process that trains: its rank, signals that stop it, threads that wait, memory that it keeps. Without torch."""
+"""The process that trains: its rank, signals that stop it, threads that wait, memory that it keeps. No torch here."""
 
 from __future__ import annotations
 
@@ -126,3 +126,11 @@ def keep_freed_memory() -> bool:
         return False
     wanted = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
     return all(mallopt(name, value) == 1 for name, value in wanted.items())
+
+
+def use_threads(count: int) -> None:
+    """Let this thread's operations on tensors have so many threads, from now on."""
+    import torch
+
+    torch.get_num_threads()  # else its first large operation would take the number that was set last, by any thread
+    torch.set_num_threads(count)

@@ -21,7 +21,7 @@ from linnet.kernels.replay import Work
 from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
-from linnet.train.process import keep_freed_memory
+from linnet.train.process import keep_freed_memory, use_threads
 from linnet.train.ranks import WORDS
 from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import TrainSettings
@@ -266,7 +266,7 @@ class SplitBatch:
     def __init__(self, parameters: Sequence[nn.Parameter], threads: int) -> None:
         self._parameters = parameters
         self._pool = ThreadPoolExecutor(
-            2, thread_name_prefix="linnet-half", initializer=_use_threads, initargs=(threads // 2,)
+            2, thread_name_prefix="linnet-half", initializer=use_threads, initargs=(threads // 2,)
         )
 
     def __call__(self, parts: Sequence[_Forward], after_part: _AfterPart | None = None) -> list[tuple[Tensor, ...]]:
@@ -308,12 +308,6 @@ def _captured_by(hardware: Hardware) -> Callable[[Work], Work]:
     if not hardware.graph:
         return lambda work: work
     return Graph if hardware.device.type == "cuda" else Recording
-
-
-def _use_threads(count: int) -> None:
-    """Let this thread's operations have so many threads, from now on."""
-    torch.get_num_threads()  # else its first large operation would take the number that was set last, by any thread
-    torch.set_num_threads(count)
 
 
 class OwnLoss:

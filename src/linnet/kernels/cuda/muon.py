@@ -1,0 +1,99 @@
+"""What Muon does besides products, one Triton kernel each: a batch of matrices passes through memory once.
+
+Shapes: N matrices, R rows, C columns, S the shorter of the two.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+GRAM_BLOCK = 4096
+
+
+def momentum_ahead(gradients_NRC: Tensor, buffers_NRC: Tensor, grad_scale: Tensor | None, momentum: float) -> Tensor:
+    """Take the gradients, divided by `grad_scale`, into the momentum; Nesterov's momentum of the next step, in bf16."""
+    ahead_NRC = torch.empty_like(gradients_NRC, dtype=torch.bfloat16)
+    count = gradients_NRC.numel()
+    scale = gradients_NRC if grad_scale is None else grad_scale
+    _momentum_ahead[(triton.cdiv(count, BLOCK),)](
+        gradients_NRC, buffers_NRC, ahead_NRC, scale, momentum, count, SCALED=grad_scale is not None, BLOCK=BLOCK
+    )
+    return ahead_NRC
+
+
+@triton.jit
+def _momentum_ahead(gradients, buffers, ahead, scale, momentum, count, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    gradient = tl.load(gradients + at, mask=inside)
+    if SCALED:
+        gradient = gradient / tl.load(scale)
+    buffer = tl.load(buffers + at, mask=inside)
+    buffer += (1 - momentum) * (gradient - buffer)
+    tl.store(buffers + at, buffer, mask=inside)
+    tl.store(ahead + at, (gradient + momentum * (buffer - gradient)).to(tl.bfloat16), mask=inside)
+
+
+def normalised(gram_NSS: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """Each Gram matrix over its norm, in half precision, and one over the root of that norm; no norm under `least`."""
+    half_NSS = torch.empty_like(gram_NSS, dtype=torch.float16)
+    scale_N = gram_NSS.new_empty(len(gram_NSS))
+    numbers = gram_NSS[0].numel()
+    _normalised[(len(gram_NSS),)](gram_NSS, half_NSS, scale_N, numbers, least, BLOCK=GRAM_BLOCK, num_warps=16)
+    return half_NSS, scale_N
+
+
+@triton.jit
+def _normalised(gram, half, scale, numbers, least, BLOCK: tl.constexpr):
+    matrix = tl.program_id(0).to(tl.int64)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, numbers, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        value = tl.load(gram + matrix * numbers + at, mask=at < numbers, other=0.0)
+        squares += value * value
+    norm = tl.maximum(tl.sqrt(tl.sum(squares)), least)
+    tl.store(scale + matrix, 1 / tl.sqrt(norm))
+    for start in range(0, numbers, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        value = tl.load(gram + matrix * numbers + at, mask=at < numbers, other=0.0)
+        tl.store(half + matrix * numbers + at, (value / norm).to(tl.float16), mask=at < numbers)
+
+
+def scaled(matrices_NRC: Tensor, scale_N: Tensor) -> Tensor:
+    """Each matrix times its scale, in half precision."""
+    half_NRC = torch.empty_like(matrices_NRC, dtype=torch.float16)
+    numbers = matrices_NRC[0].numel()
+    blocks = triton.cdiv(numbers, BLOCK)
+    _scaled[(len(matrices_NRC) * blocks,)](matrices_NRC, half_NRC, scale_N, numbers, blocks, BLOCK=BLOCK)
+    return half_NRC
+
+
+@triton.jit
+def _scaled(matrices, half, scale, numbers, blocks, BLOCK: tl.constexpr):
+    matrix = (tl.program_id(0) // blocks).to(tl.int64)
+    at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(matrices + matrix * numbers + at, mask=at < numbers).to(tl.float32)
+    tl.store(half + matrix * numbers + at, (value * tl.load(scale + matrix)).to(tl.float16), mask=at < numbers)
+
+
+def move(addresses_N: Tensor, update_NRC: Tensor, lr: Tensor, weight_decay: float, size: float) -> None:
+    """w ← w · (1 − lr · weight_decay) − lr · size · update, of weights in float32 at some addresses."""
+    numbers = update_NRC[0].numel()
+    blocks = triton.cdiv(numbers, BLOCK)
+    _move[(len(update_NRC) * blocks,)](addresses_N, update_NRC, lr, weight_decay, size, numbers, blocks, BLOCK=BLOCK)
+
+
+@triton.jit
+def _move(addresses, update, lr, weight_decay, size, numbers, blocks, BLOCK: tl.constexpr):
+    matrix = (tl.program_id(0) // blocks).to(tl.int64)
+    at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    weights = tl.load(addresses + matrix).to(tl.pointer_type(tl.float32))
+    weights = tl.multiple_of(weights, 16)  # as torch allocates
+    rate = tl.load(lr)
+    value = tl.load(weights + at, mask=at < numbers)
+    step = tl.load(update + matrix * numbers + at, mask=at < numbers).to(tl.float32)
+    tl.store(weights + at, value * (1 - rate * weight_decay) - rate * size * step, mask=at < numbers)

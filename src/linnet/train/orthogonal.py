@@ -1,0 +1,104 @@
+"""`orthogonal`: a matrix with its singular values brought near 1, which is what Muon makes of momentum.
+
+It is f(G) X with G = X Xᵀ on the shorter side and f(λ) ≈ 1/√λ. On a CPU f is a rational function: two Cholesky
+factorisations of G, and X is read twice. On a GPU it is a chain of polynomials, products alone. Both are the best of
+their kind for singular values from `LEAST` on, against the matrix's Schatten norm of order 4, which no singular value
+is above; smaller ones stay in proportion. docs/train.md has the reasons, docs/log.md the figures.
+
+Shapes: N matrices, R rows, C columns, S the shorter of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+LEAST = 0.003  # singular values from here to 1 come out near 1
+_TINY = 1e-14  # squares below it are rounding: such matrices stay as small as they are
+
+# Zolotarev's function of type (5, 4): x · (_CONSTANT + Σ weight / (x² + shift)) is within 1 ± 0.13 on [LEAST, 1].
+_CONSTANT = 0.9123148
+_POLES = ((3.563632e-5, 0.01219064), (0.01272640, 0.2072178))  # shift, weight
+
+# The best quintics, each for what the one before it leaves ("Polar Express", arXiv 2505.16932): 1 ± 0.20 in the end.
+_QUINTICS = (
+    (8.383674, -24.765913, 18.357088),
+    (4.043422, -3.011407, 0.569513),
+    (3.505571, -2.626655, 0.525720),
+    (2.490116, -1.834275, 0.436835),
+)
+
+
+def orthogonal(matrices_NRC: Tensor) -> Tensor:
+    """[N, R, C]: each matrix with its singular values brought near 1; on a GPU in half precision."""
+    if matrices_NRC.device.type == "cpu":
+        return torch.stack([_by_rational(matrix) for matrix in matrices_NRC])
+    return by_polynomials(matrices_NRC)
+
+
+def inverse_root(matrix_RC: Tensor) -> tuple[Tensor, float]:
+    """[S, S] and a factor, which together are (X Xᵀ)^-½, nearly. On a CPU."""
+    gram_SS = matrix_RC.mT @ matrix_RC if _is_tall(matrix_RC) else matrix_RC @ matrix_RC.mT
+    size = max(float(torch.linalg.vector_norm(gram_SS)), _TINY)
+    (near, near_weight), (far, far_weight) = _POLES
+    root_SS = _inverse(gram_SS, near * size).mul_(near_weight / far_weight).add_(_inverse(gram_SS, far * size))
+    root_SS.diagonal().add_(_CONSTANT / (far_weight * size))
+    return root_SS, far_weight * math.sqrt(size)
+
+
+def by_polynomials(matrices_NRC: Tensor) -> Tensor:
+    """`orthogonal` by products alone, on any device."""
+    tall = _is_tall(matrices_NRC)
+    x = matrices_NRC.bfloat16() if matrices_NRC.is_cuda else matrices_NRC
+    gram, x = _normalised(_gram(x.mT if tall else x), x)
+    for number, (a, b, c) in enumerate(_QUINTICS):
+        if number:
+            gram = x.mT @ x if tall else x @ x.mT
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, x, factor, beta=a) if tall else torch.baddbmm(x, factor, x, beta=a)
+    return x
+
+
+def _by_rational(matrix_RC: Tensor) -> Tensor:
+    root_SS, factor = inverse_root(matrix_RC)
+    return (matrix_RC @ root_SS if _is_tall(matrix_RC) else root_SS @ matrix_RC).mul_(factor)
+
+
+def _inverse(gram_SS: Tensor, shift: float) -> Tensor:
+    """(G + shift · 1)⁻¹."""
+    shifted_SS = gram_SS.clone()
+    shifted_SS.diagonal().add_(shift)
+    return torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted_SS).L)
+
+
+def _gram(x_NSL: Tensor) -> Tensor:
+    """X Xᵀ in float32: rounded to 16 bits it would lose the small singular values."""
+    if x_NSL.is_cuda:
+        return torch.bmm(x_NSL, x_NSL.mT, out_dtype=torch.float32)
+    return x_NSL @ x_NSL.mT
+
+
+def _normalised(gram_NSS: Tensor, x_NRC: Tensor) -> tuple[Tensor, Tensor]:
+    """Both, scaled so that the Gram matrix's norm is 1; on a GPU in half precision: it has a digit more than bf16."""
+    if gram_NSS.is_cuda and has_kernels():
+        from linnet.kernels.cuda import muon
+
+        gram_NSS, scale_N = muon.normalised(gram_NSS, _TINY)
+        return gram_NSS, muon.scaled(x_NRC, scale_N)
+    norm_N11 = torch.linalg.vector_norm(gram_NSS, dim=(1, 2), keepdim=True).clamp(min=_TINY)
+    gram_NSS, x_NRC = gram_NSS / norm_N11, x_NRC * norm_N11.rsqrt()
+    return (gram_NSS.half(), x_NRC.half()) if x_NRC.is_cuda else (gram_NSS, x_NRC)
+
+
+def _is_tall(matrices: Tensor) -> bool:
+    return matrices.shape[-2] > matrices.shape[-1]
+
+
+@cache
+def has_kernels() -> bool:
+    """Is Triton there? It has no wheel for some systems."""
+    return find_spec("triton") is not None
