@@ -178,6 +178,10 @@ data show: Look at a corpus: documents, tokens as coloured pieces, lengths, dupl
     linnet data show dump.csv.gz --field body --documents 10 --lines 8
     linnet data show books/ --document moby-dick.epub --tokenizer donor.gguf
 
+data teach: Let a teacher pass once through a corpus; trainings with --teacher then need not run it.
+    linnet data teach books/ --teacher smollm2.gguf
+    linnet data teach books/ --teacher smollm2.gguf --ctx 512 --top-k 32 --temperature-distill 2
+
 data list: What the cache of prepared corpora holds: sizes, ages, which corpus.
     linnet data list
     linnet data list --json
@@ -199,6 +203,7 @@ _FILES = {
     "resume": "training",
     "plan": "forecast",
     "data show": "corpus",
+    "data teach": "teach",
     "data list": "cache",
     "data rm": "cache",
     "tail": "show",

@@ -140,17 +140,19 @@ def windows(
     *,
     documents: bool = False,
     device: str | torch.device = "cpu",
+    first: int = 0,
 ) -> Iterator[Batch]:
     """All of a set or an array in order, every token but the first scored once; the last batch is filled up unscored.
 
-    The last window reaches back to be full, so that its tokens are predicted from as many as the others' are.
+    The last window reaches back to be full, so that its tokens are predicted from as many as the others' are. `first`:
+    the number of the window to begin with. They are the blocks of `Batches`, with the same numbers.
     """
     if not isinstance(tokens, np.ndarray) and len(tokens) < 2:
         raise DataError(f"{tokens.path}: this set has nothing to score; prepare the corpus with `held_out` above 0")
     blocks = _Blocks(tokens, ctx, documents)
     blocks.to(device)
-    for first in range(0, blocks.count, batch):
-        rows = np.arange(first, first + batch, dtype=np.int64)
+    for start in range(first, blocks.count, batch):
+        rows = np.arange(start, start + batch, dtype=np.int64)
         gathered = blocks.gather(np.where(rows < blocks.count, rows, -1))
         gathered.arrive()
         yield gathered.rows(0, batch)

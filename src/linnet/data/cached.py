@@ -87,6 +87,11 @@ def fetched_copies(root: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
+def taught_folders(root: Path) -> list[Path]:
+    """Where caches of teachers are (`taught.py`): one folder, or none."""
+    return [root / "taught"] if (root / "taught").is_dir() else []
+
+
 def folder_size(path: Path) -> int:
     """Bytes of the files of a folder, as far as they can be seen."""
     size = 0

@@ -28,6 +28,7 @@ RECIPES: dict[str, RecipeEntry] = {
         """\
     linnet train from-scratch
     linnet train from-scratch --corpus books/ --preset nano --steps 5000
+    linnet train from-scratch --teacher smollm2.gguf --d-model 192 --n-layers 6 --distill 0.7
     linnet train from-scratch --config run.toml --lr 3e-4
     linnet train from-scratch --preset nano --gpus all --run-id nano-1 --resume auto""",
     ),
@@ -38,6 +39,7 @@ RECIPES: dict[str, RecipeEntry] = {
     linnet train warm-start --donor smollm2.gguf --init pca --d-model 256 --n-layers 6
     linnet train warm-start --donor smollm2.gguf --init select --d-model 192 --n-layers 6 --corpus books/
     linnet train warm-start --donor smollm2.gguf --untied --vocab 4096 --d-model 192 --n-layers 6 --corpus books/
+    linnet train warm-start --donor smollm2.gguf --teacher smollm2.gguf --d-model 192 --n-layers 6 --corpus books/
     linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4""",
     ),
     "vit-tiny": RecipeEntry(

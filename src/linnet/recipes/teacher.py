@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board.words import bounded, size
+from linnet.data.cache import cache_folder
 from linnet.errors import UsageError
 from linnet.gguf import GGUFFile, resolve_link
 from linnet.gguf.card import read_card
 from linnet.models import config_of
-from linnet.recipes.job import Job, TeacherOptions, weights_of_layers
+from linnet.recipes.job import Job, TeacherOptions, TextData, weights_of_layers
 
 if TYPE_CHECKING:
     from linnet.models import Config
+    from linnet.recipes.training import JobData
     from linnet.train.hardware import Hardware
     from linnet.train.teaching import LiveTeacher
 
@@ -158,7 +160,8 @@ def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
         return job  # a run that goes on, with what the teacher said before it began
     file = TeacherFile(options.teacher)
     file.require_ctx(int(job.model.ctx))  # type: ignore[union-attr]
-    file.require_memory(hardware)
+    if not _may_have_cache(job):  # else the teacher may not have to run: it is known when the tokens are
+        file.require_memory(hardware)
     digest = file.sha256()
     if options.teacher_sha256 not in (None, digest) and not force:
         raise UsageError(
@@ -170,11 +173,30 @@ def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
     return replace(job, teacher=replace(options, teacher_name=bounded(file.name), teacher_sha256=digest))
 
 
-def require_same_tokens(job: Job, vocabulary: Mapping[str, object] | None) -> None:
-    """Refuse data in other tokens than the teacher's, once they are read."""
-    if job.teacher is not None and job.teacher.teacher_cache is None:
-        advice = f"take its tokenizer, `tokenizer={job.teacher.teacher}`"
-        TeacherFile(job.teacher.teacher).require_same_tokens(vocabulary, "the data", advice)
+def _may_have_cache(job: Job) -> bool:
+    """Is there any cache of a teacher where the job's would be?"""
+    if not isinstance(job.data, TextData) or job.teacher is None or job.teacher.top_k_distill == 0:
+        return False
+    return next((cache_folder(job.data.cache) / "taught").glob("*.taught"), None) is not None
+
+
+def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:
+    """Once the data are read: the teacher's tokens must be theirs, and a cache may stand for it.
+
+    `begun`: the run goes on from a checkpoint, with what it began with.
+    """
+    from linnet.recipes.token_data import TextRunData
+
+    if data.job.teacher is None:
+        return
+    file = None if data.job.teacher.teacher_cache is not None else TeacherFile(data.job.teacher.teacher)
+    if file is not None:
+        advice = f"take its tokenizer, `tokenizer={data.job.teacher.teacher}`"
+        file.require_same_tokens(data.vocabulary, "the data", advice)
+    if isinstance(data, TextRunData):
+        data.use_cache(begun=begun)
+    if file is not None and data.job.teacher.teacher_cache is None:
+        file.require_memory(hardware)
 
 
 def teacher_remark(options: TeacherOptions, vocab: int) -> str:

@@ -19,7 +19,7 @@ from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
-from linnet.recipes.teacher import TeacherFile, admitted, require_same_tokens, teacher_remark
+from linnet.recipes.teacher import TeacherFile, admitted, meet, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
@@ -192,7 +192,7 @@ def prepare(
         if not fork.has_same_tokens(data):
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
-    require_same_tokens(data.job, data.vocabulary)
+    meet(data, hardware, begun=False)
     recipe, job = _built(data, hardware, resumed=fork is not None)
     _check_metrics(job, data)
     return recipe, data, hardware, job
@@ -242,6 +242,7 @@ def resume(
         job = admitted(job, hardware, force=force)
         data = _read(job, hardware, preparing, tokenizer=weights)
         _check_steps_left(run, at, data.job.settings.steps)
+        meet(data, hardware, begun=True)
         _check_same(run, data, state, force)
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)

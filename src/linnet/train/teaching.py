@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.kernels import Executor, eager
@@ -92,7 +93,9 @@ class TaughtLoss:
     def _said(self, ids_BT: Tensor, documents_BT: Tensor | None, executor: Executor, *top: Tensor) -> Teacher:
         if self._teacher is None:
             ids_BTK, log_p_BTK1 = top
-            return TopTokens(ids_BTK.flatten(0, 1), log_p_BTK1.flatten(0, 1))
+            # Rounded to 16 bits, the probabilities do not quite add up to 1.
+            log_p_NK1 = F.log_softmax(log_p_BTK1.flatten(0, 1).float(), -1)
+            return TopTokens(ids_BTK.flatten(0, 1), log_p_NK1)
         if self._top is None:
             return self._teacher(ids_BT, documents_BT, executor)
         return self._teacher.top(ids_BT, documents_BT, executor, self._top, self._temperature)
