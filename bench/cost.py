@@ -148,7 +148,9 @@ def calculated(row: Row) -> tuple[float, float]:
     changes = dict(row.changes)
     arch = changes.pop("arch", None)
     config = shaped_config(row.preset, arch, changes) if arch else preset(row.preset, **changes)
-    costs = CostModel(config, TrainSettings(batch=row.batch, **row.settings), find_device(row.device))
+    costs = CostModel(
+        config, TrainSettings(**{"batch": row.batch, "optimizer": "adamw", **row.settings}), find_device(row.device)
+    )
     forecast = costs.forecast(Cluster(1, 1, 1e9, 1e9))
     assert forecast.step_seconds is not None
     return forecast.step_seconds, forecast.memory

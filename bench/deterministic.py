@@ -139,7 +139,7 @@ def _text_step(shape: str, flag: bool | None) -> Any:
 
     name, batch, ctx, documents = COSTS[shape]
     config = preset(name, ctx=ctx)
-    settings = TrainSettings(batch=batch, device="cuda", deterministic=flag)
+    settings = TrainSettings(batch=batch, device="cuda", deterministic=flag, optimizer="adamw")
     model = build(config, seed=0, device="cuda")
     weights = sum(p.numel() for name, p in model.named_parameters() if name.startswith("blocks."))
     hardware = choose(settings, tokens=batch * ctx, weights=weights, head_size=config.head_size)

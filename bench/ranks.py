@@ -54,7 +54,7 @@ def step_of(preset_name: str, rows: int, ctx: int, ranks: Any, **settings: Any) 
     from linnet.train.step import Step
 
     config = preset(preset_name, ctx=ctx)
-    chosen = TrainSettings(batch=rows, device="cpu", **settings)
+    chosen = TrainSettings(**{"batch": rows, "device": "cpu", "optimizer": "adamw", **settings})
     hardware = choose(chosen, tokens=rows * ctx, weights=weights_of_layers(config), ranks=ranks)
     ids = torch.randint(0, config.vocab, (rows, ctx + 1), generator=torch.Generator().manual_seed(0))
     ids = ids[ranks.share(rows, "the batch")] if rows >= ranks.count else ids

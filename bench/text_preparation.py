@@ -144,7 +144,7 @@ def loading(folder: Path, report: Report) -> None:
 
 def _seconds_of_a_step(config: Any, batch: int, batches: Batches) -> float:
     """The quickest of some steps, by the threads that are there: the harshest measure of what a batch costs."""
-    settings = TrainSettings(batch=batch, device="cpu")
+    settings = TrainSettings(batch=batch, device="cpu", optimizer="adamw")
     hardware = choose(settings, tokens=batch * config.ctx, weights=weights_of_layers(config))
     train = Step(build(config), settings, hardware)
     best = float("inf")

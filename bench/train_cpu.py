@@ -60,7 +60,7 @@ def linnet(preset_name: str, batch: int, ctx: int) -> tuple[Callable[[], object]
     from linnet.train.step import Step
 
     config = preset(preset_name, ctx=ctx)
-    settings = TrainSettings(batch=batch, device="cpu")
+    settings = TrainSettings(batch=batch, device="cpu", optimizer="adamw")
     hardware = choose(settings, tokens=batch * ctx, weights=weights_of_layers(config))
     model = build(config, seed=0)
     step = Step(model, settings, hardware)

@@ -47,7 +47,7 @@ def ours(shape: str) -> dict[str, Any]:
 
     name, batch, ctx = SHAPES[shape]
     config = preset(name, ctx=ctx)
-    settings = TrainSettings(batch=batch, device="cuda")
+    settings = TrainSettings(batch=batch, device="cuda", optimizer="adamw")
     model = build(config, seed=0, device="cuda")
     weights = sum(p.numel() for name, p in model.named_parameters() if name.startswith("blocks."))
     hardware = choose(settings, tokens=batch * ctx, weights=weights)

@@ -63,7 +63,7 @@ def steps(repeats: int) -> dict[str, Any]:
     from linnet.train.hardware import choose
 
     torch.set_num_threads(THREADS)
-    settings = TrainSettings(batch=BATCH, device="cpu")
+    settings = TrainSettings(batch=BATCH, device="cpu", optimizer="adamw")
     hardware = choose(settings, tokens=BATCH * CTX)
     ids = torch.randint(0, 49152, (BATCH, CTX + 1), generator=torch.Generator().manual_seed(0))
 

@@ -181,7 +181,7 @@ class Study:
         settings = TrainSettings(
             steps=steps, batch=flags.batch, lr=flags.lr, seed=seed, device=flags.device, compile=flags.compile,
             eval_every=max(1, steps // flags.evaluations), eval_tokens=len(prepared.held_out), sample_every=0,
-            checkpoint_every=0, keep=1,
+            checkpoint_every=0, keep=1, optimizer="adamw", weight_decay=0.1,
         )  # fmt: skip
         job = Job(
             replace(shape, vocab=prepared.vocab, tied=False),

@@ -116,6 +116,8 @@ def _train(flags: argparse.Namespace) -> dict[str, Any]:
         sample_every=0,
         checkpoint_every=0,
         keep=1,
+        optimizer="adamw",
+        weight_decay=0.1,
     )
     runs = flags.out / "runs"
     data = TextData(flags.corpus, tokenizer=str(donor), cache=flags.cache)

@@ -15,27 +15,29 @@ TEXT = "train from-scratch --corpus corpus"
 LARGE = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 # The donor is the run of the case above it.
 WARM = "train warm-start --corpus corpus --donor runs/halves/weights/step_30.gguf --ctx 32 --batch 4"
+# Rates and decay are stated, so that a rule that is fitted anew changes no case; plain AdamW has one rate for all.
+ADAMW, MUON = "--optimizer adamw --lr 1e-3 --weight-decay 0.1", "--optimizer muon --lr 1e-3 --weight-decay 0.1"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64 --batch 16"
 
 CASES = {
-    "llama": f"{TEXT} {SHAPE} --graph off",
-    "recorded": f"{TEXT} {SHAPE} --graph on",
-    "muon": f"{TEXT} {SHAPE} --graph off --optimizer muon --schedule wsd --lr 5e-3",
-    "gpt2": f"{TEXT} {SHAPE.replace('--n-kv 2', '')} --arch gpt2 --graph off",
-    "gpt2-muon-recorded": f"{TEXT} {SHAPE.replace('--n-kv 2', '')} --arch gpt2 --graph on --optimizer muon",
-    "documents": f"{TEXT} {SHAPE} --graph off --documents",
-    "accumulation": f"{TEXT} {SHAPE} --graph off --batch-tokens 512 --clip 0.5",
-    "accumulation-recorded": f"{TEXT} {SHAPE} --graph on --batch-tokens 256 --optimizer muon",
-    "biases-untied": f"{TEXT} {SHAPE} --graph off --qkv-bias --untied --head-dim 16 --schedule constant",
-    "halves": f"{TEXT} {LARGE} --optimizer muon",
-    "bfloat16": f"{TEXT} {SHAPE} --graph off --dtype bfloat16 --file-type bf16",
-    "compiled": f"{TEXT} {SHAPE} --graph off --compile on",
-    "q8": f"{TEXT} {SHAPE} --graph off --file-type q8_0 --bias-correction seed",
+    "llama": f"{TEXT} {SHAPE} --graph off {ADAMW}",
+    "recorded": f"{TEXT} {SHAPE} --graph on {ADAMW}",
+    "muon": f"{TEXT} {SHAPE} --graph off {MUON} --schedule wsd",
+    "gpt2": f"{TEXT} {SHAPE.replace('--n-kv 2', '')} --arch gpt2 --graph off {ADAMW}",
+    "gpt2-muon-recorded": f"{TEXT} {SHAPE.replace('--n-kv 2', '')} --arch gpt2 --graph on {MUON}",
+    "documents": f"{TEXT} {SHAPE} --graph off --documents {ADAMW}",
+    "accumulation": f"{TEXT} {SHAPE} --graph off --batch-tokens 512 --clip 0.5 {ADAMW}",
+    "accumulation-recorded": f"{TEXT} {SHAPE} --graph on --batch-tokens 256 {MUON}",
+    "biases-untied": f"{TEXT} {SHAPE} --graph off --qkv-bias --untied --head-dim 16 --schedule constant {ADAMW}",
+    "halves": f"{TEXT} {LARGE} {MUON}",
+    "bfloat16": f"{TEXT} {SHAPE} --graph off --dtype bfloat16 --file-type bf16 {ADAMW}",
+    "compiled": f"{TEXT} {SHAPE} --graph off --compile on {ADAMW}",
+    "q8": f"{TEXT} {SHAPE} --graph off --file-type q8_0 --bias-correction seed {ADAMW}",
     "vit": f"{IMAGES} --ema 0.9",
     "vit-toy": f"{IMAGES} --pooling cls --norm rms --norm-eps 1e-5 --act silu --no-bias --init seed --ema 0",
-    "warm-select": f"{WARM} --init select --d-model 64 --n-layers 1",
-    "warm-pca": f"{WARM} --init pca --d-model 48 --n-heads 4 --n-layers 1",
-    "warm-widen": f"{WARM} --init widen:2",
+    "warm-select": f"{WARM} --init select --d-model 64 --n-layers 1 {ADAMW}",
+    "warm-pca": f"{WARM} --init pca --d-model 48 --n-heads 4 --n-layers 1 {ADAMW}",
+    "warm-widen": f"{WARM} --init widen:2 {ADAMW}",
 }
 
 COMMON = "--steps 30 --seed 1 --device cpu --eval-every 10 --checkpoint-every 15"

@@ -92,7 +92,7 @@ def test_another_corpus_is_cut_into_the_parents_tokens(parent: Path, printed: Pr
 
 
 def test_another_optimizer_begins_anew(parent: Path, printed: Printed) -> None:
-    out = printed(*words("train from-scratch --from a --steps 2 --optimizer muon --run-id b"))
+    out = printed(*words("train from-scratch --from a --steps 2 --optimizer adamw --run-id b"))
     assert "the optimizer's moments begin anew (another optimizer)" in out
 
 

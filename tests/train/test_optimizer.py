@@ -17,8 +17,8 @@ from linnet.train.settings import TrainSettings
 
 CONFIG = LlamaConfig(vocab=50, d_model=16, n_heads=2, n_kv=1, d_ff=24, n_layers=2, ctx=8, qkv_bias=True, tied=False)
 KINDS = {
-    "adamw": TrainSettings(),
-    "seed": TrainSettings(bias_correction="seed"),
+    "adamw": TrainSettings(optimizer="adamw"),
+    "seed": TrainSettings(optimizer="adamw", bias_correction="seed"),
     "muon": TrainSettings(optimizer="muon"),
 }
 
@@ -59,7 +59,9 @@ def test_only_matrices_decay(kind: str) -> None:
 
 def test_the_seeds_adamw_follows_the_seeds_formula() -> None:
     weight = nn.Parameter(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
-    settings = TrainSettings(bias_correction="seed", weight_decay=0.1, beta1=0.9, beta2=0.95, eps=1e-8)
+    settings = TrainSettings(
+        optimizer="adamw", bias_correction="seed", weight_decay=0.1, beta1=0.9, beta2=0.95, eps=1e-8
+    )
     optimizers = Optimizers([("blocks.0.w", weight)], settings)
     w, m, v = [1.0, -2.0], [0.0, 0.0], [0.0, 0.0]
     for gradient, lr in (([0.5, -0.1], 0.01), ([-0.2, 0.4], 0.02), ([0.3, 0.3], 0.005)):
@@ -75,7 +77,7 @@ def test_the_seeds_adamw_follows_the_seeds_formula() -> None:
 
 def test_the_usual_adamw_corrects_its_bias() -> None:
     weight = nn.Parameter(torch.tensor([[1.0]]))
-    optimizers = Optimizers([("blocks.0.w", weight)], TrainSettings(weight_decay=0.0))
+    optimizers = Optimizers([("blocks.0.w", weight)], TrainSettings(optimizer="adamw", weight_decay=0.0))
     weight.grad = torch.tensor([[0.25]])
     optimizers.set_lr(0.1)
     optimizers.step()

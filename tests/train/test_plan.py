@@ -40,13 +40,14 @@ def planned(corpus: Path, flags: str, capsys: pytest.CaptureFixture[str]) -> Any
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_training_begins_with_two_lines_and_keeps_them(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_begins_with_three_lines_and_keeps_them(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = trained(corpus, "--steps 30 --eval-every 0")
     out = capsys.readouterr().out.splitlines()
     first = next(number for number, line in enumerate(out) if line.startswith("plan "))
     assert out[first + 1].split("·")[0].strip() == "30 steps"
     assert "parameters (24.6k embedding)" in out[first] and " tokens, " in out[first]
-    assert all(len(line) < 80 for line in out[first : first + 2])
+    assert all(len(line) < 80 for line in out[first : first + 3])
+    assert out[first + 2].startswith("rate  muon ")
     assert first < next(number for number, line in enumerate(out) if line.startswith("step 1:"))
     plan = manifest["plan"]
     assert plan["steps"] == 30 and plan["planned"] == 30 * 64 and plan["parameters"] == 106_816
@@ -67,7 +68,7 @@ def test_a_dry_run_makes_no_folder(corpus: Path, capsys: pytest.CaptureFixture[s
     words = f"train from-scratch {_QUICK} --steps 50 --dry-run".split()
     assert main([*words, "--corpus", str(corpus)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["plan", "50", "time"]
+    assert [line.split()[0] for line in lines] == ["plan", "50", "rate", "time"]
     assert not Path("runs").exists()
 
 
@@ -91,7 +92,9 @@ def test_the_schedule_ends_when_the_budget_does(corpus: Path) -> None:
     assert config["steps"] == 10 and "tokens" not in config
     events = [json.loads(line) for line in Path("runs/a/events.jsonl").read_text().splitlines()]
     rates = [event["lr"] for event in events if event["kind"] == "step"]
-    assert len(rates) == 10 and rates == [TrainSettings(steps=10).learning_rate(step) for step in range(10)]
+    assert len(rates) == 10 and rates == [
+        TrainSettings(steps=10, lr=config["lr"]).learning_rate(step) for step in range(10)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_minutes_end_by_the_clock_and_the_rate_with_them(corpus: Path, monkeypat
     clock = SlowClock(monkeypatch)
     clock.start()
     flags: dict[str, Any] = {"corpus": corpus, "preset": "tiny", "vocab": 384, "batch": 2, "sample_every": 0}
-    run = linnet.train(**flags, minutes=1.0, callbacks=[clock], run_id="a")
+    run = linnet.train(**flags, minutes=1.0, lr=1e-3, callbacks=[clock], run_id="a")
     rates = [event.data["lr"] for event in run.events().read_events() if event.kind == "step"]
     assert 59 <= len(rates) <= 61 and run.manifest.total_steps == len(rates) == run.manifest.config["steps"]
     assert rates[-1] == pytest.approx(1e-4, rel=0.05) and max(rates) == pytest.approx(1e-3, rel=0.01)
@@ -169,17 +172,19 @@ def test_a_run_by_the_clock_goes_on_with_what_is_left_of_its_time(
 
     flags: dict[str, Any] = {"corpus": corpus, "preset": "tiny", "vocab": 384, "batch": 2, "sample_every": 0}
     with pytest.raises(KeyboardInterrupt):
-        linnet.train(**flags, minutes=1.0, checkpoint_every=20, callbacks=[clock, Stop()], run_id="a")
+        linnet.train(**flags, minutes=1.0, lr=1e-3, checkpoint_every=20, callbacks=[clock, Stop()], run_id="a")
     run = linnet.resume("a", callbacks=[clock])
     steps = [event for event in run.events().read_events() if event.kind == "step"]
     assert run.status == "completed" and 59 <= steps[-1].step <= 61  # type: ignore[operator]
     again = {event.step: event.data["lr"] for event in steps}
-    assert again[21] == pytest.approx(TimeBudget(1.0).learning_rate(TrainSettings(steps=60, minutes=1), 20, 20.0), 0.02)
+    assert again[21] == pytest.approx(
+        TimeBudget(1.0).learning_rate(TrainSettings(steps=60, minutes=1, lr=1e-3), 20, 20.0), 0.02
+    )
     assert again[steps[-1].step] == pytest.approx(1e-4, rel=0.05)
 
 
 def test_the_warm_up_of_a_run_by_the_clock_is_counted_in_steps() -> None:
-    settings, budget = TrainSettings(steps=1000, minutes=1), TimeBudget(1.0)
+    settings, budget = TrainSettings(steps=1000, minutes=1, lr=1e-3), TimeBudget(1.0)
     assert budget.learning_rate(settings, 0, 30.0) == pytest.approx(1e-3 / 50)  # half of the time went into compiling
     assert budget.learning_rate(settings, 50, 0.1) == pytest.approx(1e-3)
     assert budget.learning_rate(settings, 900, 60.0) == pytest.approx(1e-4)
@@ -238,7 +243,9 @@ _PLAN = Plan(134_515_008, 28_311_552, "tokens", 9_812_000_000, 524_288, 5e14, 19
 def test_the_lines_fit_a_terminal(
     parameters: int, corpus: int | None, steps: int | None, unit: str, seconds: float, minutes: float | None
 ) -> None:
+    rates = dict.fromkeys(("lr_embedding", "lr_head", "lr_vectors"), 0.00012) | {"weight_decay": 0.12} | {"lr": 0.0034}
     plan = replace(_PLAN, parameters=parameters, embedding=parameters // 2, corpus=corpus, unit=unit)
+    plan = replace(plan, optimizer="muon", rates=rates)
     plan = replace(plan, steps=1000 if steps is None and minutes is None else steps, minutes=minutes)
     timed = replace(plan, steps=plan.steps or 9, seconds=seconds, step_seconds=seconds / 9)
     for line in (*plan_lines(plan), time_line(timed)):

@@ -148,7 +148,7 @@ def test_settings_of_another_type_in_run_json_are_named(
         ("model", {"n_layers": 3}, "blocks.2."),
         ("model", {"n_layers": 1}, "blocks.1."),
         ("model", {"d_ff": 32}, "expected [64, 64], found [256, 64]"),
-        ("config", {"optimizer": "muon"}, "of another optimizer or model: expected momentum_buffer"),
+        ("config", {"optimizer": "adamw"}, "of another optimizer or model: expected exp_avg"),
     ],
 )
 def test_force_does_not_train_a_model_that_the_checkpoint_is_not_of(
@@ -332,7 +332,7 @@ def test_a_gate_leaves_an_interrupted_run_interrupted(said: Said, corpus: Path) 
 
 
 def test_run_start_says_what_was_derived_and_chosen(corpus: Path) -> None:
-    start(job_of(corpus, eval_every=None, warmup=None, steps=40), run_id="a").run()
+    start(job_of(corpus, eval_every=None, warmup=None, steps=40, lr=1e-3), run_id="a").run()
     first = next(event.data for event in linnet.open("a").events().read_events() if event.kind == "run_start")
     assert first["schedule"] == {"kind": "cosine", "lr_max": 1e-3, "lr_min": 1e-4, "warmup": 2, "n_steps": 40}
     chosen = first["chosen"]

@@ -54,9 +54,13 @@ LLAMA = Architecture(
     presets={
         # Toy's shape.
         "tiny": LlamaConfig(vocab=627, d_model=64, n_heads=4, n_kv=4, d_ff=128, n_layers=2, ctx=32),
+        # 1M: a first look at a text, in seconds.
+        "micro": LlamaConfig(vocab=2048, d_model=128, n_heads=4, n_kv=2, d_ff=352, n_layers=4, ctx=256),
         # About 3M at this vocabulary: learns visibly in a minute or two on two cores.
         "demo": LlamaConfig(vocab=4096, d_model=192, n_heads=6, n_kv=2, d_ff=512, n_layers=6, ctx=256),
         "nano": LlamaConfig(vocab=32000, d_model=288, n_heads=6, n_kv=6, d_ff=768, n_layers=6, ctx=512),
+        # 50M: what one GPU trains in an hour.
+        "small": LlamaConfig(vocab=16384, d_model=512, n_heads=8, n_kv=4, d_ff=1408, n_layers=14, ctx=1024),
         "smollm2-135m": LlamaConfig(
             vocab=49152, d_model=576, n_heads=9, n_kv=3, d_ff=1536, n_layers=30, ctx=8192, rope_base=1e5
         ),

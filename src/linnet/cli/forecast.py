@@ -42,7 +42,8 @@ class ModelFlags:
     """The model.
 
     Args:
-        preset: tiny, demo (3M), nano (15M), smollm2-135m (the default), gpt2-124m, smollm2-360m, vit-tiny …
+        preset: tiny, micro (1M), demo (3M), nano (15M), small (50M), smollm2-135m (the default), gpt2-124m,
+            smollm2-360m, vit-tiny …
         arch: Another architecture, with the preset's sizes: llama, gpt2, qwen2, qwen3.
         vocab: Tokens of the vocabulary.
         ctx: Tokens of a sequence; 1,024 by default where the preset has more.
@@ -73,7 +74,7 @@ class TrainingFlags:
         batch: Sequences (or images) that pass through the model of one GPU at once; 8 by default (64).
         batch_tokens: Tokens of one step, shared by all GPUs: 524288. Without it every GPU has one pass of --batch, and
             a step grows with the GPUs.
-        optimizer: adamw or muon.
+        optimizer: muon or adamw.
         steps: Train for so many steps: says how long that takes.
         tokens: Or on so many tokens: 10B.
         checkpoint_every: Steps between checkpoints; five times a run by default.
@@ -84,7 +85,7 @@ class TrainingFlags:
 
     batch: int | None = None
     batch_tokens: _Number = None
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "muon"
     steps: _Number = None
     tokens: _Number = None
     checkpoint_every: int | None = None

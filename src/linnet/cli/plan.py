@@ -1,8 +1,9 @@
-"""A plan in words: two lines before the first step, and one when its time is known."""
+"""A plan in words: three lines before the first step, and one when its time is known."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from linnet.board import words
@@ -16,7 +17,7 @@ _FLOP_UNITS = (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9)
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Parameters and data, then work, disk and memory; each fits 80 columns."""
+    """Parameters and data; work, disk and memory; optimizer and rates. Each fits 80 columns."""
     tied = f" ({words.compact(plan.embedding)} embedding)" if plan.embedding else ""
     first = [f"{words.compact(plan.parameters)} parameters{tied}", _data(plan)]
     second = [] if plan.steps is None else [f"{plan.steps:,} steps", _flops(plan.flops or 0.0)]
@@ -25,7 +26,8 @@ def plan_lines(plan: Plan) -> list[str]:
     where = "" if plan.device == "cpu" else f" ({plan.device})"
     second += [f"disk {words.size(plan.disk)}", f"memory {words.size(plan.memory)}{where}"]
     teacher = [_line("", [f"teacher {words.size(plan.teacher)} of it"])] if plan.teacher else []
-    return [_line("plan", first), _line("", second), *teacher, *_note(plan)]
+    rates = [_line("rate", rates_words(plan.optimizer, plan.rates))] if plan.rates else []
+    return [_line("plan", first), _line("", second), *teacher, *rates, *_note(plan)]
 
 
 def _note(plan: Plan) -> list[str]:
@@ -68,6 +70,22 @@ def _epochs(count: float | None) -> str:
     if count is None:
         return ""
     return f", {words.number(count, 2) if count < 1000 else words.compact(count)} epochs"
+
+
+def rates_words(optimizer: str, rates: Mapping[str, float]) -> list[str]:
+    """The optimizer with the rate of matrices, the rates that are others, and the weight decay."""
+    matrix = rates.get("lr", 0.0)
+    names = {"lr_embedding": "embedding", "lr_head": "head", "lr_vectors": "norms"}
+    named = {word: rates.get(name, matrix) for name, word in names.items()}
+    others = [f"{word} {_power(rate)}" for word, rate in named.items() if rate != matrix]
+    decay = [f"decay {rates['weight_decay']:.3g}"] if "weight_decay" in rates else []
+    return [f"{optimizer} {_power(matrix)}", *others, *decay]
+
+
+def _power(rate: float) -> str:
+    """A rate as people type it: 3.4e-3."""
+    digits, _, exponent = f"{rate:.2e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
 def _flops(count: float) -> str:

@@ -14,6 +14,7 @@ from linnet.board.gallery import describe
 from linnet.cli.artifacts import Kept, artifact_fields, choose_artifact, print_artifact, write_artifact
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
+from linnet.cli.plan import rates_words
 from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
 from linnet.cli.runs import as_json
 from linnet.errors import UsageError
@@ -109,6 +110,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
         "parameters": _parameters(manifest.plan),
+        "rates": _rates(manifest.plan),
         "model": _pairs(manifest.model.items(), " · "),
         "config": _pairs(manifest.config.items(), " · "),
         "summary": _pairs(manifest.summary.items(), " · "),
@@ -121,6 +123,15 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "gate": _verdict(end.get("quality_gate")),
     }
     print_facts(facts, cut=True)
+
+
+def _rates(plan: Mapping[str, object]) -> str:
+    """Optimizer and rates, as the plan says; nothing of a run without one."""
+    optimizer, rates = plan.get("optimizer"), plan.get("rates")
+    if not isinstance(optimizer, str) or not isinstance(rates, Mapping):
+        return ""
+    known = {str(name): float(rate) for name, rate in rates.items() if isinstance(rate, int | float)}
+    return words.bounded(" · ".join(rates_words(optimizer, known)))
 
 
 def _parameters(plan: Mapping[str, object]) -> str:

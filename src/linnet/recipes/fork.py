@@ -134,7 +134,7 @@ class ForkPoint:
             )
         else:
             given = {**given, "minutes": None}
-        return replace(settings, **given)
+        return replace(settings, **_with_rates(settings, given))
 
     def _teacher(self, given: Mapping[str, Any]) -> TeacherOptions | None:
         """The parent's teacher, another one, or other words about it."""
@@ -259,6 +259,17 @@ class ForkPoint:
     def _metadata(self) -> dict[str, Any]:
         with gguf.GGUFFile.open(self.weights) as file:
             return {key: value for key, value in file.metadata.items() if key.startswith("linnet.")}
+
+
+def _with_rates(parent: TrainSettings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given, and what another rate or optimizer means for the other rates of the parent."""
+    others = ("lr_embedding", "lr_head", "lr_vectors")
+    if given.get("optimizer", parent.optimizer) != parent.optimizer:
+        return {**dict.fromkeys(("lr", *others, "weight_decay")), **given}  # by the rule
+    if (lr := given.get("lr")) is None or parent.lr is None:
+        return dict(given)
+    rates = {name: rate * lr / parent.lr for name in others if (rate := getattr(parent, name)) is not None}
+    return {**rates, **given}
 
 
 def _changed(data: Any, given: Mapping[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from linnet.recipes.job import (
 )
 from linnet.recipes.recipe import INIT_SCALE, AnyRecipe, ModelRecipe
 from linnet.recipes.teacher import TeacherFile
+from linnet.train import rates
 from linnet.train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ class FromScratch(ModelRecipe["LanguageModel"]):
     name = "from-scratch"
     flags: ClassVar[FlagGroups] = {
         "Model": (
-            Flag("preset", str, "demo", "tiny, demo (3M), nano (15M), smollm2-135m, gpt2-124m or smollm2-360m."),
+            Flag(
+                "preset",
+                str,
+                "demo",
+                "tiny, micro (1M), demo (3M), nano (15M), small (50M), smollm2-135m, gpt2-124m or smollm2-360m.",
+            ),
             Flag("arch", Literal[names_for("text")] | None, None, "Another architecture, with the preset's sizes."),
             *_SHAPE,
             INIT_SCALE,
@@ -75,6 +81,16 @@ class FromScratch(ModelRecipe["LanguageModel"]):
             _check_vocab(values["vocab"], values["tokenizer"])
         config = shaped_config(values["preset"], values["arch"], changed_fields(_SHAPE, values))
         return text_job(cls.name, config, values)
+
+    @classmethod
+    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+        """The settings with rates and weight decay by the rule (`train/rates.py`), where they are not given."""
+        return rates.settled(job.settings, job.model, tokens, steps=steps, pretrained=cls._is_pretrained(job))
+
+    @staticmethod
+    def _is_pretrained(job: Job) -> bool:
+        """Do all weights come from a model that was trained before?"""
+        return False
 
     @classmethod
     def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[AnyRecipe, Job]:

@@ -70,6 +70,14 @@ class ModelRecipe(ABC, Generic[_Model]):
         recipe.build()
         return recipe, job
 
+    @classmethod
+    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+        """The settings with what a rule gives for those that are not given; they are then what the run keeps.
+
+        `tokens`: or images, of a step; `steps`: as many as are expected, where the settings have none.
+        """
+        return job.settings
+
     @property
     def trained(self) -> _Model:
         """The model that the optimizer works on, once it is realised."""

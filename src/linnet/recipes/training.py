@@ -38,6 +38,8 @@ from linnet.train.ranks import ALONE, Ranks, join
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.step import LossFunction
 
+_USUAL_SHARE = 0.4  # of a device's arithmetic, that a training comes to
+
 
 class JobData(RunData, Protocol):
     """The data of a run, and the job that was given with what was found in them."""
@@ -193,6 +195,8 @@ def prepare(
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
     meet(data, hardware, begun=False)
+    if fork is None or data.job.settings.lr is None:
+        _settle(data, hardware)
     recipe, job = _built(data, hardware, resumed=fork is not None)
     _check_metrics(job, data)
     return recipe, data, hardware, job
@@ -241,6 +245,8 @@ def resume(
         hardware = _hardware(job, ranks)
         job = admitted(job, hardware, force=force)
         data = _read(job, hardware, preparing, tokenizer=weights)
+        if data.job.settings.lr is None:
+            _settle(data, hardware)
         _check_steps_left(run, at, data.job.settings.steps)
         meet(data, hardware, begun=True)
         _check_same(run, data, state, force)
@@ -293,6 +299,25 @@ def _hardware(job: Job, ranks: Ranks) -> Hardware:
 def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> JobData:
     data: JobData = imported(job.data.run_data)(job, hardware, preparing, tokenizer)
     return data
+
+
+def _settle(data: JobData, hardware: Hardware) -> None:
+    """Fill in the rates that were not given, now that tokens and steps are known; rank 0 says them for all."""
+    job = data.job
+    steps = None if job.settings.minutes is None else _expected_steps(job, data.per_step, hardware)
+    settings = hardware.ranks.first(recipe_type(job.recipe).settled(job, data.per_step, steps))
+    data.settings = settings
+    data.job = replace(job, settings=settings)
+
+
+def _expected_steps(job: Job, tokens: int, hardware: Hardware) -> int | None:
+    """About how many steps a run by the clock will have, by its arithmetic; None where the device's is not known."""
+    peak = hardware.peak_flops
+    if peak is None or job.settings.minutes is None:
+        return None
+    weights = weights_of_layers(job.model) + job.model.d_model * getattr(job.model, "vocab", 0)
+    seconds = 6.0 * weights * tokens / (_USUAL_SHARE * peak * hardware.ranks.count)
+    return max(1, round(60 * job.settings.minutes / seconds))
 
 
 def _reopen(

@@ -196,6 +196,12 @@ class WarmStart(FromScratch):
         return recipe, replace(job, options=recipe.options)
 
     @staticmethod
+    def _is_pretrained(job: Job) -> bool:
+        """With `full` and `widen` the donor goes on learning; the others begin with a part of it."""
+        assert isinstance(job.options, WarmOptions)
+        return Init.parse(job.options.init).kind in ("full", "widen")
+
+    @staticmethod
     def donor_embed_width(path: str | os.PathLike[str]) -> int:
         """The width of a donor's embedding, to be given to `realize_scratch`."""
         with Donor(path) as donor:

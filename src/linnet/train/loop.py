@@ -380,7 +380,7 @@ class Loop:
     def _cannot_go_on(self, metrics: StepMetrics) -> str | None:
         if self.progress.first_loss is None:
             self.progress.first_loss = metrics.loss
-        first, advice = self.progress.first_loss, f"lower `lr` (now {self._settings.lr:g})"
+        first, advice = self.progress.first_loss, f"lower `lr` (now {self._settings.top_lr:g})"
         for name, value in (("loss", metrics.loss), ("gradient", metrics.grad_norm)):
             if not math.isfinite(value):
                 return f"the {name} of step {metrics.step} is not finite; {advice}"

@@ -1,6 +1,7 @@
 """The optimizers of a step: AdamW, AdamW as Toy has it (the seed's), or Muon (muon.py) with AdamW for what it leaves.
 
-The learning rate is a tensor, so that a schedule never makes a compiled step compile again.
+Learning rates are tensors, so that a schedule never makes a compiled step compile again; those of embeddings, head and
+vectors are in a fixed proportion to that of the matrices (rates.py).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from torch import Tensor, nn
 from linnet.errors import UsageError
 from linnet.train.muon import Muon
 from linnet.train.ranks import ALONE, Ranks
+from linnet.train.rates import kind_of, shares
 from linnet.train.settings import TrainSettings
 from linnet.train.sharded_weights import WholeMatrices, is_sharded, own_piece, own_rows, total_norm
 from linnet.train.shards import MomentLayout, Piece, WeightExchange, shards_moments, share_out
 from linnet.train.streams import side_by_side
 
 _SMALL = 1 << 19  # numbers that fit a core's cache
+_WEIGHT_DECAY = 0.1  # of settings that no rule has filled in
 
 
 class SeedAdamW(torch.optim.Optimizer):
@@ -112,7 +115,9 @@ class Optimizers:
         self._named = {name: parameter for name, parameter in named if parameter.requires_grad}
         self._settings, self._ranks = settings, ranks
         device = next(iter(self._named.values())).device
-        self._lr = torch.tensor(settings.lr, device=device if device.type == "cuda" else "cpu")
+        self._shares = shares(settings)
+        at = device if device.type == "cuda" else torch.device("cpu")
+        self._rates = {share: torch.tensor((settings.lr or 0.0) * share, device=at) for share in self._shares.values()}
         self._on_device = device.type in ("cpu", "cuda") and not capture_obstacle(settings)
         kind = OPTIMIZERS.get(settings.optimizer)
         self.pieces: dict[str, tuple[Piece, ...]] = {}  # what is shared out among ranks, all else is moved by each
@@ -131,7 +136,7 @@ class Optimizers:
             if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
                 shapes = {moved.weights: moved.of.shape for moved in taken}
                 whole = WholeMatrices(shapes, ranks) if self._sharded else None
-                self._parts.append(kind(self._groups(taken), self._lr, whole=whole))
+                self._parts.append(kind(self._groups(taken), self._rates[1.0], whole=whole))
         if unassigned:
             self._parts.append(self._adamw(self._groups(unassigned), device.type))
 
@@ -154,12 +159,13 @@ class Optimizers:
         return moved
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate of the next step."""
-        self._lr.fill_(lr)
+        """The learning rate of the matrices in the next step; the others keep their proportion to it."""
+        for share, rate in self._rates.items():
+            rate.fill_(lr * share)
         for part in self._parts:
             for group in part.param_groups:
                 if not isinstance(group["lr"], Tensor):
-                    group["lr"] = lr
+                    group["lr"] = lr * group["share"]
 
     def step(self, norm: Tensor | None = None) -> Tensor:
         """Clip the gradients, move every parameter, drop the gradients. Returns their norm before clipping.
@@ -243,19 +249,27 @@ class Optimizers:
                     held[kind] = value.to(moved.of.device, copy=True)
 
     def _groups(self, moved: list[_Moved]) -> list[dict[str, Any]]:
-        """Matrices decay, vectors do not."""
-        matrices = [parameter.weights for parameter in moved if parameter.of.ndim >= 2]
-        vectors = [parameter.weights for parameter in moved if parameter.of.ndim < 2]
-        decays = ((matrices, self._settings.weight_decay), (vectors, 0.0))
-        return [{"params": parameters, "weight_decay": decay} for parameters, decay in decays if parameters]
+        """Parameters by their rates; matrices decay, vectors do not."""
+        decay = _WEIGHT_DECAY if self._settings.weight_decay is None else self._settings.weight_decay
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for parameter in sorted(moved, key=lambda moved: moved.of.ndim < 2):
+            dimensions = parameter.of.ndim
+            share = self._shares[kind_of(parameter.name, dimensions)]
+            groups.setdefault((share, decay if dimensions >= 2 else 0.0), []).append(parameter.weights)
+        return [
+            {"params": parameters, "weight_decay": decay, "share": share}
+            for (share, decay), parameters in groups.items()
+        ]
 
     def _adamw(self, groups: list[dict[str, Any]], device: str) -> torch.optim.Optimizer:
         settings = self._settings
         betas = (settings.beta1, settings.beta2)
         if settings.bias_correction == "seed":
-            return SeedAdamW(groups, lr=settings.lr, betas=betas, eps=settings.eps)
+            return SeedAdamW(groups, lr=settings.lr or 0.0, betas=betas, eps=settings.eps)
         fused, capturable = device in ("cpu", "cuda", "mps"), device == "cuda"
-        return torch.optim.AdamW(groups, lr=self._lr, betas=betas, eps=settings.eps, fused=fused, capturable=capturable)
+        groups = [{**group, "lr": self._rates[group["share"]]} for group in groups]
+        rate = self._rates[1.0]
+        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=settings.eps, fused=fused, capturable=capturable)
 
     def _step_on_device(self, norm: Tensor) -> None:
         """The optimizers clip (and AdamW's own kernel skips), which saves a pass over the gradients."""

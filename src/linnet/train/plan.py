@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ class Plan:
     - `evaluation_steps`: what all evaluations cost, in steps; `sample_seconds`: what all samples take.
     - `stops_early`: the run ends by itself when its held-out loss no longer falls (`patience`).
     - `teacher`: bytes of a teacher's weights, a part of `memory`; 0: none runs.
+    - `optimizer`, `rates`: what moves the weights, and how far: the highest rates by their settings, weight decay.
     - `saves`: how many checkpoints are written, each in `save_seconds`, beside the steps.
     - `seconds`, `step_seconds`: the expected time in all and of a step; None: not measured yet.
     """
@@ -62,6 +64,8 @@ class Plan:
     save_seconds: float = 0.0
     seconds: float | None = None
     step_seconds: float | None = None
+    optimizer: str = ""
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def planned(self) -> int | None:
@@ -96,7 +100,8 @@ class Plan:
         takes = {"disk": self.disk, "memory": self.memory, "device": self.device, "minutes": self.minutes}
         takes["teacher"] = self.teacher or None
         time = {"seconds": self.seconds, "step_seconds": self.step_seconds}
-        return {name: value for name, value in (size | named | takes | time).items() if value is not None}
+        moved = {"optimizer": self.optimizer or None, "rates": dict(self.rates) or None}
+        return {name: value for name, value in (size | named | takes | moved | time).items() if value is not None}
 
 
 def is_trusted(steps_done: int, seconds: float, steps: int | None) -> bool:
@@ -160,6 +165,8 @@ def make_plan(
         sample_seconds=samples * settings.sample_tokens * token_seconds,
         saves=saves,
         save_seconds=saved / _WRITE_BYTES,
+        optimizer=settings.optimizer,
+        rates=settings.rates(),
     )
 
 

@@ -27,13 +27,17 @@ class TrainSettings:
         patience: End after so many evaluations without a better held-out loss; the best checkpoint is kept.
         batch: Sequences that pass through the model at once.
         batch_tokens: Tokens of one optimiser step; gradients are accumulated to reach it.
-        lr: The highest learning rate.
-        lr_min: Where the rate ends; a tenth of lr by default.
+        lr: The highest learning rate, of the hidden matrices; by default it follows from the model's width, the tokens
+            of a step and the steps. The other rates follow it in proportion.
+        lr_embedding: The highest rate of the embeddings; by default it follows from lr.
+        lr_head: The same of an output head with a matrix of its own.
+        lr_vectors: The same of norms and biases.
+        lr_min: Where the rate of the matrices ends, a tenth of lr by default; the others fall by the same share.
         schedule: How the rate falls after the warm-up: as a cosine, not at all, or at the end (wsd).
         warmup: Steps in which the rate rises; a twentieth of the steps by default, at most 500.
         decay: wsd: the share of the steps in which the rate falls.
-        optimizer: adamw; or muon for the hidden matrices, with adamw for the rest.
-        weight_decay: On matrices only.
+        optimizer: muon for the hidden matrices, with adamw for the rest; or adamw for all.
+        weight_decay: On matrices only; by default it follows from the rate and the steps.
         beta1: AdamW: how long the mean of the gradients is remembered.
         beta2: AdamW: how long the mean of their squares is remembered.
         eps: AdamW: added to the divisor.
@@ -78,13 +82,16 @@ class TrainSettings:
     batch: int = 8
     batch_tokens: int | None = None
     batch_images: int | None = None  # a flag where the data are images
-    lr: float = 1e-3
+    lr: float | None = None
+    lr_embedding: float | None = None
+    lr_head: float | None = None
+    lr_vectors: float | None = None
     lr_min: float | None = None
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup: int | None = None
     decay: float = 0.2
-    optimizer: OptimizerName = "adamw"
-    weight_decay: float = 0.1
+    optimizer: OptimizerName = "muon"
+    weight_decay: float | None = None
     beta1: float = 0.9
     beta2: float = 0.95
     eps: float = 1e-8
@@ -127,8 +134,11 @@ class TrainSettings:
                 f"`batch_images={self.batch_images}` is no multiple of the {self.batch} images that pass at once"
                 f" (`batch={self.batch}`)"
             )
-        if not self.lr > 0:
-            raise UsageError(f"`lr` must be above 0, found {self.lr}")
+        for name in ("lr", "lr_embedding", "lr_head", "lr_vectors"):
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise UsageError(f"`{name}` must be above 0, found {value}")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
+            raise UsageError(f"`weight_decay` must be 0 or more, found {self.weight_decay:g}")
         if not 0 < self.decay <= 1:
             raise UsageError(f"`decay` is a share of the steps, above 0 and at most 1, found {self.decay}")
         known = self.minutes is None and self.tokens is None and self.epochs is None  # else steps follow from them
@@ -168,9 +178,16 @@ class TrainSettings:
         return min(500, self.own_steps // 20) if self.warmup is None else self.warmup
 
     @property
+    def top_lr(self) -> float:
+        """The highest rate of the matrices, once it is known (`rates.settled`)."""
+        if self.lr is None:
+            raise UsageError("`lr` is not known before a training starts: give one, or see linnet.train.rates.settled")
+        return self.lr
+
+    @property
     def least_lr(self) -> float:
         """Where the rate ends."""
-        return self.lr / 10 if self.lr_min is None else self.lr_min
+        return self.top_lr / 10 if self.lr_min is None else self.lr_min
 
     def learning_rate(self, step: float) -> float:
         """The rate of a step, counted from 0: a linear rise, then constant, a cosine, or a plateau and a fall (wsd).
@@ -178,7 +195,7 @@ class TrainSettings:
         A pure function, so that a resumed run finds it again. Between two steps it is defined too: a run of so many
         minutes is wherever its clock is (`TimeBudget`).
         """
-        top, least, warmup, steps = self.lr, self.least_lr, self.warmup_steps, self.own_steps
+        top, least, warmup, steps = self.top_lr, self.least_lr, self.warmup_steps, self.own_steps
         step -= self.first
         if step < warmup:
             return top * (step + 1) / warmup
@@ -195,8 +212,8 @@ class TrainSettings:
 
     def schedule_fields(self) -> dict[str, str | float]:
         """The `schedule` of `run_start`, in Toy's words: the rates and steps that follow from the settings."""
-        lowest = self.lr if self.schedule == "constant" else self.least_lr
-        rates = {"lr_max": self.lr, "lr_min": lowest}
+        lowest = self.top_lr if self.schedule == "constant" else self.least_lr
+        rates = {"lr_max": self.top_lr, "lr_min": lowest}
         return {"kind": self.schedule, **rates, "warmup": self.warmup_steps, "n_steps": self.steps}
 
     def interval(self, kind: Periodic) -> int:
@@ -211,9 +228,15 @@ class TrainSettings:
             return True
         return interval > 0 and step % interval == 0
 
-    def derived(self, tokens_per_step: int | None) -> dict[str, int]:
+    def rates(self) -> dict[str, float]:
+        """The highest rates by what they move, and the weight decay: what of them is known."""
+        names = ("lr", "lr_embedding", "lr_head", "lr_vectors", "weight_decay")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def derived(self, tokens_per_step: int | None) -> dict[str, float]:
         """What settings that were not given have become; `tokens_per_step` is None where the data are images."""
-        derived = {f"{kind}_every": self.interval(kind) for kind in _TIMES}
+        derived: dict[str, float] = {f"{kind}_every": self.interval(kind) for kind in _TIMES}
+        derived |= self.rates()
         if tokens_per_step is not None:
             derived["eval_tokens"] = self.tokens_to_score(tokens_per_step)
         return derived
