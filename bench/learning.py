@@ -1,0 +1,100 @@
+"""What a step teaches: the default recipe against AdamW tuned by a grid and nanoGPT; the rule of rates against sweeps.
+
+python bench/learning.py study first --out records      # rates, batches, shapes, changes: seven minutes of a GPU
+python bench/learning.py study small --device cpu       # the same in half a minute, on a CPU, to see that it runs
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from learning_lane import play, prepared
+from learning_lanes import STUDIES
+
+DATA = Path(__file__).parent / ".data" / "learning"
+
+
+def study(flags: argparse.Namespace) -> int:
+    """All lanes of a study, several at once: where speed is not what is measured, they may share the GPU."""
+    began = time.time()
+    until = began + flags.seconds
+    lanes = [spec for spec in STUDIES[flags.name]() if not flags.only or any(word in spec.name for word in flags.only)]
+    flags.out.mkdir(parents=True, exist_ok=True)
+    tokens = prepared(flags.data, flags.megabytes)
+    print(
+        f"corpus: {len(tokens.train):,} tokens, {len(tokens.held_out):,} held out, {time.time() - began:.0f} s",
+        flush=True,
+    )
+    waiting, running = [spec.name for spec in lanes], list[subprocess.Popen[bytes]]()
+    failed = 0
+    while waiting or running:
+        while waiting and len(running) < flags.lanes and time.time() < until:
+            name = waiting.pop(0)
+            command = [
+                sys.executable,
+                __file__,
+                "lane",
+                flags.name,
+                name,
+                "--until",
+                str(until),
+                "--out",
+                str(flags.out),
+            ]
+            command += ["--device", flags.device, "--megabytes", str(flags.megabytes), "--data", str(flags.data)]
+            running.append(subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": str(flags.threads)}))
+        if time.time() > until:
+            waiting = []
+        for process in [process for process in running if process.poll() is not None]:
+            running.remove(process)
+            failed += process.returncode != 0
+        if time.time() > until + 20:
+            for process in running:
+                process.kill()
+        time.sleep(0.2)
+    print(f"{flags.name}: {time.time() - began:.0f} s, {failed} lanes failed", flush=True)
+    return int(failed > 0)
+
+
+def one_lane(flags: argparse.Namespace) -> int:
+    """One lane, in this process."""
+    spec = next(spec for spec in STUDIES[flags.name]() if spec.name == flags.lane)
+    out = flags.out / f"{spec.name.replace(' ', '-')}.jsonl"
+    play(spec, flags.data, out, device=flags.device, megabytes=flags.megabytes, until=flags.until)
+    return 0
+
+
+def records(folder: Path) -> list[dict[str, object]]:
+    """All trials below a folder."""
+    return [json.loads(line) for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for name, function in (("study", study), ("lane", one_lane)):
+        command = commands.add_parser(name)
+        command.add_argument("name", choices=list(STUDIES))
+        command.set_defaults(function=function)
+        command.add_argument("--out", type=Path, default=DATA / "records", help="where records go, a line a trial")
+        command.add_argument("--data", type=Path, default=DATA, help="where the corpus and its tokens are kept")
+        command.add_argument("--device", default="cuda")
+        command.add_argument("--megabytes", type=float, default=64, help="of Python sources to learn from")
+        if name == "study":
+            command.add_argument("--seconds", type=float, default=400, help="after which no trial is begun")
+            command.add_argument("--lanes", type=int, default=6, help="processes at once")
+            command.add_argument("--threads", type=int, default=2, help="of each process")
+            command.add_argument("--only", nargs="*", default=[], help="lanes whose names have one of these words")
+        else:
+            command.add_argument("lane")
+            command.add_argument("--until", type=float, default=float("inf"))
+    flags = parser.parse_args()
+    return int(flags.function(flags))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
