@@ -105,7 +105,7 @@ def test_compiled_gradients_of_a_vision_transformer_are_the_plain_ones(name: str
 def test_fifty_losses_compiled_and_captured_are_the_plain_ones(name: str) -> None:
     losses: dict[str, list[float]] = {}
     for flag in ("off", "on"):
-        settings = TrainSettings(batch=8, device=DEVICE, dtype="bfloat16", compile=flag, graph=flag)
+        settings = TrainSettings(batch=8, device=DEVICE, dtype="bfloat16", compile=flag, graph=flag, optimizer="adamw")
         model = build(MODELS[name], seed=0, device=DEVICE)
         hardware = choose(settings, tokens=8 * 128)
         model.set_compute_dtype(hardware.dtype)
@@ -170,7 +170,7 @@ def trained(
     config: Config | ViTConfig, documents: bool = False, steps: int = 20, **settings: Any
 ) -> tuple[list[list[float]], list[Tensor]]:
     """The losses and gradient norms of some steps, and the weights after them."""
-    chosen = TrainSettings(batch=8, device=DEVICE, **settings)
+    chosen = TrainSettings(**{"batch": 8, "device": DEVICE, "optimizer": "adamw", **settings})
     model = build(config, seed=0, device=DEVICE)
     hardware = choose(chosen, tokens=8 * 128, head_size=config.head_size)
     model.set_compute_dtype(hardware.dtype)

@@ -27,7 +27,7 @@ TEXT = f"train from-scratch --corpus CORPUS {SHAPE} {EIGHT_PARTS}"
 HALVES = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64"
 CASES = {
-    "adamw": TEXT,
+    "adamw": f"{TEXT} --optimizer adamw",
     "recomputed": f"{TEXT} --recompute blocks --clip 0.5 --file-type q8_0",
     "muon": f"{TEXT} --optimizer muon --graph on --schedule wsd",
     "sharded": f"{TEXT} --shard moments --documents --untied --qkv-bias",
