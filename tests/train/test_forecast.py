@@ -29,9 +29,8 @@ _BILLION = preset("smollm2-135m", ctx=1024, d_model=2048, n_layers=16, n_heads=3
 
 def forecast(config: Any = _135M, cluster: Cluster = ONE, device: Any = H200, **flags: Any) -> Forecast:
     of_model = {name: flags.pop(name) for name in ("shard", "recompute", "overlap", "per_rank") if name in flags}
-    return CostModel(config, TrainSettings(**{"batch": 8, "optimizer": "adamw", **flags}), device, **of_model).forecast(
-        cluster
-    )
+    settings = TrainSettings(**{"batch": 8, "optimizer": "adamw", **flags})
+    return CostModel(config, settings, device, **of_model).forecast(cluster)
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,11 @@ HALVES = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 -
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64"
 CASES = {
     "adamw": f"{TEXT} --optimizer adamw",
-    "recomputed": f"{TEXT} --recompute blocks --clip 0.5 --file-type q8_0",
+    "recomputed": f"{TEXT} --optimizer adamw --recompute blocks --clip 0.5 --file-type q8_0",
     "muon": f"{TEXT} --optimizer muon --graph on --schedule wsd",
-    "sharded": f"{TEXT} --shard moments --documents --untied --qkv-bias",
+    "sharded": f"{TEXT} --optimizer adamw --shard moments --documents --untied --qkv-bias",
     "sharded-muon": f"{TEXT} --optimizer muon --shard moments --file-type bf16 --recompute cheap",
-    "overlapped": f"{TEXT} --overlap on --graph off",
+    "overlapped": f"{TEXT} --optimizer adamw --overlap on --graph off",
     "weights": f"{TEXT} --shard weights --optimizer muon --recompute blocks",
     "six-parts": f"train from-scratch --corpus CORPUS {SHAPE} --batch 2 --batch-tokens 384",
     "halves": f"train from-scratch --corpus CORPUS {HALVES}",
