@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +238,7 @@ def play(
     tokens = prepared(folder, megabytes)
     lane = Lane(spec, tokens, device, min(held_out, len(tokens.held_out) - 1))
     lane.run(Trial("warm", 6))  # compiles
-    with _lines(out) as write:
+    with lines(out) as write:
         for trial in spec.trials:
             if time.time() > until:
                 print(f"{spec.name}: out of time before {trial.study} {trial.settings} {trial.variant}", flush=True)
@@ -252,7 +252,8 @@ def play(
 
 
 @contextmanager
-def _lines(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+def lines(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes a record as a line, at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
 
@@ -261,8 +262,3 @@ def _lines(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
             file.flush()
 
         yield write
-
-
-def described(spec: LaneSpec) -> dict[str, Any]:
-    """A lane as data."""
-    return asdict(spec)
