@@ -11,7 +11,8 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
         return None
     import torch
 
-    from linnet.train.muon import Muon, orthogonal
+    from linnet.train.muon import Muon
+    from linnet.train.orthogonal import orthogonal
 
     config = model.config
     parts = _parts(config) if variant.get("split") else {}
@@ -19,6 +20,7 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
     class Variant(torch.optim.Optimizer):
         moment = Muon.moment
         trains = staticmethod(Muon.trains)
+        grad_scale: Any = None
 
         def __init__(self, matrices: Any, lr: Any, *, whole: Any = None) -> None:
             momentum: Any = variant.get("momentum", 0.95)
@@ -46,6 +48,7 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
                     state[Muon.moment] = torch.zeros_like(matrix)
             buffers = torch.stack([self.state[matrix][Muon.moment] for matrix in matrices])
             gradients = torch.stack([matrix.grad for matrix in matrices])
+            gradients = gradients if self.grad_scale is None else gradients / self.grad_scale
             buffers = buffers * momentum + gradients * (1 - momentum)
             for matrix, buffer in zip(matrices, buffers.unbind(), strict=True):
                 self.state[matrix][Muon.moment].copy_(buffer)
