@@ -12,7 +12,7 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
     import torch
 
     from linnet.train.muon import Muon
-    from linnet.train.orthogonal import orthogonal
+    from linnet.train.orthogonal import by_polynomials
 
     config = model.config
     parts = _parts(config) if variant.get("split") else {}
@@ -54,7 +54,7 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
                 self.state[matrix][Muon.moment].copy_(buffer)
             ahead = gradients * (1 - momentum) + buffers * momentum if variant.get("nesterov", True) else buffers
             pieces = ahead.split(parts[shape], dim=1) if shape in parts else (ahead,)
-            moved = [orthogonal(piece.contiguous()).float() * _size(piece.shape[1:], variant) for piece in pieces]
+            moved = [by_polynomials(piece.contiguous()).float() * _size(piece.shape[1:], variant) for piece in pieces]
             update = torch.cat(moved, dim=1)
             for matrix, each in zip(matrices, update.unbind(), strict=True):
                 matrix.mul_(1 - lr * group["weight_decay"]).add_(each * -lr)
