@@ -26,6 +26,10 @@ TEXT = f"train from-scratch --corpus CORPUS {SHAPE} {EIGHT_PARTS}"
 # Large enough to pass in two halves: two parts, which two ranks share, and four do not.
 HALVES = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64"
+TAUGHT = (
+    "train from-scratch --corpus CORPUS --teacher ONE/halves/weights/step_4.gguf --d-model 32 --n-heads 4 --n-kv 2"
+    f" --n-layers 1 --ctx 32 {EIGHT_PARTS}"
+)
 CASES = {
     "adamw": f"{TEXT} --optimizer adamw",
     "recomputed": f"{TEXT} --optimizer adamw --recompute blocks --clip 0.5 --file-type q8_0",
@@ -39,6 +43,8 @@ CASES = {
     "vit": f"{IMAGES} --batch 4 --batch-images 16 --ema 0.9",
     "warm": "train warm-start --corpus CORPUS --donor ONE/halves/weights/step_4.gguf --init pca --d-model 48"
     f" --n-heads 4 --n-layers 1 --ctx 32 {EIGHT_PARTS}",
+    "taught": f"{TAUGHT} --shard moments --documents",
+    "taught-weights": f"{TAUGHT} --shard weights",
 }
 COMMON = "--steps 4 --seed 1 --device cpu --eval-every 2 --checkpoint-every 2"
 OF_TEXT = "--eval-tokens 512 --sample-every 4 --sample-tokens 4 --prompt the"
@@ -159,7 +165,8 @@ def compare(one: linnet.Run, many: linnet.Run, *, exact: bool) -> None:
 
 def test_two_and_four_ranks_train_what_one_does_and_go_on_with_each_others_runs(trained: Path) -> None:
     """One test, since the runs behind it are made by seven processes."""
-    for ranks, rounded in ((2, ("weights",)), (4, ("weights", "six-parts", "halves"))):
+    sharded = ("weights", "taught-weights")
+    for ranks, rounded in ((2, sharded), (4, (*sharded, "six-parts", "halves"))):
         for case in CASES:
             one, many = linnet.open(trained / "1" / case), linnet.open(trained / str(ranks) / case)
             compare(one, many, exact=case not in rounded)

@@ -195,6 +195,8 @@ def prepare(
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
     meet(data, hardware, begun=False)
+    if data.job.teacher is not None and data.job.teacher.teacher_cache is not None:
+        hardware = _hardware(data.job, ranks)  # as a resume chooses it: the teacher does not run
     if fork is None or data.job.settings.lr is None:
         _settle(data, hardware)
     recipe, job = _built(data, hardware, resumed=fork is not None)
