@@ -4,7 +4,8 @@
     python bench/teacher.py --report A/runs.jsonl B/runs.jsonl --json teacher.json      # of runs that are done
 
 The donor is the teacher. AdamW with lr 4e-3 is what docs/warm-start.md has, whose 0.41 is `select` alone; Muon has the
-rates of the rule. Each run is a line of JSON in `--out`; after `--seconds` no further one is begun. The section of RESULTS.md is written by `python -m bench --record FILE`.
+rates of the rule. Each run is a line of JSON in `--out`; after `--seconds` no further one is begun. The section of
+RESULTS.md is written by `python -m bench --record FILE`.
 """
 
 import argparse
