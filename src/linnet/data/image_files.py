@@ -148,6 +148,18 @@ def read_image(path: Path, size: int, channels: int | None = None) -> NDArray[np
         return _decoded(path, size, channels)
 
 
+def shorter_side(path: Path) -> int | None:
+    """Pixels of an image file's shorter side, by its head; None where it cannot be read."""
+    _require_pillow()
+    from PIL import Image
+
+    try:
+        with _no_warnings(), path.open("rb") as stream, Image.open(stream) as file:
+            return min(file.size)
+    except Exception:  # of any decoder; reading the set names the file and what is wrong with it
+        return None
+
+
 def read_images(paths: Sequence[Path], size: int, channels: int) -> list[NDArray[np.uint8] | DataError]:
     """The same of several files, some at a time; in the place of one that cannot be read is what is wrong with it."""
     with _no_warnings(), ThreadPoolExecutor() as pool:

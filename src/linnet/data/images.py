@@ -11,8 +11,9 @@ import numpy as np
 
 from linnet.data.errors import DataError
 from linnet.data.image_arrays import DIGITS, Part, find_image_arrays
-from linnet.data.image_files import read_class_folders
+from linnet.data.image_files import find_images, read_class_folders, shorter_side
 from linnet.data.order import shuffled
+from linnet.files import is_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from linnet.data.preparation import PrepareProgress
 
 _MOST_CLASSES = 65_536
+_LOOKED_AT, _SMALL_FILE = 32, 64  # files by which the size of all is told, and pixels a side up to which it is kept
 _FILE_SIZE = 224  # pixels a side that files of all sizes are brought to, when nothing else is asked for
 
 
@@ -88,6 +90,24 @@ def native_size(source: str) -> int | None:
     arrays = find_image_arrays(source)
     shape = arrays.shape() if arrays else ()
     return min(shape[1:3]) if len(shape) > 2 else None
+
+
+def image_count(source: str) -> int | None:
+    """How many images a source has to train on, before any is read; of files, those of a test set among them."""
+    if arrays := find_image_arrays(source):
+        shape = arrays.shape()
+        return shape[0] if shape else None
+    return len(find_images(Path(source))[0]) if is_folder(source) else None
+
+
+def size_of_files(source: str) -> int | None:
+    """Pixels a side of image files that are small and all of one size; None where they are not, or are no files."""
+    if not is_folder(source):
+        return None
+    files = find_images(Path(source))[0]
+    sizes = {shorter_side(file) for file in files[:: max(1, len(files) // _LOOKED_AT)]}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size if size is not None and size <= _SMALL_FILE else None
 
 
 def load_images(

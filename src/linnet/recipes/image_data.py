@@ -10,18 +10,39 @@ from torch import nn
 
 from linnet.data.errors import left_out_sentence
 from linnet.data.image_batches import ImageBatch, ImageBatches
-from linnet.data.images import load_images
+from linnet.data.images import Images, load_images
+from linnet.data.mirroring import mirrored_alike
 from linnet.models import ViT, ViTConfig
+from linnet.recipes.image_rules import RULED, ImageFacts, decide
 from linnet.recipes.job import ImageData, Job, PrepareProgress
 from linnet.recipes.vit_tiny import VitOptions
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.images import CONFUSION, WRONG, ImageEvaluation, draw_confusion, draw_wrong, evaluate_images
 from linnet.train.protocols import EvalResult
+from linnet.train.settings import TrainSettings
 
 _LEAST = 1024  # held-out images that tell something
 
 log = logging.getLogger("linnet")
+
+
+def _decided(
+    images: Images, settings: TrainSettings, options: VitOptions, hardware: Hardware
+) -> tuple[TrainSettings, VitOptions, str]:
+    """Settings and variations with what was left to the images, and a line that says what that was."""
+    open_names = options.by_rule or ()
+    facts = ImageFacts(len(images.train), images.size, images.channels, mirrored_alike(images.train))
+    steps = None if "steps" in open_names else settings.steps
+    batch = settings.batch_images or settings.batch
+    values = decide(facts, batch, steps, on_gpu=hardware.device.type != "cpu")
+    chosen = {name: values[name] for name in RULED if name in open_names}
+    of_settings = {name: value for name, value in chosen.items() if name in ("steps", "lr")}
+    of_options = {name: value for name, value in chosen.items() if name not in of_settings}
+    used = [f"{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value]
+    mirrored = ", never mirrored" if "flip" in chosen and not chosen["flip"] else ""
+    line = f"by rule for {facts}: {', '.join(used)}{mirrored}"
+    return replace(settings, **of_settings), replace(options, by_rule=None, **of_options), line
 
 
 class ImageRunData:
@@ -61,12 +82,16 @@ class ImageRunData:
         self._ranks = hardware.ranks
         self._share = self._ranks.share(self.per_step, f"a batch of {self.per_step} images")
         self.settings = settings.in_steps(self.per_step, self.per_epoch)
-        self.job = replace(job, model=shape, settings=self.settings)
+        rule = None
+        if options.by_rule is not None:
+            self.settings, options, rule = _decided(images, self.settings, options, hardware)
+        self.job = replace(job, model=shape, settings=self.settings, options=options)
         self._images, self._options = images, options
         self.description = f"set of images {images.source!r}"
         self.fingerprint = images.fingerprint
         self.left_out: tuple[str, ...] = images.skipped
         self.remarks: tuple[str, ...] = (left_out_sentence(images.skipped),) if images.skipped else ()
+        self.remarks += () if rule is None else (rule,)
         self._batches = ImageBatches(
             images.train,
             batch=self.per_step,

@@ -21,7 +21,8 @@ from linnet.recipes.flags import (
     flags_of,
     with_model_files,
 )
-from linnet.recipes.job import ImageData, Job, settings_flags, settings_of
+from linnet.recipes.image_rules import RULED, default_batch, fitting_patches
+from linnet.recipes.job import BUDGETS, ImageData, Job, settings_flags, settings_of
 from linnet.recipes.recipe import INIT_SCALE, ModelRecipe, put_back
 from linnet.train.settings import OptimizerName, TrainSettings
 
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
 _SHAPE = config_flags([ViTConfig])
 _FOR_TEXT = ("tokens", "batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
+_SMALL, _TINY = 64, 16  # pixels a side, up to which images have the patches of a small one, and its width too
+
+
+def _ruled(flags: tuple[Flag, ...]) -> tuple[Flag, ...]:
+    """The flags, those that images decide without a default: whether they were given decides."""
+    return tuple(replace(flag, default=None) if flag.name in (*RULED, "batch") else flag for flag in flags)
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class VitSettings(TrainSettings):
     """The settings of the loop, as they are right for small images.
 
     Args:
-        steps: Optimiser steps; 600 where no other budget is given.
-        batch: Images that pass through the model at once.
+        steps: Optimiser steps; by default as many as show each image some 50 times on a GPU, half as often on a CPU.
+        batch: Images that pass through the model at once; by default a hundredth of them on a GPU (64 to 512), else 64.
         batch_images: Images of one optimiser step, as many as `batch` by default; gradients are accumulated to reach
             it.
         eval_every: Steps between evaluations on held-out images; ten times a run by default, 0: never.
@@ -62,11 +69,14 @@ class VitSettings(TrainSettings):
 class VitOptions(Augmentation):
     """How a vision transformer begins, what is averaged, and how its images are varied.
 
+    On the command line, what is not given of the variations is decided by the images (`image_rules.py`).
+
     Args:
         init: How the weights begin: by the seed's table, with attention as in trained models, or as a part of a
             larger one.
         donor: select: the MODEL of a larger vision transformer.
-        ema: How much of itself the running average of the weights keeps at a step; that is what is evaluated and kept.
+        ema: How much of itself the running average of the weights keeps at a step, by default 1 - 6 / steps; that is
+            what is evaluated and kept.
         eval_images: Held-out images scored each time; by default so many that it costs about 2 % of the run, at the end
             all.
     """
@@ -80,6 +90,7 @@ class VitOptions(Augmentation):
     donor: ModelName | None = None
     ema: float = 0.99
     eval_images: int | None = None
+    by_rule: tuple[str, ...] | None = None  # settings and variations that the images are to decide; None: none are left
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,8 +128,8 @@ class VitTiny(ModelRecipe["ViT"]):
             INIT_SCALE,
         ),
         "Images": flags_of(ImageData),
-        "Beginning and variation": flags_of(VitOptions),
-        "Training": settings_flags(VitSettings, leave_out=_FOR_TEXT),
+        "Beginning and variation": _ruled(flags_of(VitOptions)),
+        "Training": _ruled(settings_flags(VitSettings, leave_out=_FOR_TEXT)),
     }
     data_types = (ImageData,)
     options_type = VitOptions
@@ -140,14 +151,23 @@ class VitTiny(ModelRecipe["ViT"]):
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
         """The preset for the size of the images, with the given fields changed."""
+        from linnet.data.images import image_count
+
         values = with_model_files(cls.flags, values)
+        has_budget = any(values.get(name) is not None for name in BUDGETS)
+        open_names = [name for name in RULED if values[name] is None and not (name == "steps" and has_budget)]
+        given = {name: value for name, value in values.items() if value is not None or name not in (*RULED, "batch")}
+        if "batch" not in given:
+            count = image_count(values["images"])
+            given["batch"] = default_batch(count or 0, _uses_gpu(values["device"]))
+        options = fill(VitOptions, given)
         return Job(
             _config(values["preset"], changed_fields(_SHAPE, values), values["images"]),
             fill(ImageData, values),
-            settings_of(VitSettings, values),
+            settings_of(VitSettings, given),
             init_scale=values["init_scale"],
             recipe=cls.name,
-            options=fill(VitOptions, values),
+            options=replace(options, by_rule=tuple(open_names) or None),
         )
 
     @classmethod
@@ -243,16 +263,28 @@ class VitTiny(ModelRecipe["ViT"]):
 
 def _config(name: str | None, changes: dict[str, Any], source: str) -> AnyConfig:
     """A preset with some fields changed; by default the one for the size of the images."""
-    from linnet.data.images import native_size
+    from linnet.data.images import native_size, size_of_files
 
     presets = presets_for("images")
     if name is None:
-        size = changes.get("image_size") or native_size(source)
-        small = "vit-tiny" if size is None or size > 64 else "vit-tiny-32"  # its patches suit small images
-        name = next((name for name, config in presets.items() if config.image_size == size), small)
-        changes = changes if size is None else {**changes, "image_size": size}
+        size = changes.get("image_size") or native_size(source) or size_of_files(source)
+        name = next((name for name, config in presets.items() if config.image_size == size), None)
+        if name is None:
+            name = "vit-tiny" if size is None or size > _SMALL else "vit-tiny-32" if size > _TINY else "vit-tiny-8"
+            if size is not None and size <= _SMALL and "patch_size" not in changes:
+                fitted, patch = (size, None) if "image_size" in changes else fitting_patches(size)
+                changes = {**changes, "image_size": fitted, **({} if patch is None else {"patch_size": patch})}
+        changes = changes if size is None else {"image_size": size, **changes}
     config: AnyConfig = preset(name, presets, **changes)
     return config
+
+
+def _uses_gpu(device: str) -> bool:
+    """Will a device by this word be a GPU? A word that is none is refused where the device is chosen."""
+    import torch
+
+    is_there = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return device.startswith(("cuda", "mps")) or (device == "auto" and is_there)
 
 
 def _check_labels(labels: Tensor, num_classes: int) -> None:
