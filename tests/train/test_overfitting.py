@@ -115,7 +115,12 @@ def test_a_loss_that_falls_says_nothing_and_one_in_the_first_pass_speaks_of_the_
     [(4.0, 4.03, 65_536, False), (4.0, 4.05, 65_536, True), (4.0, 4.05, 256, False), (4.0, float("nan"), 9, False)],
 )
 def test_what_is_within_noise_is_no_rise(best: float, loss: float, scored: int, risen: bool) -> None:
-    assert has_risen(best, loss, scored) is risen
+    assert has_risen(best, loss, scored, repeats=True) is risen
+
+
+def test_in_the_first_pass_over_the_data_a_small_rise_is_none() -> None:
+    assert not has_risen(3.3, 3.346, 4096, repeats=False)  # it fell to 2.57 later, when the rate was lower
+    assert has_risen(4.0, 4.25, 65_536, repeats=False)
 
 
 def test_a_plan_of_many_epochs_says_so_in_one_row() -> None:

@@ -399,9 +399,18 @@ class RunBundle(Shown):
     # -- the rest ----------------------------------------------------------------------------------------------
 
     @never_raises
-    def note(self, text: str, step: int | None = None, level: Literal["warning", "error"] | None = None) -> None:
-        """A remark for whoever reads the run; one with a `level` stands in the log and as a mark on the curves."""
-        self._event("note", step, {"text": text, "level": level})
+    def note(
+        self,
+        text: str,
+        step: int | None = None,
+        level: Literal["warning", "error"] | None = None,
+        metric: str | None = None,
+    ) -> None:
+        """A remark for whoever reads the run.
+
+        One with a `level` stands in the log and as a mark on the curves: on that of `metric`, or on all.
+        """
+        self._event("note", step, {"text": text, "level": level, "metric": metric})
 
     @never_raises
     def artifact(self, source: str | os.PathLike[str], name: str | None = None, step: int | None = None) -> None:

@@ -424,7 +424,7 @@ class Loop:
         if best is None or best_step is None or last is None:  # states of earlier versions have no step
             return None
         scored = self._data.scored(progress.evaluated_at or progress.step)
-        if progress.not_better < evaluations or not has_risen(best, last, scored):
+        if progress.not_better < evaluations or not has_risen(best, last, scored, repeats=self._repeats):
             return None
         return rise_sentence(best, best_step, last, repeats=self._repeats, unit=self._data.unit)
 
@@ -433,7 +433,7 @@ class Loop:
         if self.progress.warned_of_rise or (text := self._rise(evaluations=2)) is None:
             return
         self.progress.warned_of_rise = True
-        self._run.note(text, step=step, level="warning")
+        self._run.note(text, step=step, level="warning", metric="validation/loss")
         self._callbacks.call(Callback.on_warning, step, text)
 
     def _sample(self, step: int) -> None:

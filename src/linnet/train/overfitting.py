@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MANY_EPOCHS = 8.0  # passes over a text, above which a plan is warned of
 _RISE = 0.01  # of the best held-out loss: less than that comes and goes with the order of the batches
+_FIRST_RISE = 0.05  # within the first pass over the data, where it falls again while the rate is high
 _NOISE = 1.5  # nats over √tokens: three times the spread of a mean of so many differences, each of half a nat
 
 
@@ -25,9 +26,13 @@ def compared_loss(result: EvalResult) -> float:
     return float(getattr(result, "compared_loss", result.loss))
 
 
-def has_risen(best: float, loss: float, scored: int) -> bool:
-    """Has the held-out loss risen from its best by more than noise? `scored`: tokens or images of an evaluation."""
-    return loss - best > max(_RISE * best, _NOISE / math.sqrt(max(1, scored)))
+def has_risen(best: float, loss: float, scored: int, *, repeats: bool) -> bool:
+    """Has the held-out loss risen from its best by more than noise?
+
+    `scored`: tokens or images of an evaluation; `repeats`: the data have been passed through more than once.
+    """
+    share = _RISE if repeats else _FIRST_RISE
+    return loss - best > max(share * best, _NOISE / math.sqrt(max(1, scored)))
 
 
 def rise_sentence(best: float, best_step: int, loss: float, *, repeats: bool, unit: str) -> str:

@@ -143,6 +143,17 @@ def test_a_spike_and_a_silence_are_marked(root: Path, series: Series) -> None:
     assert told["stall"]["x"] == 502.0 and "2 h" in told["stall"]["text"]
 
 
+def test_a_warning_about_a_metric_stands_on_its_curve_alone(root: Path, series: Series) -> None:
+    notes = [
+        {"kind": "note", "t": 50.0, "step": 50, "text": "held-out loss rises", "level": "warning", "metric": "loss"},
+        {"kind": "note", "t": 60.0, "step": 60, "text": "the disk is full", "level": "warning"},
+    ]
+    write(root / "warned", [*steps(100, loss=lambda step: 6 / step, lr=lambda step: 1e-3), *notes])
+    loss, rate = series(runs=["warned"], keys=["loss", "lr"])
+    assert [mark["text"] for mark in loss["marks"]] == ["held-out loss rises", "the disk is full"]
+    assert [mark["text"] for mark in rate["marks"]] == ["the disk is full"]
+
+
 def test_a_resumed_run_is_one_line_and_what_was_trained_again_is_another(root: Path, series: Series) -> None:
     resume = {"kind": "resume", "t": 300.0, "step": 200}
     again = [{**event, "t": event["t"] + 100.0} for event in steps(300, first=201, loss=lambda step: 1.0)]

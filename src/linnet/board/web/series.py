@@ -293,7 +293,9 @@ def _marks(line: Line, grid: Grid, axis: str) -> list[Mark]:
     finder = line.run.marks_of(line.curve.name)
     marks = [Mark(float(x[row]), kind, text) for row, kind, text in finder.find(line.curve, line.values)]  # type: ignore[arg-type]
     for event in line.run.turns():
-        place = _place_of(line, axis, event.step, event.t) if event.kind == "note" else None
+        if event.kind != "note" or event.data.get("metric", line.curve.name) != line.curve.name:
+            continue
+        place = _place_of(line, axis, event.step, event.t)
         if place is not None:
             text = event.data.get("text")
             marks.append(Mark(place, "warning", text[:500] if isinstance(text, str) else "events were lost"))
