@@ -37,6 +37,8 @@ class LaneSpec:
     ctx: int
     trials: tuple[Trial, ...]
     documents: bool = False
+    peer: bool = False  # nanoGPT's model and training
+    vocab: int = VOCAB
 
 
 def corpus_file(folder: Path, megabytes: float) -> Path:
@@ -118,6 +120,11 @@ class Lane:
         per_step = self.spec.batch * self.spec.ctx
         settings = replace(self._settings, **{"steps": trial.steps, "lr": None, "seed": trial.seed, **trial.settings})
         settings = settled(settings, self.config, per_step)
+        if times := trial.variant.get("times"):
+            rule = settings.rates()
+            settings = replace(
+                settings, **{name: rate * times for name, rate in rule.items() if name != "weight_decay"}
+            )
         self._renew(settings, trial.variant)
         initialise(self.model, trial.seed, trial.variant.get("init_scale", 1.0))
         if scale := trial.variant.get("embedding_scale"):
@@ -172,7 +179,8 @@ class Lane:
         from linnet.train.step import _captured_by
 
         fixed = (settings.optimizer, settings.weight_decay, settings.beta1, settings.beta2, settings.eps, settings.clip)
-        key = (fixed, tuple(sorted(shares(settings).items())), json.dumps(variant, sort_keys=True))
+        proportions = sorted((kind, round(share, 6)) for kind, share in shares(settings).items())
+        key = (fixed, tuple(proportions), json.dumps({**variant, "times": 0}, sort_keys=True))
         if self._captured is not None and self._captured[0] == key:
             self._step.optimizers.load({})
             return
@@ -232,12 +240,16 @@ class Lane:
 
 
 def play(
-    spec: LaneSpec, folder: Path, out: Path, *, device: str, megabytes: float, until: float, held_out: int = 131_072
+    spec: LaneSpec, folder: Path, out: Path, *, device: str, megabytes: float, until: float, held_out: int | None = None
 ) -> None:
     """Run the trials of a lane that fit before the time `until`; each is a line of `out`."""
-    tokens = prepared(folder, megabytes)
-    lane = Lane(spec, tokens, device, min(held_out, len(tokens.held_out) - 1))
-    lane.run(Trial("warm", 6))  # compiles
+    from learning_peer import PeerLane
+
+    tokens = prepared(folder, megabytes, spec.vocab)
+    kind: Any = PeerLane if spec.peer else Lane
+    scored = held_out or (131_072 if device == "cuda" else 4_096)
+    lane = kind(spec, tokens, device, min(scored, len(tokens.held_out) - 1))
+    lane.run(Trial("warm", 6, {"lr": 1e-3}))  # compiles
     with lines(out) as write:
         for trial in spec.trials:
             if time.time() > until:

@@ -1,9 +1,11 @@
 """The lanes of the study of learning: which shapes, rates, batches and changes are tried, the most worthful first."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from learning_lane import LaneSpec, Trial
+from learning_tables import Record
 
 # Every shape has a vocabulary of 8,192 and sequences of 512 tokens, so that losses compare.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -97,6 +99,96 @@ def first_study() -> list[LaneSpec]:
     return more + shapes
 
 
+def second_study() -> list[LaneSpec]:
+    """AdamW by a grid, nanoGPT by its rate, the rule against sweeps, changes with three seeds, shapes."""
+    grid = [
+        Trial("adamw", 1000, {"optimizer": "adamw", "lr": lr, "weight_decay": decay, "beta2": beta2})
+        for lr, decay, beta2 in (
+            (2e-3, 0.1, 0.95), (1e-3, 0.1, 0.95), (2e-3, 0.3, 0.95), (1e-3, 0.3, 0.99),
+            (3e-3, 0.1, 0.95), (2e-3, 0.1, 0.99), (2e-3, 0.3, 0.99), (1e-3, 0.1, 0.99),
+        )
+    ]  # fmt: skip
+    peer = [Trial("nanogpt", 1000, {"lr": lr}) for lr in (2e-3, 1e-3, 4e-3)]
+    three, five = (1.0, 2.0, 0.5), (1.0, 2.0, 0.5, 1.4, 0.7)
+    return [
+        lane("15M adamw a", "15M", 32, grid[::2]),
+        lane("15M adamw b", "15M", 32, grid[1::2]),
+        peer_lane("15M nanogpt", "15M", 32, peer),
+        *(lane(f"15M changes {seed}", "15M", 32, [replace(trial, seed=seed) for trial in CHANGES]) for seed in SEEDS),
+        lane("135M 16k sweep", "135M", 32, sweep(160, three)),
+        lane("50M 16k sweep", "50M", 32, sweep(250, three)),
+        lane("15M 131k sweep", "15M", 256, sweep(120, three)),
+        lane("3M 8k sweep", "3M", 16, sweep(1000, five), sweep(4000, (1.0, 0.5))),
+        lane("1M 8k sweep", "1M", 16, sweep(1000, five)),
+        lane("15M 2k sweep", "15M", 4, sweep(1500, five)),
+        lane("3M 65k sweep", "3M", 128, sweep(300, three)),
+        *demo_lanes(),
+        *(lane(name, name, 32, [Trial("shape", 600)]) for name in ("15M qwen3", "15M wide", "15M deep")),
+    ]
+
+
+def demo_lanes() -> list[LaneSpec]:
+    """`linnet demo`: 8 × 128 tokens, a vocabulary of 2,048; a wide and a narrow model, as long as a CPU takes."""
+    wide = {"d_model": 192, "n_heads": 6, "n_kv": 2, "d_ff": 512, "n_layers": 4}
+    narrow = {"d_model": 128, "n_heads": 4, "n_kv": 2, "d_ff": 352, "n_layers": 4}
+    before = {"optimizer": "muon", "lr": 5e-3, "lr_embedding": 5e-3, "lr_vectors": 5e-3, "weight_decay": 0.1}
+    trials = [Trial("demo", 480, before), *sweep(480, (1.0, 2.0, 3.0)), *sweep(700, (1.0, 2.0))]
+    trials += [Trial("demo", 480, {"lr_embedding": rate}) for rate in (6e-3, 1.2e-2)]
+    half = [*sweep(960, (1.0, 2.0)), *sweep(1400, (1.0, 2.0))]
+    return [
+        LaneSpec("demo wide", wide, 8, 128, tuple(trials), vocab=2048),
+        LaneSpec("demo narrow", narrow, 8, 128, (*sweep(700, (1.0, 2.0)), *sweep(1000, (1.0, 2.0))), vocab=2048),
+        LaneSpec("demo half", wide, 4, 128, tuple(half), vocab=2048),
+    ]
+
+
+SEEDS = (0, 1, 2)
+# What is changed of the default, 600 steps of 15M; the first is the default itself, and a sweep around it.
+CHANGES = [
+    Trial("change", 600),
+    Trial("change", 600, {"weight_decay": 1.2}),
+    Trial("change", 600, {}, {"split": True}),
+    Trial("change", 600, {"schedule": "wsd", "decay": 0.5}),
+    Trial("change", 600, {}, {"times": 2.0}),
+    Trial("change", 600, {}, {"times": 0.5}),
+    Trial("change", 600, {"weight_decay": 0.3}),
+    Trial("change", 600, {}, {"norm": "spectral"}),
+    Trial("change", 600, {}, {"ema": 0.98}),
+    Trial("change", 600, {}, {"momentum_warmup": 150}),
+    Trial("change", 600, {}, {"decay_by_schedule": True}),
+    Trial("change", 600, {}, {"nesterov": False}),
+    Trial("change", 600, {"beta2": 0.99}),
+    Trial("change", 600, {}, {"momentum": 0.9}),
+]
+
+
+def sweep(steps: int, times: Iterable[float]) -> list[Trial]:
+    """The rule, and rates around it."""
+    return [Trial("sweep", steps, {}, {"times": factor}) for factor in times]
+
+
+def quiet_study(found: Iterable[Record] = ()) -> list[LaneSpec]:
+    """What is timed, three seeds, one lane after the other: the default; AdamW and nanoGPT as they were best."""
+    adamw = _best(found, "adamw") or {"lr": 2e-3, "weight_decay": 0.1, "beta2": 0.95}
+    peer = _best(found, "nanogpt") or {"lr": 2e-3}
+    ours = [Trial("default", 1000, seed=seed, evaluations=25) for seed in SEEDS]
+    tuned = [Trial("adamw best", 1000, {**adamw, "optimizer": "adamw"}, seed=seed, evaluations=25) for seed in SEEDS]
+    theirs = [Trial("nanogpt best", 1000, peer, seed=seed, evaluations=25) for seed in SEEDS]
+    in_turn = [trial for pair in zip(ours, tuned, strict=True) for trial in pair]
+    return [lane("15M quiet", "15M", 32, in_turn), peer_lane("15M nanogpt quiet", "15M", 32, theirs)]
+
+
+def _best(found: Iterable[Record], study: str) -> dict[str, Any]:
+    """The settings of the least loss of a study; nothing where it was not done."""
+    trials = [record for record in found if record["study"] == study]
+    return dict(min(trials, key=lambda record: float(record["loss"]))["settings"]) if trials else {}
+
+
+def peer_lane(name: str, shape: str, batch: int, trials: list[Trial]) -> LaneSpec:
+    """nanoGPT in a shape's width and depth."""
+    return LaneSpec(name, SHAPES[shape], batch, CTX, tuple(trials), peer=True)
+
+
 def small_study() -> list[LaneSpec]:
     """A form for a CPU: the same lanes in seconds, to see that they run."""
     tiny = {"d_model": 64, "n_heads": 2, "n_kv": 2, "d_ff": 128, "n_layers": 2}
@@ -109,8 +201,10 @@ def small_study() -> list[LaneSpec]:
         *variants(12, 4e-3, {}, schedule="wsd", decay=0.5),
         Trial("adamw", 12, {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.1}, evaluations=4),
         Trial("default", 12, {}, evaluations=4),
+        *sweep(12, (1.0, 2.0)),
     )
-    return [LaneSpec("tiny", tiny, 8, 64, trials)]
+    peer = (Trial("nanogpt", 12, {"lr": 2e-3}, evaluations=4),)
+    return [LaneSpec("tiny nanogpt", tiny, 8, 64, peer, peer=True), LaneSpec("tiny", tiny, 8, 64, trials)]
 
 
-STUDIES = {"first": first_study, "small": small_study}
+STUDIES = {"first": first_study, "second": second_study, "quiet": quiet_study, "small": small_study}

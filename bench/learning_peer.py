@@ -7,10 +7,9 @@ tenth. Batches come from the device, as ours do; its own loader would only take 
 
 import math
 import time
-from pathlib import Path
 from typing import Any
 
-from learning_lane import LaneSpec, Trial, lines, prepared
+from learning_lane import LaneSpec, Trial
 
 
 class PeerLane:
@@ -49,7 +48,7 @@ class PeerLane:
             for group in optimizer.param_groups:
                 group["lr"] = lr * share
             batch = batches.at(step)
-            with torch.autocast(self._device.type, torch.bfloat16):
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=fused):
                 loss = self._called(batch.ids_BT, batch.targets_BT)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -84,9 +83,9 @@ class PeerLane:
 
         from linnet.data import windows
 
-        rows = max(1, 32_768 // self.spec.ctx)
+        rows = max(1, min(32_768, self._held_out) // self.spec.ctx)
         total, count = 0.0, 0
-        with torch.no_grad(), torch.autocast(self._device.type, torch.bfloat16):
+        with torch.no_grad(), torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
             for batch in windows(self._tokens.held_out, self.spec.ctx, rows, device=self._device):
                 total += float(self.model(batch.ids_BT, batch.targets_BT)) * batch.n_targets
                 count += batch.n_targets
@@ -100,24 +99,6 @@ class PeerLane:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
-
-
-def play_peer(
-    spec: LaneSpec, folder: Path, out: Path, *, device: str, megabytes: float, until: float, held_out: int = 131_072
-) -> None:
-    """Run the trials of nanoGPT that fit before the time `until`; each is a line of `out`."""
-    tokens = prepared(folder, megabytes)
-    lane = PeerLane(spec, tokens, device, min(held_out, len(tokens.held_out) - 1))
-    lane.run(Trial("warm", 6, {"lr": 1e-3}))
-    with lines(out) as write:
-        for trial in spec.trials:
-            if time.time() > until:
-                print(f"{spec.name}: out of time before {trial.study} {trial.settings}", flush=True)
-                break
-            record = lane.run(trial)
-            write(record)
-            what = f"{spec.name} {trial.study} {trial.settings} seed {trial.seed}"
-            print(f"{what}: {record['loss']:.4f}, {record['step_ms']:.2f} ms a step", flush=True)
 
 
 def _initialise(model: Any, layers: int) -> None:

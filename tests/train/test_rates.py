@@ -81,7 +81,7 @@ def test_a_given_rate_is_that_of_the_matrices_and_the_others_follow() -> None:
     given = rates.settled(TrainSettings(lr=2 * free.top_lr), model, 16_384)
     for name, rate in given.rates().items():
         factor = 1 if name == "weight_decay" else 2
-        assert rate == pytest.approx(factor * free.rates()[name], rel=0.01), name
+        assert rate == pytest.approx(factor * free.rates()[name], rel=0.05), name  # two digits
     stated = TrainSettings(lr=1e-3, lr_embedding=1e-2, lr_head=1e-4, lr_vectors=1e-5, weight_decay=0.0)
     assert rates.settled(stated, model, 16_384) == stated
     assert "lr_head" not in rates.settled(TrainSettings(), preset("nano"), 16_384).rates()  # it has no head of its own
@@ -108,7 +108,7 @@ def test_wider_models_and_longer_trainings_take_lower_rates() -> None:
 def test_a_model_that_is_all_a_donors_is_moved_less() -> None:
     model, settings = preset("demo"), TrainSettings()
     new, old = (rates.settled(settings, model, 4_096, pretrained=known).top_lr for known in (False, True))
-    assert old == pytest.approx(rates.PRETRAINED * new, rel=0.01)
+    assert old == pytest.approx(rates.PRETRAINED * new, rel=0.05)
 
 
 @pytest.mark.parametrize("bias_correction", ["usual", "seed"])
