@@ -392,6 +392,11 @@ def test_muons_kernels_move_as_the_plain_optimizer_does(kernels: dict[str, Modul
     norms = torch.linalg.vector_norm(gram, dim=(1, 2)).clamp(min=1e-14)
     assert torch.allclose(half.float(), gram / norms[:, None, None], atol=1e-3)
     assert torch.allclose(scales, norms.rsqrt())
+    large = random(2, 72, 72, seed=8)  # more than a block
+    assert torch.allclose(kernel.normalised(large, 1e-14)[1], torch.linalg.vector_norm(large, dim=(1, 2)).rsqrt())
+    factor = kernel.quintic(half, half @ half, 3.0, -2.0, 0.5).float()
+    plain = 3 * torch.eye(24) - 2 * half.float() + 0.5 * (half @ half).float()
+    assert torch.allclose(factor, plain, atol=5e-3)
     update = kernel.scaled(ahead[:2], scales[:2])
     assert update.dtype == torch.float16
     assert torch.allclose(update.float(), ahead[:2].float() * scales[:2, None, None], rtol=2e-3, atol=1e-6)

@@ -68,12 +68,27 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
         "muon's momentum": shared(
             muon._momentum_ahead, {**of_momentum, "count": "i32"}, {"SCALED": True, "BLOCK": 1024}, capability
         ),
-        "muon's norms": shared(
-            muon._normalised,
-            {"gram": "*fp32", "half": "*fp16", "scale": "*fp32", "numbers": "i32", "least": "fp32"},
+        "muon's squares": shared(
+            muon._squares,
+            {"gram": "*fp32", "squares": "*fp32", "numbers": "i32", "blocks": "i32"},
             {"BLOCK": muon.GRAM_BLOCK},
             capability,
-            num_warps=16,
+            num_warps=8,
+        ),
+        "muon's norms": shared(
+            muon._normalised,
+            {"gram": "*fp32", "squares": "*fp32", "half": "*fp16", "scale": "*fp32", "numbers": "i32", "blocks": "i32"}
+            | {"least": "fp32"},
+            {"BLOCK": muon.GRAM_BLOCK, "BLOCKS": 128},
+            capability,
+            num_warps=8,
+        ),
+        "muon's quintic": shared(
+            muon._quintic,
+            {"gram": "*fp16", "squared": "*fp16", "factor": "*fp16", "a": "fp32", "b": "fp32", "c": "fp32"}
+            | {"S": "i32", "blocks": "i32"},
+            {"BLOCK": 1024},
+            capability,
         ),
         "muon's scale": shared(
             muon._scaled,

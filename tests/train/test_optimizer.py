@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.models import LanguageModel, LlamaConfig, build
-from linnet.train.muon import Muon
+from linnet.train.muon import Muon, _stacked
 from linnet.train.optim import Optimizers
 from linnet.train.orthogonal import LEAST, by_polynomials, orthogonal
 from linnet.train.settings import TrainSettings
@@ -163,6 +163,15 @@ def test_what_becomes_of_a_matrix_depends_on_nothing_else() -> None:
     for number, alone in enumerate(together):
         assert torch.equal(alone, moved([number], 2)[0])
     assert all(map(torch.equal, together, moved(range(5), 3)))
+
+
+def test_gradients_that_lie_side_by_side_are_not_copied() -> None:
+    parts = list(torch.arange(24.0).view(4, 2, 3).unbind())
+    whole = _stacked(parts[1:])
+    assert whole.data_ptr() == parts[1].data_ptr() and torch.equal(whole, torch.stack(parts[1:]))
+    for others in ([parts[0], parts[2]], [parts[1], parts[0]], [parts[0].T, parts[1].T], [parts[0], torch.ones(2, 3)]):
+        copied = _stacked(others)
+        assert copied.data_ptr() != others[0].data_ptr() and torch.equal(copied, torch.stack(others))
 
 
 def test_gradients_are_divided_by_the_scale() -> None:

@@ -198,7 +198,7 @@ class CastWeights:
         if not reached:
             return
         fresh = [(master, gradient) for master, _, gradient in reached if master.grad is None]
-        exact = [torch.empty_like(master) for master, _ in fresh]
+        exact = _side_by_side([master for master, _ in fresh])
         if fresh:
             torch._foreach_copy_(exact, [gradient for _, gradient in fresh])
         later = [(master.grad, gradient) for master, _, gradient in reached if master.grad is not None]
@@ -235,6 +235,16 @@ class CastWeights:
             self._masters.append(master)
             self._cast.append(copied)
         return copy.deepcopy(module, shared)
+
+
+def _side_by_side(tensors: list[Tensor]) -> list[Tensor]:
+    """Memory for tensors like these, those of one shape next to each other: Muon takes them as one batch."""
+    counts: dict[tuple[torch.Size, torch.dtype], int] = {}
+    for tensor in tensors:
+        counts[tensor.shape, tensor.dtype] = counts.get((tensor.shape, tensor.dtype), 0) + 1
+    device = tensors[0].device if tensors else None
+    parts = {kind: iter(torch.empty(n, *kind[0], dtype=kind[1], device=device)) for kind, n in counts.items()}
+    return [next(parts[tensor.shape, tensor.dtype]) for tensor in tensors]
 
 
 @torch.no_grad()

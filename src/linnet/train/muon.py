@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.train.orthogonal import has_kernels, inverse_root, orthogonal
+from linnet.train.orthogonal import has_kernels, inverse_roots, orthogonal
 from linnet.train.process import use_threads
 from linnet.train.sharded_weights import WholeMatrices
 from linnet.train.streams import side_by_side
 
+_PORTION = 4  # matrices whose small products a CPU's thread does together
 _SMALL = 1 << 25  # numbers up to which products of one shape leave a GPU room for those of another
 
 
@@ -23,8 +24,8 @@ class Muon(torch.optim.Optimizer):
     """Muon for hidden matrices. One learning rate is right for it and AdamW: updates have the size that AdamW's have.
 
     torch's own takes matrices one by one, in bf16 on a CPU too, with a learning rate that only the host knows, so that
-    no graph can hold it. On a GPU those of one shape are one batch here. On a CPU each thread takes one at a time: what
-    becomes of a matrix depends neither on the others nor on the number of threads.
+    no graph can hold it. On a GPU those of one shape are one batch here. On a CPU each thread takes a few at a time, by
+    itself: what becomes of a matrix depends neither on the others nor on the number of threads.
 
     `grad_scale`: what gradients are divided by, as torch's fused AdamW has it.
     """
@@ -88,7 +89,7 @@ class Muon(torch.optim.Optimizer):
             batch = self._batches[matrices[0]] = _Batch(matrices, buffers)
             for matrix, buffer in zip(matrices, batch.buffers_NRC, strict=True):
                 self.state[matrix][self.moment] = buffer
-        gradients_NRC = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
+        gradients_NRC = _stacked([matrix.grad for matrix in matrices if matrix.grad is not None])
         ahead_NRC = muon.momentum_ahead(gradients_NRC, batch.buffers_NRC, self.grad_scale, group["momentum"])
         update_NRC = orthogonal(ahead_NRC)
         muon.move(batch.addresses_N, update_NRC, group["lr"], group["weight_decay"], _size(shape))
@@ -131,6 +132,17 @@ class _Batch:
         return own == [buffer.data_ptr() for buffer in buffers] and self._places == [m.data_ptr() for m in matrices]
 
 
+def _stacked(tensors: list[Tensor]) -> Tensor:
+    """Tensors of one shape as one; where they lie next to each other nothing is copied."""
+    first = tensors[0]
+    memory, size = first.untyped_storage().data_ptr(), first.nbytes
+    for number, tensor in enumerate(tensors):
+        is_next = tensor.data_ptr() == first.data_ptr() + number * size and tensor.is_contiguous()
+        if not is_next or tensor.untyped_storage().data_ptr() != memory:
+            return torch.stack(tensors)
+    return first.as_strided((len(tensors), *first.shape), (first.numel(), *first.stride()))
+
+
 def _size(shape: torch.Size) -> float:
     """Of an update: its numbers are as large as AdamW's, on average."""
     return 0.2 * math.sqrt(max(shape))
@@ -149,27 +161,56 @@ def _move_on_cpu(
 ) -> None:
     rate, shrink = float(lr), 1.0 if grad_scale is None else 1 / float(grad_scale)
 
-    def move(weight: Tensor, buffer: Tensor, gradient: Tensor) -> None:
-        buffer.mul_(momentum).add_(gradient, alpha=(1 - momentum) * shrink)
-        # Nesterov's: the momentum of the step to come, up to a factor, which makes no difference.
-        ahead = torch.add(gradient, buffer, alpha=momentum / ((1 - momentum) * shrink))
-        root_SS, factor = inverse_root(ahead)
-        factors = (ahead, root_SS) if weight.shape[0] > weight.shape[1] else (root_SS, ahead)
-        weight.addmm_(*factors, beta=1 - rate * weight_decay, alpha=-rate * _size(weight.shape) * factor)
+    def move(together: list[_Triple]) -> None:
+        aheads = []
+        for _, buffer, gradient in together:
+            buffer.mul_(momentum).add_(gradient, alpha=(1 - momentum) * shrink)
+            # Nesterov's: the momentum of the step to come, up to a factor, which makes no difference.
+            aheads.append(torch.add(gradient, buffer, alpha=momentum / ((1 - momentum) * shrink)))
+        for (weight, *_), ahead, root_SS, factor in zip(together, aheads, *inverse_roots(aheads), strict=True):
+            factors = (ahead, root_SS) if weight.shape[0] > weight.shape[1] else (root_SS, ahead)
+            weight.addmm_(*factors, beta=1 - rate * weight_decay, alpha=-rate * _size(weight.shape) * factor)
 
-    by_work = sorted(zip(weights, buffers, gradients, strict=True), key=lambda triple: -triple[0].numel())
     threads = torch.get_num_threads()
-    if threads == 1:
-        for triple in by_work:
-            move(*triple)
-        return
-    for moved in [_pool(threads).submit(_without_gradients, move, *triple) for triple in by_work]:
-        moved.result()
+    portions = _portions(list(zip(weights, buffers, gradients, strict=True)), threads)
+
+    def move_all() -> None:
+        while portions:
+            try:
+                portion = portions.pop()
+            except IndexError:  # another thread was quicker
+                return
+            move(portion)
+
+    # This thread is one of them: it is awake.
+    others = [_pool(threads - 1).submit(_without_gradients, move_all) for _ in range(threads - 1)]
+    torch.set_num_threads(1)
+    try:
+        move_all()
+    finally:
+        torch.set_num_threads(threads)
+    for other in others:
+        other.result()
 
 
-def _without_gradients(work: Callable[..., None], *arguments: Tensor) -> None:
+_Triple = tuple[Tensor, Tensor, Tensor]  # weights, momentum, gradient
+
+
+def _portions(matrices: list[_Triple], threads: int) -> list[list[_Triple]]:
+    """A few matrices with one shorter side each, alike in their work, for each thread as many such portions."""
+    by_side: dict[int, list[_Triple]] = {}
+    for matrix in sorted(matrices, key=lambda tensors: -tensors[0].numel()):
+        by_side.setdefault(min(matrix[0].shape), []).append(matrix)
+    portions = []
+    for alike in by_side.values():
+        count = -(-len(alike) // (_PORTION * threads)) * threads
+        portions += [portion for start in range(count) if (portion := alike[start::count])]
+    return portions
+
+
+def _without_gradients(work: Callable[[], None]) -> None:
     with torch.no_grad():  # each thread has its own word on that
-        work(*arguments)
+        work()
 
 
 @cache

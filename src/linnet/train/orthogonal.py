@@ -1,7 +1,7 @@
 """`orthogonal`: a matrix with its singular values brought near 1, which is what Muon makes of momentum.
 
-It is f(G) X with G = X Xᵀ on the shorter side and f(λ) ≈ 1/√λ. On a CPU f is a rational function: two Cholesky
-factorisations of G, and X is read twice. On a GPU it is a chain of polynomials, products alone. Both are the best of
+It is f(G) X with G = X Xᵀ on the shorter side and f(λ) ≈ 1/√λ. On a CPU f is a rational function: two inverses of
+the size of G, and X is read twice. On a GPU it is a chain of polynomials, products alone. Both are the best of
 their kind for singular values from `LEAST` on, against the matrix's Schatten norm of order 4, which no singular value
 is above; smaller ones stay in proportion. docs/train.md has the reasons, docs/log.md the figures.
 
@@ -11,13 +11,16 @@ Shapes: N matrices, R rows, C columns, S the shorter of the two.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 LEAST = 0.003  # singular values from here to 1 come out near 1
+_LEAF = 48  # rows up to which LAPACK inverts: 24 to 64 are alike
 _TINY = 1e-14  # squares below it are rounding: such matrices stay as small as they are
 
 # Zolotarev's function of type (5, 4): x · (_CONSTANT + Σ weight / (x² + shift)) is within 1 ± 0.13 on [LEAST, 1].
@@ -35,19 +38,28 @@ _QUINTICS = (
 
 def orthogonal(matrices_NRC: Tensor) -> Tensor:
     """[N, R, C]: each matrix with its singular values brought near 1; on a GPU in half precision."""
-    if matrices_NRC.device.type == "cpu":
-        return torch.stack([_by_rational(matrix) for matrix in matrices_NRC])
-    return by_polynomials(matrices_NRC)
+    if matrices_NRC.device.type != "cpu":
+        return by_polynomials(matrices_NRC)
+    root_NSS, factors = inverse_roots(matrices_NRC.unbind())
+    products = matrices_NRC @ root_NSS if _is_tall(matrices_NRC) else root_NSS @ matrices_NRC
+    return products.mul_(torch.tensor(factors)[:, None, None])
 
 
-def inverse_root(matrix_RC: Tensor) -> tuple[Tensor, float]:
-    """[S, S] and a factor, which together are (X Xᵀ)^-½, nearly. On a CPU."""
-    gram_SS = matrix_RC.mT @ matrix_RC if _is_tall(matrix_RC) else matrix_RC @ matrix_RC.mT
-    size = max(float(torch.linalg.vector_norm(gram_SS)), _TINY)
+def inverse_roots(matrices: Sequence[Tensor]) -> tuple[Tensor, list[float]]:
+    """[N, S, S] and N factors, which together are (X Xᵀ)^-½, nearly, of matrices with one shorter side. On a CPU.
+
+    With one thread, what becomes of a matrix does not depend on the others.
+    """
+    grams = [matrix.mT @ matrix if _is_tall(matrix) else matrix @ matrix.mT for matrix in matrices]
+    sizes = [max(float(torch.linalg.vector_norm(gram)), _TINY) for gram in grams]
     (near, near_weight), (far, far_weight) = _POLES
-    root_SS = _inverse(gram_SS, near * size).mul_(near_weight / far_weight).add_(_inverse(gram_SS, far * size))
-    root_SS.diagonal().add_(_CONSTANT / (far_weight * size))
-    return root_SS, far_weight * math.sqrt(size)
+    shifted_MSS = torch.stack((*grams, *grams))
+    shifts = [shift * size for shift in (near, far) for size in sizes]
+    shifted_MSS.diagonal(dim1=1, dim2=2).add_(torch.tensor(shifts)[:, None])
+    near_NSS, far_NSS = _inverses(shifted_MSS).chunk(2)
+    root_NSS = torch.add(far_NSS, near_NSS, alpha=near_weight / far_weight)
+    root_NSS.diagonal(dim1=1, dim2=2).add_(torch.tensor([_CONSTANT / (far_weight * size) for size in sizes])[:, None])
+    return root_NSS, [far_weight * math.sqrt(size) for size in sizes]
 
 
 def by_polynomials(matrices_NRC: Tensor) -> Tensor:
@@ -58,21 +70,31 @@ def by_polynomials(matrices_NRC: Tensor) -> Tensor:
     for number, (a, b, c) in enumerate(_QUINTICS):
         if number:
             gram = x.mT @ x if tall else x @ x.mT
+        if x.is_cuda and has_kernels():  # with `baddbmm` every sum would be copied first
+            factor: Tensor = _kernels().quintic(gram, gram @ gram, a, b, c)
+            x = x @ factor if tall else factor @ x
+            continue
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         x = torch.baddbmm(x, x, factor, beta=a) if tall else torch.baddbmm(x, factor, x, beta=a)
     return x
 
 
-def _by_rational(matrix_RC: Tensor) -> Tensor:
-    root_SS, factor = inverse_root(matrix_RC)
-    return (matrix_RC @ root_SS if _is_tall(matrix_RC) else root_SS @ matrix_RC).mul_(factor)
-
-
-def _inverse(gram_SS: Tensor, shift: float) -> Tensor:
-    """(G + shift · 1)⁻¹."""
-    shifted_SS = gram_SS.clone()
-    shifted_SS.diagonal().add_(shift)
-    return torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted_SS).L)
+def _inverses(matrices_NSS: Tensor) -> Tensor:
+    """Of symmetric positive definite matrices, by halves: products do most of it, in half of LAPACK's time."""
+    S = matrices_NSS.shape[1]
+    if S <= _LEAF:
+        return torch.cholesky_inverse(torch.linalg.cholesky_ex(matrices_NSS).L)
+    half = -(-S // 16) * 8
+    first, beside = _inverses(matrices_NSS[:, :half, :half]), matrices_NSS[:, :half, half:]
+    solved = torch.bmm(first, beside)
+    second = _inverses(torch.baddbmm(matrices_NSS[:, half:, half:], beside.mT, solved, alpha=-1))
+    across = torch.bmm(solved, second)
+    inverse_NSS = torch.empty_like(matrices_NSS, memory_format=torch.contiguous_format)
+    inverse_NSS[:, :half, :half] = torch.baddbmm(first, across, solved.mT)
+    torch.neg(across, out=inverse_NSS[:, :half, half:])
+    inverse_NSS[:, half:, :half] = inverse_NSS[:, :half, half:].mT
+    inverse_NSS[:, half:, half:] = second
+    return inverse_NSS
 
 
 def _gram(x_NSL: Tensor) -> Tensor:
@@ -85,10 +107,8 @@ def _gram(x_NSL: Tensor) -> Tensor:
 def _normalised(gram_NSS: Tensor, x_NRC: Tensor) -> tuple[Tensor, Tensor]:
     """Both, scaled so that the Gram matrix's norm is 1; on a GPU in half precision: it has a digit more than bf16."""
     if gram_NSS.is_cuda and has_kernels():
-        from linnet.kernels.cuda import muon
-
-        gram_NSS, scale_N = muon.normalised(gram_NSS, _TINY)
-        return gram_NSS, muon.scaled(x_NRC, scale_N)
+        gram_NSS, scale_N = _kernels().normalised(gram_NSS, _TINY)
+        return gram_NSS, _kernels().scaled(x_NRC, scale_N)
     norm_N11 = torch.linalg.vector_norm(gram_NSS, dim=(1, 2), keepdim=True).clamp(min=_TINY)
     gram_NSS, x_NRC = gram_NSS / norm_N11, x_NRC * norm_N11.rsqrt()
     return (gram_NSS.half(), x_NRC.half()) if x_NRC.is_cuda else (gram_NSS, x_NRC)
@@ -102,3 +122,9 @@ def _is_tall(matrices: Tensor) -> bool:
 def has_kernels() -> bool:
     """Is Triton there? It has no wheel for some systems."""
     return find_spec("triton") is not None
+
+
+def _kernels() -> ModuleType:
+    from linnet.kernels.cuda import muon
+
+    return muon
