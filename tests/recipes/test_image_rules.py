@@ -165,3 +165,21 @@ def test_what_is_given_is_not_decided() -> None:
     assert not any(
         "steps" in job_of(images="digits", **budget).options.by_rule for budget in ({"minutes": 1.0}, {"epochs": 2.0})
     )
+
+
+def test_evaluations_are_compared_by_the_images_that_each_of_them_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one scores all: were it compared by those, a harder rest would make an earlier checkpoint the best."""
+    from linnet.models import load
+    from linnet.recipes import start
+    from linnet.train.images import evaluate_images
+
+    monkeypatch.setattr("linnet.recipes.image_data._LEAST", 16)
+    shape = {"d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1}
+    job = job_of(images="digits", **shape, steps=2, batch=32, device="cpu", eval_every=1, lr=1e-4)
+    training = start(job, run_id="a")
+    progress = training.run().progress
+    held_out = load_images("digits").held_out
+    model = load(training.run_dir / "weights/step_2.gguf", task="images")
+    first, whole = (evaluate_images(model, held_out, most=most).loss for most in (16, None))
+    assert progress.validation is not None and progress.validation.loss == pytest.approx(whole, rel=1e-4)
+    assert progress.last_evaluation == pytest.approx(first, rel=1e-4) and first != pytest.approx(whole, rel=1e-5)

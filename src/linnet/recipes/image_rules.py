@@ -1,7 +1,7 @@
 """What images decide where no flag does: batch, steps, rate, running average of the weights, and variations.
 
-Pure functions of how many images there are, their size and channels, and how often each will be shown. The figures are
-those that MNIST, Fashion-MNIST, CIFAR-10 and the digits have taught (docs/log.md).
+Pure functions of how many images there are, their size and channels, and how often each will be shown. Those for grey
+images are what MNIST and the digits have taught (docs/log.md); those for photographs are the usual ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _STEPS = {True: (600, 6000), False: (600, 3000)}
 _LEARNING_RATE = 3e-3
 _EMA_SPANS = 6.0  # of a run, of which the average looks back on one
 _FEW_IMAGES = 10_000  # below which images are blended too
-_MANY_EPOCHS = 10.0  # from which on photographs are varied strongly
+_MANY_EPOCHS = 20.0  # from which on photographs are varied strongly
 _TINY_PIXELS = 16  # images of fewer pixels a side lose what tells them apart when they are slanted
 _PHOTO_PIXELS = 64  # larger images are cut out of, not moved
 RULED_VARIATIONS = ("shift", "rotate", "zoom", "shear", "crop", "flip", "rand_augment", "mixup", "cutmix")
