@@ -157,7 +157,9 @@ def test_muon_is_shared_out_among_ranks() -> None:
     eight = forecast(optimizer="muon", cluster=Cluster(8, 1, 25e9, 300e9), **flags)
     plain = forecast(**flags)
     assert alone.cost is not None and eight.cost is not None and plain.cost is not None
-    assert alone.step_seconds == pytest.approx(30.2e-3, rel=0.05)  # measured on an H200
+    assert alone.step_seconds is not None and plain.step_seconds is not None
+    # What kernels of 135M took on an H200 beyond AdamW's: 3.4 ms, less the copies, norms and stacking that are gone.
+    assert alone.step_seconds - plain.step_seconds == pytest.approx(2.5e-3, rel=0.15)
     assert alone.cost.optimiser > eight.cost.optimiser > plain.cost.optimiser
     assert alone.memory < plain.memory  # one moment less for most
 

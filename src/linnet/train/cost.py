@@ -28,8 +28,9 @@ _PLAIN_BYTES, _PLAIN_KERNELS = (12.5, 36.4, 4.35), 20
 _LOGIT_BYTES = 4.8
 _OPTIMISER_BYTES, _OPTIMISER_KERNELS = 57.0, 30  # AdamW, the norm of the gradient, weights cast and gradients collected
 _ACCUMULATE_BYTES = 12.0  # a parameter, for each pass after the first
-# Muon: its products reach a part of the peak, and its matrices are stacked, cast and scaled.
-_MUON_ROUNDS, _MUON_PRODUCTS, _MUON_BYTES, _MUON_KERNELS = 5, 0.65, 100.0, 220
+# Muon on a GPU: four quintics, whose products reach a part of the peak; bytes a number beyond AdamW's; kernels that
+# follow each other (shapes are worked on side by side).
+_MUON_ROUNDS, _MUON_PRODUCTS, _MUON_BYTES, _MUON_KERNELS = 4, 0.65, 8.0, 40
 # Seconds in which the host launches a step that is not captured: compiled ones and a layer of theirs, a plain layer.
 _HOST_COMPILED, _HOST_COMPILED_LAYER, _HOST_EAGER_LAYER = 10e-3, 0.9e-3, 2.9e-3
 # Without compiling, what is not fused goes through the memory: times the bytes between products, for each logit, and
@@ -41,6 +42,7 @@ _EAGER_TIMES, _EAGER_LOGIT_BYTES, _EAGER_KERNELS = 4.2, 45.0, 51
 _CPU_NUMBERS, _CPU_PLAIN_NUMBERS, _CPU_LOGIT = (9.0, 19.0, 4.6), (6.0, 19.0, 4.6), 3.4
 _CPU_LAYER_OPERATIONS, _CPU_OPERATIONS = 80, 60
 _CPU_OPTIMISER_BYTES = 40.0
+_CPU_MUON_BYTES, _CPU_MUON_INVERSES = 10.0, 7.0  # a number, beyond AdamW's; two inverses, in cubes of the shorter side
 _CPU_CACHE, _CPU_CACHE_SPEED = 8 << 20, 4.0  # bytes that stay in a cache, and how much quicker that is than the memory
 _CPU_RECORDED, _CPU_EAGER = 0.8, 5.0  # times the shortest operation: one that is repeated, one with its gradient
 
@@ -124,9 +126,10 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
     loss = tokens * sizes.vocab * per_logit / device.bandwidth
     others = layer_kernels + (_IMAGE_ATTENTION_KERNELS if sizes.of_images else _ATTENTION_KERNELS)
     floor = sizes.layers * (_PRODUCT_KERNEL * _PRODUCT_KERNELS + _OTHER_KERNEL * others)
-    moved = _OPTIMISER_BYTES * shape.parameters + _muon_bytes(shape)
+    moved = _OPTIMISER_BYTES * shape.parameters + _MUON_BYTES * _muon_numbers(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
-    optimiser = moved / device.bandwidth + _muon_flops(shape) / (_MUON_PRODUCTS * device.products)
+    quintics = _MUON_ROUNDS * _muon_flops(shape, 2.0)
+    optimiser = moved / device.bandwidth + quintics / (_MUON_PRODUCTS * device.products)
     fixed = _OPTIMISER_KERNELS + (_MUON_KERNELS if shape.muon else 0)
     again = between / 3 if shape.recompute == "cheap" and not shape.compiled else 0.0
     if shape.recompute == "blocks":
@@ -159,7 +162,7 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
     again = between / 3 + attention / 3 / speed if shape.recompute != "off" else 0.0
     again += layers / speed if shape.recompute == "blocks" else 0.0
     per_operation = device.kernel * (_CPU_RECORDED if shape.captured else _CPU_EAGER)
-    moved = _CPU_OPTIMISER_BYTES * shape.parameters + _muon_bytes(shape)
+    moved = _CPU_OPTIMISER_BYTES * shape.parameters + _CPU_MUON_BYTES * _muon_numbers(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
     cached = 4 * _FLOAT * shape.parameters <= _CPU_CACHE  # weights, gradients, two moments
     bandwidth = device.bandwidth * (_CPU_CACHE_SPEED if cached else 1.0)
@@ -168,7 +171,7 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
         attention=shape.passes * attention / speed,
         elementwise=shape.passes * between,
         loss=shape.passes * tokens * sizes.vocab * _CPU_LOGIT / elementwise,
-        optimiser=moved / bandwidth + _muon_flops(shape) / speed,
+        optimiser=moved / bandwidth + _muon_flops(shape, _CPU_MUON_INVERSES) / speed,
         kernels=shape.passes * a_pass * per_operation,
         recompute=shape.passes * again,
     )
@@ -200,14 +203,11 @@ def _padded(vocab: int) -> int:
     return -(-vocab // 64) * 64
 
 
-def _muon_flops(shape: StepShape) -> float:
-    """Of making each matrix orthogonal: three products a round, of its shorter side."""
-    flops = 0.0
-    for rows, columns, count in shape.muon:
-        short, long = min(rows, columns), max(rows, columns)
-        flops += count * _MUON_ROUNDS * (4.0 * short**2 * long + 2.0 * short**3)
-    return flops
+def _muon_flops(shape: StepShape, cubes: float) -> float:
+    """Two products with each matrix, and work on its Gram matrix in so many cubes of the shorter side."""
+    sides = ((min(rows, columns), max(rows, columns), count) for rows, columns, count in shape.muon)
+    return sum(count * (4.0 * short**2 * long + cubes * short**3) for short, long, count in sides)
 
 
-def _muon_bytes(shape: StepShape) -> float:
-    return _MUON_BYTES * sum(rows * columns * count for rows, columns, count in shape.muon)
+def _muon_numbers(shape: StepShape) -> float:
+    return sum(rows * columns * count for rows, columns, count in shape.muon)
