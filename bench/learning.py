@@ -1,5 +1,7 @@
 """What a step teaches: the default recipe against AdamW tuned by a grid and nanoGPT; the rule of rates against sweeps.
 
+python bench/learning.py                                # the figures: seven minutes of a GPU
+python bench/learning.py report records                 # the figures from records that are there
 python bench/learning.py study first --out records      # rates, batches, shapes, changes: seven minutes of a GPU
 python bench/learning.py study small --device cpu       # the same in half a minute, on a CPU, to see that it runs
 """
@@ -73,9 +75,35 @@ def lanes_of(flags: argparse.Namespace) -> list[LaneSpec]:
     return quiet_study(records(flags.out)) if flags.name == "quiet" else STUDIES[flags.name]()
 
 
+def figures(flags: argparse.Namespace) -> int:
+    """The figures of records that are there; without any, those of both studies, made now."""
+    import sample
+    from learning_report import pictures, report_of
+
+    if not flags.records:
+        sample.needs_cuda()
+        for name, seconds, lanes in (("second", 270.0, 8), ("quiet", 110.0, 1)):
+            given = {"name": name, "seconds": seconds, "lanes": lanes, "out": DATA / "figures", "only": []}
+            study(argparse.Namespace(**given, data=DATA, device="cuda", megabytes=64.0, threads=2))
+    found = records(*(flags.records or [DATA / "figures"]))
+    report = report_of(found, flags.where)
+    print(f"\n{report.name}\n\n{report.markdown()}")
+    if flags.json:
+        report.append_json(flags.json)
+    for path in pictures(found, flags.pictures) if flags.pictures else []:
+        print(path)
+    return 0 if report.reached else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
+    _report_flags(parser)
+    parser.set_defaults(function=figures, records=[])
+    commands = parser.add_subparsers()
+    command = commands.add_parser("report")
+    command.add_argument("records", nargs="+", type=Path, help="folders of records")
+    _report_flags(command)
+    command.set_defaults(function=figures)
     for name, function in (("study", study), ("lane", one_lane)):
         command = commands.add_parser(name)
         command.add_argument("name", choices=list(STUDIES))
@@ -94,6 +122,12 @@ def main() -> int:
             command.add_argument("--until", type=float, default=float("inf"))
     flags = parser.parse_args()
     return int(flags.function(flags))
+
+
+def _report_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append the result to FILE as one line of JSON")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write learning.svg there")
+    parser.add_argument("--where", default="An H200", help="the machine, in words")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from linnet.board import words
 from linnet.cli.printing import paint
 
 # 2M parameters that learn to look like Python in under three minutes on two cores.
-_MODEL = ("--vocab", "2048", "--n-layers", "4", "--batch", "8", "--ctx", "128", "--optimizer", "muon", "--lr", "5e-3")
+_MODEL = ("--vocab", "2048", "--n-layers", "4", "--batch", "8", "--ctx", "128")
 _STEPS = 480
 _FOLDER = "linnet-demo"
 
