@@ -307,7 +307,9 @@ def _settle(data: JobData, hardware: Hardware) -> None:
     """Fill in the rates that were not given, now that tokens and steps are known; rank 0 says them for all."""
     job = data.job
     steps = None if job.settings.minutes is None else _expected_steps(job, data.per_step, hardware)
-    settings = hardware.ranks.first(recipe_type(job.recipe).settled(job, data.per_step, steps))
+    settings = recipe_type(job.recipe).settled(job, data.per_step, steps)
+    if steps is not None:  # each rank has measured another speed; else all know the same, and one may have failed
+        settings = hardware.ranks.first(settings)
     data.settings = settings
     data.job = replace(job, settings=settings)
 
