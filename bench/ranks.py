@@ -1,18 +1,26 @@
 """Several ranks: one costs nothing, two on two cores are 0.9 × two threads, a sum is an all_reduce, overlap hides it.
 
-Ranks are processes of this machine that talk by gloo. The link of the last figure is simulated: a sum takes as long as
-its bytes would at that speed, and changes nothing.
+python bench/ranks.py                      # all of it, some 8 minutes
+python bench/ranks.py --only sums overlap  # these; the rest as it was measured last
+
+Ranks are processes of this machine that talk by gloo. The link of `overlap` is simulated: a sum takes as long as its
+bytes would at that speed, and changes nothing.
 """
 
+import argparse
 import json
 import os
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,9 +28,14 @@ import sample
 from report import Report
 
 PRESET, BATCH, CTX = "nano", 8, 256  # 15M
-STEPS, WARM_UP = 8, 3
+STEPS, WARM_UP = 6, 2
 LINK = 25e9  # bytes a second
 OVERLAPPED = ("smollm2-135m", 1, 64)  # preset, sequences, context
+RESUMED, STOPPED = "smollm2-135m", "smollm2-360m"
+BILLION = 12e9  # bytes of a checkpoint of 1B parameters
+KEPT = sample.DATA / "ranks.json"  # what was measured last, by its name
+TINY = "--d-model 32 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 64 --ctx 32 --vocab 300 --batch 2 --batch-tokens 512"
+QUIET = "--device cpu --eval-every 0 --sample-every 0 --optimizer adamw --lr 1e-3"
 
 
 def train(threads: int, **_: Any) -> dict[str, Any]:
@@ -161,7 +174,7 @@ def overlap(steps: int) -> dict[str, Any]:
             self._link.blocked += time.perf_counter() - began
 
     torch.set_num_threads(2)
-    found = {}
+    seconds = {}
     for how in ("off", "on"):
         link = SlowLink()
         step, batch = step_of(*OVERLAPPED, link, overlap=how)
@@ -169,48 +182,162 @@ def overlap(steps: int) -> dict[str, Any]:
             if number == 2:
                 link.busy = link.blocked = 0.0
             step(batch, 1e-4)
-        found |= {f"{how} busy": link.busy / steps, f"{how} blocked": link.blocked / steps}
+        seconds |= {f"{how} busy": link.busy / steps, f"{how} blocked": link.blocked / steps}
         del step
-    return found
+    return seconds
 
 
-def main() -> Report:
+def corpus(folder: Path) -> Path:
+    """Some text that is on every machine."""
+    text = folder / "text"
+    shutil.copytree(Path(sysconfig.get_path("stdlib")) / "json", text, ignore=shutil.ignore_patterns("__pycache__"))
+    return text
+
+
+def recover(kills: int) -> dict[str, Any]:
+    """Two ranks under torchrun, of which one after the other is killed: seconds from each kill to the next step.
+
+    And seconds of a start: from the command to the first step.
+    """
+    with sample.scratch() as folder:
+        words = f"train from-scratch --corpus {corpus(folder)} {TINY} {QUIET} --steps 400 --checkpoint-every 5"
+        words += f" --runs {folder} --run-id a --resume auto"
+        command = [sys.executable, "-m", "tests.scale.killed_ranks", str(kills), "1", "2", str(folder / "a")]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "LINNET_CACHE": str(folder)}
+        done = subprocess.run([*command, *words.split()], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        report = json.loads(done.stdout)
+    assert report["code"] == 0 and len(report["recovery"]) == kills, report
+    return {"recovery": max(report["recovery"]), "start": report["start_up"]}
+
+
+def stop() -> dict[str, Any]:
+    """SIGTERM to a training of 360M parameters: seconds until its step has ended, and until its process has."""
+    with sample.scratch() as folder:
+        words = (
+            f"train from-scratch --corpus {corpus(folder)} --preset {STOPPED} --vocab 2048 --ctx 64 --batch 1 {QUIET}"
+        )
+        words += f" --checkpoint-every 0 --steps 1000 --runs {folder} --run-id a"
+        command = [sys.executable, "-m", "linnet", *words.split()]
+        environment = {**os.environ, "LINNET_CACHE": str(folder)}
+        events = folder / "a/events.jsonl"
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as training:
+            while training.poll() is None and not (events.exists() and '"step":2,' in events.read_text()):
+                time.sleep(0.05)
+            training.send_signal(signal.SIGTERM)
+            asked = time.perf_counter()
+            logged = events.read_text().count('"kind":"step"')
+            while events.read_text().count('"kind":"step"') == logged and training.poll() is None:
+                time.sleep(0.02)
+            stepped = time.perf_counter()
+            code = training.wait()
+            ended = time.perf_counter()
+        assert code == 128 + signal.SIGTERM, code
+        size = sum(
+            file.stat().st_size for part in ("weights", "state") for file in (folder / "a" / part).glob("step_*")
+        )
+    return {"step": stepped - asked, "checkpoint": ended - stepped, "bytes": size}
+
+
+def resume_run(run: str, **_: Any) -> dict[str, Any]:
+    """One of two ranks goes on with a run, up to its next step: the most memory it had, and its parts."""
+    from linnet.recipes import resume
+    from machine import memory_peak
+
+    training = resume(run, steps=2)
+    recipe = training._loop._recipe
+    held = sum(tensor.nbytes for tensor in {**recipe.parameters(), **recipe.moments()}.values())
+    return {"peak": memory_peak(), "held": held}
+
+
+def resumed() -> dict[str, Any]:
+    """Two ranks that go on with a run of 135M parameters, moments shared out."""
+    with sample.scratch() as folder:
+        words = f"train from-scratch --corpus {corpus(folder)} --preset {RESUMED} --ctx 64 --batch 2 {QUIET}"
+        words += f" --shard moments --steps 1 --runs {folder} --run-id a --vocab 2048"
+        environment = {**os.environ, "LINNET_CACHE": str(folder)}
+        os.environ["LINNET_CACHE"] = str(folder)
+        command = [sys.executable, "-m", "linnet", *words.split()]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        return several("resume_run", 2, run=str(folder / "a"))
+
+
+# What is measured: a role and its options, under the name by which it is chosen and kept.
+MEASURED: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("train", {"threads": 2}),
+    "launched": ("several", {"role": "train", "ranks": 1, "threads": 2}),
+    "two": ("several", {"role": "train", "ranks": 2, "threads": 1}),
+    "sums": ("several", {"role": "add_up", "ranks": 2}),
+    "sums-of-four": ("several", {"role": "add_up", "ranks": 4}),
+    "overlap": ("overlap", {"steps": 6}),
+    "recovery": ("recover", {"kills": 2}),
+    "stop": ("stop", {}),
+    "resume": ("resumed", {}),
+}
+ONCE = ("recovery", "stop", "resume")  # which take long
+
+
+def measure(names: list[str]) -> dict[str, sample.Samples]:
+    """What is chosen, measured now; the rest as it was kept."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for name in names:
+        role, options = MEASURED[name]
+        samples = sample.take(__file__, role, lambda options=options: options, repeats=1 if name in ONCE else 3)
+        kept[name] = {"answers": samples.answers, "disturbed": samples.disturbed}
+        KEPT.write_text(json.dumps(kept))
+        print(f"  {name}: {samples.answers}{' (disturbed)' if samples.disturbed else ''}", file=sys.stderr, flush=True)
+    return {name: sample.Samples(**entry) for name, entry in kept.items()}
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    """`--only`."""
+    parser.add_argument("--only", nargs="+", choices=MEASURED, default=list(MEASURED), metavar="NAME")
+
+
+def main(chosen: argparse.Namespace) -> Report:
     report = Report(
         name="ranks",
         claim=(__doc__ or "").splitlines()[0],
         columns={"what": "", "ms": ",.1f", "against": "", "ms ": ",.1f", "ratio": ".3f"},
     )
+    samples = measure(chosen.only)
+    report.disturbed += [name for name, taken in samples.items() if taken.disturbed]
 
-    def taken(role: str, label: str, **options: Any) -> sample.Samples:
-        samples = sample.take(__file__, role, lambda: options, repeats=3)
-        if samples.disturbed:
-            report.disturbed.append(label)
-        return samples
+    def ms(name: str, key: str) -> float:
+        return samples[name].median(key) * 1000 if name in samples else float("nan")
 
-    plain = taken("train", "one process", threads=2)
-    alone = taken("several", "one rank", role="train", ranks=1, threads=2)
-    two = taken("several", "two ranks", role="train", ranks=2, threads=1)
-    ours, plain_ms = alone.median("seconds") * 1000, plain.median("seconds") * 1000
-    report.row("15M, 8×256: one rank, launched", ours, "a plain process", plain_ms, plain_ms / ours)
-    report.at_least("one rank under a launcher, against none", plain_ms / ours, 0.99, "×")
-    ours = two.median("seconds") * 1000
-    report.row("15M, 8×256: 2 ranks, a core each", ours, "one process, 2 threads", plain_ms, plain_ms / ours)
-    report.at_least("two ranks on two cores against two threads, 15M", plain_ms / ours, 0.9, "×")
-    for count in (2, 4):
-        sums = taken("several", f"the sum of {count} ranks", role="add_up", ranks=count)
-        mine, bare = sums.median("sum") * 1000, sums.median("bare") * 1000
-        report.row(f"sum of 15M gradients, {count} ranks", mine, "a bare all_reduce", bare, mine / bare)
-        if count == 2:
-            report.at_most("sum of gradients against a bare all_reduce, 2 ranks", mine / bare, 1.2, "×")
-    hidden = taken("overlap", "overlap", steps=6)
+    plain, launched, two = (ms(name, "seconds") for name in ("plain", "launched", "two"))
+    report.row("15M, 8×256: one rank, launched", launched, "a plain process", plain, launched / plain)
+    report.at_most("one rank under a launcher, against none", launched / plain, 1.01, "×")
+    report.row("15M, 8×256: 2 ranks, a core each", two, "one process, 2 threads", plain, two / plain)
+    report.at_least("speed of two ranks on two cores, of two threads', 15M", plain / two, 0.9, "×")
+    for count, name in ((2, "sums"), (4, "sums-of-four")):
+        ours, bare = ms(name, "sum"), ms(name, "bare")
+        report.row(f"sum of 15M gradients, {count} ranks", ours, "a bare all_reduce", bare, ours / bare)
+        report.at_most(f"sum of gradients against a bare all_reduce, {count} ranks", ours / bare, 1.2, "×")
     for how, label in (("off", "after the backward pass"), ("on", "during it")):
-        waited, busy = hidden.median(f"{how} blocked") * 1000, hidden.median(f"{how} busy") * 1000
+        waited, busy = ms("overlap", f"{how} blocked"), ms("overlap", f"{how} busy")
         report.row(f"135M over 25 GB/s, sums {label}: waited for", waited, "on the link", busy, waited / busy)
-    share = 1 - hidden.median("on blocked") / hidden.median("on busy")
+    share = 1 - ms("overlap", "on blocked") / ms("overlap", "on busy")
     report.at_least("share of the sum that overlap hides, 135M at 25 GB/s", share, 0.8, "")
+    recovery, start = ms("recovery", "recovery"), ms("recovery", "start")
+    report.row("a killed rank, until the next step", recovery, "a start, until its first", start, recovery / start)
+    report.at_most("recovery from a killed rank, besides the start", (recovery - start) / 1000, 20, "s")
+    if "stop" in samples:
+        step, checkpoint = ms("stop", "step"), ms("stop", "checkpoint")
+        size = samples["stop"].median("bytes")
+        whole = step + checkpoint
+        report.row("360M: SIGTERM, until the end of the process", whole, "of it, the step", step, whole / step)
+        speed = size / checkpoint * 1000
+        report.at_most("a checkpoint of 1B at the same bytes a second", BILLION / speed, 30, "s")
+        report.note(f"SIGTERM: {size / 1e9:.2f} GB at {speed / 1e9:.2f} GB a second; 1B (12 GB) is extrapolated.")
+    if "resume" in samples:
+        peak, held = samples["resume"].median("peak") / 1e6, samples["resume"].median("held") / 1e6
+        report.note(f"Resume of {RESUMED} on two ranks, moments shared out: a rank's peak {peak:,.0f} MB, of which"
+                    f" weights and moments are {held:,.0f} MB.")  # fmt: skip
     report.note(
-        "Four ranks of this machine share two cores. More than two ranks add up by a fixed tree, for the same bits on"
-        " any number of them: an all_to_all and an all_gather, which move a ring's bytes."
+        "Four ranks of this machine share two cores. More than two add up by a fixed tree, for the same bits on any"
+        " number of them: each adds up a slice, which moves a ring's bytes."
     )
     report.note(
         f"Simulated: {OVERLAPPED[0]}, {OVERLAPPED[1]} × {OVERLAPPED[2]} tokens on two threads; two ranks, of which one"
@@ -221,4 +348,6 @@ def main() -> Report:
 
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, {"train": train, "add_up": add_up, "several": several, "overlap": overlap}))
+    roles = {"train": train, "add_up": add_up, "several": several, "overlap": overlap, "recover": recover}
+    roles |= {"stop": stop, "resumed": resumed, "resume_run": resume_run}
+    sys.exit(sample.start(main, roles, flags))

@@ -44,10 +44,10 @@ def main() -> Report:
         ways["streamed, cold"] = ways["streamed"]
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for turn in range(TURNS):
-            for place, (name, way) in enumerate(ways.items()):
+            for number, (name, way) in enumerate(ways.items()):
                 if name.endswith("cold"):
                     _drop(tokens.path)
-                found[name].append(way.measure(first=(len(ways) * turn + place) * 2 * STEPS))
+                found[name].append(way.measure(first=(len(ways) * turn + number) * 2 * STEPS))
     base = statistics.median(seconds for seconds, _ in found["resident"])
     for name, measured in found.items():
         seconds = statistics.median(seconds for seconds, _ in measured)

@@ -6,10 +6,12 @@ import multiprocessing
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+
+Program = Callable[[list[str]], int]
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,10 @@ class ForkedRank:
         return self.process.exitcode, self.out.read_text(), self.err.read_text()
 
 
-def fork_ranks(words: list[str], folder: Path, count: int = 2, port: int | None = None) -> list[ForkedRank]:
-    """So many ranks of one training, as processes of this machine."""
+def fork_ranks(
+    words: list[str], folder: Path, count: int = 2, port: int | None = None, program: Program | None = None
+) -> list[ForkedRank]:
+    """So many ranks of one training, as processes of this machine; `program` takes the words instead of `linnet`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "linnet.cli", "linnet.recipes.training", "linnet.cli.training"])
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), "WORLD_SIZE": str(count)}
@@ -36,13 +40,15 @@ def fork_ranks(words: list[str], folder: Path, count: int = 2, port: int | None 
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count)}
         files = [folder / f"rank{rank}.{name}" for name in ("out", "err")]
         given = {**os.environ, **address, **own}
-        process = context.Process(target=_run, args=(words, given, Path.cwd(), *files), daemon=True)
+        process = context.Process(target=_run, args=(words, given, Path.cwd(), *files, program), daemon=True)
         process.start()
         ranks.append(ForkedRank(process, *files))
     return ranks
 
 
-def _run(words: list[str], environment: Mapping[str, str], folder: Path, out: Path, err: Path) -> None:
+def _run(
+    words: list[str], environment: Mapping[str, str], folder: Path, out: Path, err: Path, program: Program | None
+) -> None:
     for descriptor, file in ((1, out), (2, err)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
     os.chdir(folder)
@@ -50,7 +56,7 @@ def _run(words: list[str], environment: Mapping[str, str], folder: Path, out: Pa
     os.environ.update(environment)
     from linnet.cli import main
 
-    sys.exit(main(words))
+    sys.exit((program or main)(words))
 
 
 def free_port() -> int:

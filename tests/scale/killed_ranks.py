@@ -3,7 +3,7 @@
 python -m tests.scale.killed_ranks KILLS SEED RANKS RUN WORDS…
 
 WORDS: the command line of the training; RUN: the folder of its run. Says as JSON which ranks were killed, how torchrun
-ended, and how many seconds each kill cost until the next step.
+ended, how many seconds each kill cost until the next step, and how many the first start took.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Report:
 
     killed: list[int] = field(default_factory=list)  # ranks
     recovery: list[float] = field(default_factory=list)  # seconds from a kill to the next step
+    start_up: float = 0.0  # seconds from the command to the first step
     code: int | None = None
 
 
@@ -63,9 +64,11 @@ def run(kills: int, chance: random.Random, ranks: int, run_dir: Path, words: lis
     with subprocess.Popen(command, env=environment, stdout=sys.stderr) as torchrun:
         try:
             known, since, killed_at = 0, time.monotonic(), None
+            began = since
             while torchrun.poll() is None:
                 time.sleep(0.02)
                 if (logged := steps_logged(events)) > known:
+                    report.start_up = report.start_up or round(time.monotonic() - began, 2)
                     known, since = logged, time.monotonic()
                     if killed_at is not None:
                         report.recovery.append(round(since - killed_at, 2))

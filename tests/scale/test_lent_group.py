@@ -112,5 +112,45 @@ def hang(port: int, err: Path, line: Path) -> None:
         time.sleep(60)
 
 
+def test_a_thread_that_waits_for_a_silent_store_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    """The process of rank 0, which keeps the store, is stopped; at the end of another its thread is still asking."""
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=leave_while_asking, args=(free_port(),), daemon=True)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 138
+
+
+def leave_while_asking(port: int) -> None:
+    import threading
+
+    import torch.distributed as dist
+
+    from linnet.train import process, rank_monitor
+    from linnet.train.ranks import Ranks
+
+    class SilentStore:
+        """Answers when the test is over; as C++ does, it holds no lock of Python's meanwhile."""
+
+        asked = threading.Event()
+
+        def set(self, key: str, text: str) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                self.asked.set()
+                time.sleep(60)
+
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    rank_monitor._BEAT_SECONDS = rank_monitor._JOIN_SECONDS = 0.05
+    monitor = rank_monitor.RankMonitor(
+        Ranks(), work=1, unit="tokens", figures_of_device=dict, hang_seconds=60, on_hang=print
+    )
+    process.end_without_abandoned(1)  # nobody was: it goes on
+    monitor._store = SilentStore()
+    with monitor:
+        assert SilentStore.asked.wait(10)
+    process.end_without_abandoned(138)
+    os._exit(1)
+
+
 def _note(file: Path, text: str) -> None:
     file.write_text(text)

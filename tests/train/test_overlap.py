@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ class Sum:
         self._part = part
 
     def wait(self) -> None:
+        time.sleep(0.002)
         self._part *= 2  # as if another rank had the same
 
 
@@ -59,7 +62,9 @@ def test_a_bucket_is_sent_when_its_gradients_are_complete(width: int) -> None:
     assert [offset for offset, _ in ranks.sent] == [index * width * width for index in (3, 2, 1, 0)]
     first = flat.clone()
     assert all(torch.equal(part, flat[offset : offset + len(part)]) for offset, part in ranks.sent)
+    assert ranks.waits.seconds() == 0.0
     norm = overlap.finish()
+    assert ranks.waits.seconds() >= 5 * 0.002  # four buckets and what is behind them
     assert torch.equal(flat, 2 * first)
     expected = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     assert norm is None if width == 4 else norm is not None and torch.equal(norm, expected)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import re
+import shutil
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,14 @@ import pytest
 import torch
 
 import linnet
+from linnet.cli import main
 from linnet.train.gradients import SumOrder
 from tests.conftest import digest, losses
+from tests.s3 import s3_server, use_s3
+from tests.scale.forked_ranks import fork_ranks
+from tests.train.rank_program import main as run_jobs
 from tests.train.rank_program import run as run_job
 
-PROGRAM = Path(__file__).parent / "rank_program.py"
 SHAPE = "--d-model 32 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 64 --ctx 32 --vocab 300 --lr 3e-3"
 EIGHT_PARTS = "--batch 2 --batch-tokens 512"
 TEXT = f"train from-scratch --corpus CORPUS {SHAPE} {EIGHT_PARTS}"
@@ -46,6 +48,12 @@ CASES = {
     "taught": f"{TAUGHT} --shard moments --documents",
     "taught-weights": f"{TAUGHT} --shard weights",
 }
+# What two ranks are asked for besides.
+OTHERS = {
+    "dry-run": "train from-scratch --dry-run --json",
+    "by the clock": f"{TEXT} --seed 1 --device cpu --minutes 0.03 --eval-every 3 --sample-every 0 --run-id clock",
+    "from a store": "resume s3://shelf/runs/muon --steps 6",
+}
 COMMON = "--steps 4 --seed 1 --device cpu --eval-every 2 --checkpoint-every 2"
 OF_TEXT = "--eval-tokens 512 --sample-every 4 --sample-tokens 4 --prompt the"
 FLAGS: dict[str, Any] = {
@@ -67,7 +75,6 @@ FLAGS: dict[str, Any] = {
     "eval_tokens": 512,
     "run_id": "moved",
 }
-Start = Callable[..., list[Any]]
 
 
 def words(case: str, root: Path, corpus: Path) -> list[str]:
@@ -76,40 +83,21 @@ def words(case: str, root: Path, corpus: Path) -> list[str]:
     return line.split()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def start_ranks(count: int, jobs: Sequence[dict[str, Any]], folder: Path, environment: dict[str, str]) -> list[Any]:
+def start_ranks(count: int, jobs: Sequence[dict[str, Any]], folder: Path) -> list[Any]:
     """What each job came to, on rank 0; all ranks must say the same."""
-    listed = folder / f"jobs-{count}.json"
-    listed.write_text(json.dumps(jobs))
-    rendezvous = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.train.rank_program", str(listed)],
-            env={**os.environ, **environment, **rendezvous, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            | {"LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"},
-            cwd=PROGRAM.parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
+    outputs = folder / f"outputs-{count}"
+    outputs.mkdir()
+    (outputs / "jobs.json").write_text(json.dumps(jobs))
+    started = fork_ranks([str(outputs / "jobs.json")], outputs, count, program=run_jobs)
     try:
-        told = [process.communicate(timeout=600) for process in started]
+        ended = [rank.end(600) for rank in started]
     finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0] * count, "\n".join(err for _, err in told)
-    results = [json.loads(out.splitlines()[-1]) for out, _ in told]
+        for rank in started:
+            rank.process.kill()
+    assert [code for code, _, _ in ended] == [0] * count, "\n".join(err for _, _, err in ended)
+    results = [json.loads(out.splitlines()[-1]) for _, out, _ in ended]
     assert all(result == results[0] for result in results)
-    (folder / f"said-{count}").write_text(told[0][0])
-    (folder / f"complained-{count}").write_text(told[0][1])
-    assert not any(out.splitlines()[:-1] or "linnet:" in err for out, err in told[1:])  # one speaks for all
+    assert not any(out.splitlines()[:-1] or "linnet:" in err for _, out, err in ended[1:])  # one speaks for all
     return list(results[0])
 
 
@@ -117,7 +105,6 @@ def start_ranks(count: int, jobs: Sequence[dict[str, Any]], folder: Path, enviro
 def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path) -> Path:
     """Every case on 1, 2 and 4 ranks, as `ROOT/<ranks>/<case>`; and a run that went on from 4 to 1 and then 2 ranks."""
     root = tmp_path_factory.mktemp("ranks")
-    environment = {"LINNET_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     before = torch.get_num_threads()
     torch.set_num_threads(1)
 
@@ -131,13 +118,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path)
     moved = root / "travels/moved"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LINNET_CACHE", str(cache))
+        patch.setenv("OMP_NUM_THREADS", "1")
         assert [run_job(job) for job in jobs(1)] == [0] * len(CASES)
         linnet.train("from-scratch", **{**flags, "runs": str(root / "1")})
         stopped = {"flags": {**flags, "runs": str(moved.parent)}, "stop": {"rank": 2, "step": 3}}
-        assert start_ranks(4, [*jobs(4), stopped], root, environment) == [0] * len(CASES) + ["interrupted"]
+        assert start_ranks(4, [*jobs(4), stopped], root) == [0] * len(CASES) + ["interrupted"]
         assert run_job({"resume": str(moved), "stop": {"rank": 0, "step": 6}}) == "interrupted"
         on = {"resume": str(moved), "stop": {"rank": 0, "step": 99}}
-        assert start_ranks(2, [*jobs(2), on], root, environment) == [0] * len(CASES) + ["completed"]
+        with s3_server("shelf") as address:
+            use_s3(patch, address)
+            assert main(["mirror", str(root / "1/muon"), "s3://shelf/runs"]) == 0
+            others = [{"words": [*line.split(), "--runs", str(root / "others")]} for line in OTHERS.values()]
+            others[0]["words"] += words("adamw", root, corpus)[2:]
+            others[1]["words"] = [word.replace("CORPUS", str(corpus)) for word in others[1]["words"]]
+            results = start_ranks(2, [*jobs(2), on, *others], root)
+        assert results == [0] * len(CASES) + ["completed"] + [0] * len(OTHERS)
+        shutil.copytree(root / "1/muon", root / "alone/muon", symlinks=True)
+        assert main(["resume", str(root / "alone/muon"), "--steps", "6"]) == 0
     torch.set_num_threads(before)
     return root
 
@@ -149,7 +146,8 @@ def samples(run: linnet.Run) -> list[str]:
 def compare(one: linnet.Run, many: linnet.Run, *, exact: bool) -> None:
     assert many.status == "completed"
     metrics = [run.metrics() for run in (one, many)]
-    assert set(metrics[0]) - {"mfu"} == set(metrics[1]) - {"mfu"}
+    names = [{name for name in series if name != "mfu" and not name.startswith("sys/")} for series in metrics]
+    assert names[0] == names[1]
     for name in ("loss", "lr", "grad_norm", "validation/loss"):
         pair = [series[name].value.tolist() for series in metrics]
         assert len(pair[0]) == (2 if name == "validation/loss" else 4)
@@ -164,15 +162,25 @@ def compare(one: linnet.Run, many: linnet.Run, *, exact: bool) -> None:
 
 
 def test_two_and_four_ranks_train_what_one_does_and_go_on_with_each_others_runs(trained: Path) -> None:
-    """One test, since the runs behind it are made by seven processes."""
+    """One test, since the runs behind it are made by six processes."""
+    trained_besides = {2: 2, 4: 0}  # of `OTHERS`
     sharded = ("weights", "taught-weights")
     for ranks, rounded in ((2, sharded), (4, (*sharded, "six-parts", "halves"))):
         for case in CASES:
             one, many = linnet.open(trained / "1" / case), linnet.open(trained / str(ranks) / case)
             compare(one, many, exact=case not in rounded)
-        said = (trained / f"said-{ranks}").read_text()
-        assert said.count(f"{ranks} ranks on one machine; losses and weights ") == len(CASES)
+        said = (trained / f"outputs-{ranks}/rank0.out").read_text()
+        assert said.count(f"{ranks} ranks on one machine; losses and weights ") == len(CASES) + trained_besides[ranks]
         assert said.count("as on one rank to rounding") == len(rounded)
+    others, said = trained / "others", (trained / "outputs-2/rank0.out").read_text()
+    plans = [json.loads(text) for text in re.findall(r"^\{$.*?^\}$", said, re.M | re.S)]  # a dry run: no run is made
+    assert [plan["steps"] for plan in plans] == [4] and plans[0]["step_seconds"] > 0
+    assert sorted(path.name for path in others.iterdir()) == ["clock", "muon"]
+    clock = linnet.open(others / "clock")  # whose ranks have ended at the same step, else they would still wait
+    last = list(losses(str(others / "clock")))[-1]
+    assert (clock.status, clock.manifest.total_steps) == ("completed", last) and last >= 5
+    assert clock.checkpoints()[-1].name == f"step_{last}.gguf"
+    assert losses(str(others / "muon")) == losses(str(trained / "alone/muon"))  # fetched by rank 0 for both
     # Four ranks, of which one got SIGTERM in step 3; then one; then two.
     whole, moved = trained / "1/moved", trained / "travels/moved"
     assert losses(str(moved)) == losses(str(whole))
@@ -236,10 +244,12 @@ def refused(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path)
     flags = {**FLAGS, "corpus": str(root / "text-0"), "runs": str(root / "runs"), "run_id": "flipped", "eval_every": 2}
     flags |= {"shard": "none", "optimizer": "adamw"}  # else the owner of the weight would send it whole again
     jobs.append({"flip": {"rank": 1, "step": 3}, "flags": {**flags, "cache": str(cache)}})
-    results = start_ranks(2, jobs, root, {"LINNET_CACHE": str(cache)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LINNET_CACHE", str(cache))
+        results = start_ranks(2, jobs, root)
     assert [path.name for path in (root / "runs").iterdir()] == ["flipped"]
     assert linnet.open(root / "runs/flipped").status == "errored"
-    errors = [line for line in (root / "complained-2").read_text().splitlines() if line.startswith("linnet:")]
+    errors = [line for line in (root / "outputs-2/rank0.err").read_text().splitlines() if line.startswith("linnet:")]
     return results, errors
 
 

@@ -17,7 +17,13 @@ from linnet.cli.streams import complain, discard, prepare_streams, settle_stream
 from linnet.errors import LinnetError, UsageError, missing_extra
 from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
-from linnet.train.process import have_met, is_first_rank, rank_name, wait_asleep_where_shared
+from linnet.train.process import (
+    end_without_abandoned,
+    have_met,
+    is_first_rank,
+    rank_name,
+    wait_asleep_where_shared,
+)
 
 # Every command with its examples. Here, so that the list of commands can be shown without loading any of them. Those of
 # `train` are in the registry of the recipes.
@@ -266,6 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
     prepare_streams()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     settle_streams()
+    end_without_abandoned(code)
     return code
 
 

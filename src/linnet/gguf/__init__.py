@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from linnet.gguf.checkpoint import Provenance as Provenance
     from linnet.gguf.checkpoint import adapter_layout as adapter_layout
     from linnet.gguf.checkpoint import read_params as read_params
+    from linnet.gguf.checkpoint import stored_params as stored_params
     from linnet.gguf.checkpoint import unfolded as unfolded
     from linnet.gguf.checkpoint import write as write
     from linnet.gguf.checkpoint import write_adapter as write_adapter

@@ -164,16 +164,16 @@ def read_params(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     and the embedding then has the donor's width. All shapes are compared with the sizes that the file states
     before anything is read.
     """
-    stored = list(_stored_params(file))
-    if LENS in file.tensors:
-        yield LENS, file.tensors[LENS].read()
-    for param, shape, sources in stored:
-        out, start = np.empty(shape, np.float32), 0
-        for source in sources:
-            height = source.shape[0]
-            source.read_into(out[start : start + height])
-            start += height
-        yield param.name, out
+    for name, stored in stored_params(file).items():
+        yield name, stored.read()
+
+
+def stored_params(file: GGUFFile) -> dict[str, TensorInfo | Joined]:
+    """The same parameters, still to be read: all of one, or rows of it."""
+    stored: dict[str, TensorInfo | Joined] = {LENS: file.tensors[LENS]} if LENS in file.tensors else {}
+    for param, _, sources in list(_stored_params(file)):
+        stored[param.name] = sources[0] if len(sources) == 1 else Joined(param.name, tuple(sources))
+    return stored
 
 
 def _stored_params(file: GGUFFile) -> Iterator[tuple[Param, tuple[int, ...], list[TensorInfo | Joined]]]:

@@ -45,7 +45,7 @@ class Joined:
     """Tensors of a file that are one tensor by their rows."""
 
     name: str
-    parts: tuple[TensorInfo, ...]
+    parts: tuple[TensorInfo | Joined, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:

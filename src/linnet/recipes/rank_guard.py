@@ -55,8 +55,8 @@ def _appears(path: Path, seconds: float) -> bool:
     return True
 
 
-def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ranks) -> None:
-    """Refuse ranks that would not train the same: another version, other flags, data or weights."""
+def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ranks, state: str = "") -> None:
+    """Refuse ranks that would not train the same: another version, other flags, data, weights or `state` (a digest)."""
     if ranks.alone:
         return
     import torch
@@ -68,7 +68,7 @@ def require_same_training(recipe: AnyRecipe, data: RunData, job: Job, ranks: Ran
     facts: dict[str, object] = {**versions, **flags, "fingerprint of its data": data.fingerprint}
     if job.settings.shard != "weights":  # of which each rank has others
         facts["weights"] = weights_checksum(recipe.trained.parameters())
-    ranks.require_same(facts)
+    ranks.require_same({**facts, "state of the checkpoint": state})
 
 
 def rank_remarks(recipe: AnyRecipe, data: RunData, hardware: Hardware) -> list[str]:

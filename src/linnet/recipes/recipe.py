@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -113,7 +114,7 @@ class ModelRecipe(ABC, Generic[_Model]):
         if self._hardware.shards_weights:
             from linnet.train.sharded_weights import shard_weights
 
-            shard_weights(self.trained, self._hardware.device)
+            shard_weights(self.trained, self._hardware.device, self._hardware.ranks)
         self._step = Step(self.trained, self._settings, self._hardware, self._step_loss())
 
     def _step_loss(self) -> Callable[..., Any] | None:
@@ -202,14 +203,25 @@ def put(model: Any, tensors: Mapping[str, Tensor]) -> None:
 
 
 def put_back(model: Any, tensors: Mapping[str, Tensor], weights: Path | None = None) -> None:
-    """The same with just all parameters; those that `tensors` has not got are read from the file."""
+    """The same with just all parameters; those that `tensors` has not got are read from the file, one by one.
+
+    A rank that keeps some rows of a parameter reads those.
+    """
     import torch
 
+    from linnet.train.sharded_weights import assign_rows, kept_rows
     from linnet.train.state import check_parameters
 
     parameters = dict(model.named_parameters())
-    if weights is not None and not parameters.keys() <= tensors.keys():
-        with gguf.GGUFFile.open(weights) as file:
-            tensors = {**{name: torch.from_numpy(array) for name, array in gguf.read_params(file)}, **tensors}
-    check_parameters(parameters, {name: tensors[name] for name in tensors if name != _DIVISORS})
+    with ExitStack() as opened:
+        stored: Mapping[str, Any] = {}
+        if weights is not None and not parameters.keys() <= tensors.keys():
+            stored = gguf.stored_params(opened.enter_context(gguf.GGUFFile.open(weights)))
+        check_parameters(parameters, {name: kept for name, kept in {**stored, **tensors}.items() if name != _DIVISORS})
+        for name in stored.keys() - tensors.keys():
+            if name == _DIVISORS:
+                model.use_divisors(torch.from_numpy(stored[name].read()))
+            else:
+                rows = stored[name].read(kept_rows(parameters[name]))
+                assign_rows(parameters[name], torch.from_numpy(rows))
     put(model, tensors)

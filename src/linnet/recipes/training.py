@@ -232,9 +232,10 @@ def resume(
         at = _newest_step(run, free=previous is not None)
     at = ranks.first(at)
     with ranks.together():
-        state = load(state_path(run.path, at), verify=not force)
+        # Rank 0 looks for damage, all of both files; each rank then reads what it needs of them.
+        state = load(state_path(run.path, at), verify=ranks.is_first and not force)
         weights = step_path(run.path / WEIGHTS, at)
-        if not force:
+        if ranks.is_first and not force:
             check_pair(run, at, state, weights)
         job = _with_own(run, job, weights, rows, loss)
         if steps is not None:
@@ -256,7 +257,7 @@ def resume(
         recipe.restore(weights, state)
         _check_metrics(job, data)
         plan = plan_of(recipe, data, job, hardware, at)
-    require_same_training(recipe, data, job, ranks)
+    require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
     changed = steps is not None or previous is not None
     with ranks.together():

@@ -232,12 +232,13 @@ class Optimizers:
 
         Tensors that are there already stay where they are: a captured step writes to them.
         """
-        by_parameter: dict[str, dict[str, Tensor]] = {}
-        for key, value in moments.items():
+        kinds: dict[str, list[str]] = {}  # of moments, by parameter
+        for key in moments:
             kind, _, name = key.partition("/")
-            by_parameter.setdefault(name, {})[kind] = value
+            kinds.setdefault(name, []).append(kind)
         for moved, part in ((moved, part) for part in self._parts for moved in self._moved if moved.is_in(part)):
-            given, held = by_parameter.get(moved.name, {}), part.state[moved.weights]
+            given = {kind: moments[f"{kind}/{moved.name}"] for kind in kinds.get(moved.name, ())}
+            held = part.state[moved.weights]
             _check_moments(moved.name, moved.of, given, getattr(part, "moment", "exp_avg"))
             for kind in held.keys() - given.keys():
                 held[kind].zero_()

@@ -79,14 +79,14 @@ class Overlap:
         self._start(lambda bucket: True)
         tail = self._ranks.start_sum(self._flat[self._end :])
         if is_small(self._views):  # whose norm is taken of all gradients at once
-            self._ranks.finish([*self._under_way, tail])
+            self._ranks.finish([*self._under_way, tail], self._flat)
             return None
         norms: dict[int, Tensor] = {}
         for bucket, pending in zip(self._buckets, self._under_way, strict=True):
-            self._ranks.finish([pending])
+            self._ranks.finish([pending], self._flat)
             gradients = [self._views[number] for number in bucket.parameters]
             norms.update(zip(bucket.parameters, torch._foreach_norm(gradients), strict=True))
-        self._ranks.finish([tail])
+        self._ranks.finish([tail], self._flat)
         norm: Tensor = torch.linalg.vector_norm(torch.stack([norms[number] for number in sorted(norms)]))
         return norm
 

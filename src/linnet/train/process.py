@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -52,6 +53,27 @@ def have_met() -> bool:
     """Is there a process group, by which one rank can speak for all?"""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
+_abandoned: list[threading.Thread] = []
+
+
+def abandon(thread: threading.Thread) -> None:
+    """Go on without a thread that does not come back from a call of C++."""
+    _abandoned.append(thread)
+
+
+def end_without_abandoned(code: int) -> None:
+    """End the process with this code, at once, where a thread was abandoned; else do nothing.
+
+    When the interpreter is taken down, a thread that comes back from C++ then takes the process with it (SIGABRT), and
+    the exit code is 134 instead of the one that the ranks have agreed on.
+    """
+    if any(thread.is_alive() for thread in _abandoned):
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
 
 
 class StopSignals:

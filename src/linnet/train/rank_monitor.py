@@ -26,6 +26,7 @@ from linnet.errors import LinnetError
 from linnet.runs import Session
 from linnet.runs.straggler import slowdowns
 from linnet.runs.system import GpuProbe
+from linnet.train.process import abandon
 from linnet.train.protocols import RunData
 from linnet.train.ranks import RankError, RankLostError, Ranks, group_timeout
 from linnet.train.settings import TrainSettings
@@ -33,6 +34,7 @@ from linnet.train.settings import TrainSettings
 _BEAT_SECONDS = 1.0  # between two signs of life
 _SILENT_SECONDS = 3.5  # without one, and a rank is gone
 _STORE_SECONDS = 3.0  # that the store may take to answer
+_JOIN_SECONDS = 3 * _STORE_SECONDS  # that the thread may take to end
 _FIGURE_SECONDS = 5.0  # between two readings of a rank's figures
 _MANY = 16  # ranks from which on they are logged less often, so that a stream does not grow with their number
 _SLOW_STEPS = 10  # times the usual step, and a step hangs
@@ -90,7 +92,9 @@ class RankMonitor:
     def __exit__(self, *_: object) -> None:
         self._ranks.explain_loss = None
         self._stopping.set()
-        self._thread.join(timeout=0.5)  # it may be waiting for a store that is gone; the process ends without it
+        self._thread.join(timeout=_JOIN_SECONDS)
+        if self._thread.is_alive():  # waiting for a store that is gone, and does not say so
+            abandon(self._thread)
 
     def stepped(self, step: int, seconds: float) -> None:
         """A step has come to an end, on the device too."""
@@ -159,6 +163,8 @@ class RankMonitor:
             count += 1
             self._put("beat", f"{count} {self._step}")
             self._hear_failure()
+            if self._stopping.is_set():
+                return
             if time.monotonic() >= figures_at:
                 figures_at = time.monotonic() + _FIGURE_SECONDS
                 with suppress(Exception):  # a figure is never worth a training

@@ -10,7 +10,7 @@ import atexit
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from linnet.errors import LinnetError, UsageError
+from linnet.train.ordered_sum import OrderedSum, all_gather
 from linnet.train.process import Placement, placement
 from linnet.train.wait_clock import WaitClock
 
@@ -63,7 +64,7 @@ class Ranks:
     - `hosts`: the machine of each rank.
     - `words`: what this rank says with the next step, by the names of `WORDS`.
     - `explain_loss`: finds out which rank is gone, and whether this one says so (`RankMonitor`).
-    - `waits`: how long this rank has waited for the sum of gradients.
+    - `waits`: how long this rank has waited for gradients and weights of others.
     """
 
     explain_loss: Callable[[str], tuple[bool, str]] | None = None
@@ -75,7 +76,7 @@ class Ranks:
         self.words = dict.fromkeys(WORDS, 0.0)
         self._group = group  # for what is not on a GPU; None: the default one
         self._background: dist.ProcessGroup | None = None
-        self._received: Tensor | None = None
+        self._ordered_sum = OrderedSum(self.rank, self.count)
         self.waits = WaitClock()
         self.hosts = self.gather(socket.gethostname())
 
@@ -127,9 +128,9 @@ class Ranks:
         `ordered`: by a fixed binary tree over the ranks, whose number is a power of two. A sum of two has one order
         only. Without it the backend decides, by the length of the vector and the network: equal on all ranks.
         """
-        with self._answers(), self.waits.measured(flat):
+        with self.collective(flat):
             if ordered and self.count > 2:
-                self._sum_by_tree(flat)
+                self._ordered_sum(flat, self._group_for(flat))
             else:
                 dist.all_reduce(flat, group=self._group_for(flat))
 
@@ -142,34 +143,21 @@ class Ranks:
             work: Pending = dist.all_reduce(part, group=self._group_for(part), async_op=True)
         return work
 
-    def finish(self, sums: Iterable[Pending]) -> None:
-        """Wait until sums are there; on a GPU its stream does, not the host."""
-        with self._answers():
+    def finish(self, sums: Iterable[Pending], flat: Tensor) -> None:
+        """Wait until sums of parts of a vector are there; on a GPU its stream does, not the host."""
+        with self.collective(flat):
             for pending in sums:
                 pending.wait()
 
-    def _sum_by_tree(self, flat: Tensor) -> None:
-        """Slice r of every rank comes to rank r, is added up there, and goes back: a ring's bytes, in one fixed order.
-
-        The length must be a multiple of the number of ranks.
-        """
-        if self._received is None or self._received.shape != flat.shape:
-            self._received = torch.empty_like(flat)
-        dist.all_to_all_single(self._received, flat, group=self._group_for(flat))
-        slices = list(self._received.view(self.count, -1).unbind())
-        while len(slices) > 1:
-            slices = [left.add_(right) for left, right in zip(slices[::2], slices[1::2], strict=True)]
-        _all_gather(flat, slices[0], self._group_for(flat))
-
     def all_gather(self, out: Tensor, part: Tensor) -> None:
         """The parts of all ranks, one behind the other. Gloo knows no GPU here: such parts go by way of the host."""
-        with self._answers():
+        with self.collective(out):
             if part.is_cuda and "nccl" not in dist.get_backend_config():
                 host = torch.empty(out.shape, dtype=out.dtype)
-                _all_gather(host, part.cpu(), self._group)
+                all_gather(host, part.cpu(), self._group)
                 out.copy_(host)
             else:
-                _all_gather(out, part, self._group_for(part))
+                all_gather(out, part, self._group_for(part))
 
     def _group_for(self, tensor: Tensor) -> dist.ProcessGroup | None:
         """The default group moves what is on a GPU; what is not, where that one cannot, another."""
@@ -256,8 +244,17 @@ class Ranks:
                 )
 
     @contextmanager
+    def collective(self, tensor: Tensor, *, beside_work: bool = False) -> Iterator[None]:
+        """A collective of the training on this tensor: where it fails, a rank is gone; its time counts as waiting.
+
+        `beside_work`: on a GPU it is in a stream of its own, and does not.
+        """
+        with self._answers(), nullcontext() if beside_work and tensor.is_cuda else self.waits.measured(tensor):
+            yield
+
+    @contextmanager
     def _answers(self) -> Iterator[None]:
-        """A collective: where it fails, a rank is gone."""
+        """Where a collective fails, a rank is gone."""
         try:
             yield
         except (dist.DistError, RuntimeError) as problem:  # gloo raises the latter
@@ -338,12 +335,6 @@ def _group_of_hosts() -> dist.ProcessGroup | None:
         return None
     group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
     return group
-
-
-def _all_gather(out: Tensor, part: Tensor, group: dist.ProcessGroup | None) -> None:
-    """Torch 2.13 has another name for it, and warns of the old one."""
-    gather: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(out, part, group=group)
 
 
 def _sentence(error: Exception) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -19,12 +20,12 @@ from linnet.train.ranks import Ranks
 from linnet.train.shards import Piece
 
 
-def shard_weights(model: nn.Module, device: torch.device) -> None:
+def shard_weights(model: nn.Module, device: torch.device, ranks: Ranks) -> None:
     """Let every rank keep its rows of each weight; a block at a time passes through the device whole."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     blocks: Any = model.blocks
     for block in blocks:
         fully_shard(block, mesh=mesh)
@@ -35,6 +36,36 @@ def shard_weights(model: nn.Module, device: torch.device) -> None:
         if isinstance(part, FSDPModule):
             part.set_gradient_divide_factor(1.0)  # a sum: every rank has divided by the targets of the whole batch
             part.set_force_sum_reduction_for_comms(True)
+            part.set_custom_all_gather(_WatchedAllGather(ranks))  # type: ignore[arg-type]  # its base class is private
+            part.set_custom_reduce_scatter(_WatchedReduceScatter(ranks))  # type: ignore[arg-type]
+
+
+class _Watched:
+    """A collective of FSDP's, which names the rank that does not answer. On a CPU its time counts as waiting.
+
+    On a GPU it runs beside the work, in a stream of its own: how much of it is waited for cannot be told.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Memory for what is gathered or added up."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _WatchedAllGather(_Watched):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any:
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # torch 2.13 warns of that
+        with self._ranks.collective(output_tensor, beside_work=True):
+            return gather(output_tensor, input_tensor, group=group, async_op=async_op)
+
+
+class _WatchedReduceScatter(_Watched):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> Any:
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        with self._ranks.collective(output_tensor, beside_work=True):
+            return scatter(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
 
 
 def is_sharded(parameter: Tensor) -> bool:
@@ -54,14 +85,24 @@ def own_piece(parameter: Tensor, rank: int, count: int) -> Piece:
     return Piece(rank, min(rows, rank * share) * width, min(rows, (rank + 1) * share) * width)
 
 
-@torch.no_grad()
+def kept_rows(parameter: Tensor) -> slice:
+    """The same as rows of the whole parameter; all of them where a weight is not shared out."""
+    if not is_sharded(parameter):
+        return slice(None)
+    piece = own_piece(parameter, dist.get_rank(), dist.get_world_size())
+    width = max(1, parameter.numel() // max(parameter.shape[0], 1))
+    return slice(piece.start // width, piece.stop // width)
+
+
 def assign(parameter: Tensor, values: Tensor) -> None:
     """Put a whole tensor into a parameter, of which this rank may keep a part."""
-    if not is_sharded(parameter):
-        parameter.data.copy_(values)
-        return
-    piece = own_piece(parameter, torch.distributed.get_rank(), torch.distributed.get_world_size())
-    own_rows(parameter).copy_(values.reshape(-1)[piece.start : piece.stop].view(own_rows(parameter).shape))
+    assign_rows(parameter, values[kept_rows(parameter)] if is_sharded(parameter) else values)
+
+
+@torch.no_grad()
+def assign_rows(parameter: Tensor, rows: Tensor) -> None:
+    """Put the rows that this rank keeps into a parameter."""
+    own_rows(parameter).data.copy_(rows)
 
 
 @torch.no_grad()

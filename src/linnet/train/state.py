@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -46,11 +46,37 @@ class State:
 
     - `facts`: run id, step, tokens and seconds so far, the last losses, the best checkpoint, fingerprints.
     - `moments`: the optimizer's tensors; `parameters`: the weights that the GGUF does not hold exactly.
+    - `digest`: of all this, as it was written; empty where it is not known.
     """
 
     facts: dict[str, Any]
-    moments: dict[str, Tensor]
-    parameters: dict[str, Tensor] = field(default_factory=dict)
+    moments: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    digest: str = ""
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """The tensors of a state file whose names begin with `prefix`, without it.
+
+    Each is mapped when it is asked for: a rank that needs a range of it reads that range, and no rank holds them all.
+    """
+
+    def __init__(self, path: Path, names: Iterable[str], prefix: str = "") -> None:
+        self._path, self._prefix = path, prefix
+        self._names = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        with safe_open(self._path, "pt") as file:
+            tensor: Tensor = file.get_tensor(self._prefix + name)
+            return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def state_path(run_dir: Path, step: int) -> Path:
@@ -97,22 +123,24 @@ def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None
 
 
 def load(path: Path, *, verify: bool = True) -> State:
-    """Read a state back; with `verify` one whose digest does not fit its content is refused."""
-    tensors: dict[str, Tensor] = {}
+    """A state, whose tensors are read when they are asked for.
+
+    With `verify` all of it is read here, and one whose digest does not fit its content is refused.
+    """
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            written = metadata["linnet"]
-            facts = json.loads(written)
-            for key in file.keys():  # noqa: SIM118 - the file is no dict
-                tensors[key] = file.get_tensor(key)
+            names = list(file.keys())
+        written = metadata["linnet"]
+        facts = json.loads(written)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise StateError(f"{path} cannot be read as the state of a run: {error}") from error
     if not isinstance(facts, dict):
         raise StateError(f"{path} cannot be read as the state of a run: its facts are no object")
-    if verify and "sha256" in metadata and metadata["sha256"] != _digest(written, tensors):  # older states have none
+    digest = metadata.get("sha256", "")  # older states have none
+    if verify and digest and digest != _digest(written, StoredTensors(path, names)):
         raise StateError(f"{path} is damaged: its content is not what was written; go on all the same with `force`")
-    return State(facts, _named(tensors, _MOMENT), _named(tensors, _PARAMETER))
+    return State(facts, StoredTensors(path, names, _MOMENT), StoredTensors(path, names, _PARAMETER), digest)
 
 
 def steps_with_state(run_dir: Path) -> list[int]:
@@ -135,7 +163,14 @@ def remove_leftovers(run_dir: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> None:
+class _Shaped(Protocol):
+    """A tensor, or one that is still in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, _Shaped]) -> None:
     """Refuse a checkpoint that does not hold exactly a model's parameters: `copy_` would stretch or skip some."""
     for name, parameter in model.items():
         shape = checkpoint[name].shape if name in checkpoint else None
@@ -147,10 +182,6 @@ def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tenso
             )
     if extra := checkpoint.keys() - model.keys():
         raise StateError(f"the checkpoint is of another model than run.json describes: it has {min(extra)!r} besides")
-
-
-def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
 
 
 class _Digest:
@@ -171,7 +202,8 @@ class _Digest:
 
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
     digest = _Digest(facts)
-    for name, tensor in sorted(tensors.items()):
+    for name in sorted(tensors):
+        tensor = tensors[name]
         digest.begin(name, tensor)
         digest.add(_bytes(tensor))
     return digest.hex()

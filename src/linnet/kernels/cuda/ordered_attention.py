@@ -197,9 +197,9 @@ def _query_grad(
     g = _rows(grad + b * g_b + h * g_h, t, g_t, T, D, WIDTH)
     x_out = _rows(out + b * o_b + h * o_h, t, o_t, T, D, WIDTH)
     inner = tl.sum(g.to(tl.float32) * x_out.to(tl.float32), 1)
-    place = head.to(tl.int64) * T + t
-    tl.store(inners + place, inner, mask=t < T)
-    log = tl.load(logs + place, mask=t < T, other=float("inf")) * _LOG2_E  # beyond T all probabilities are 0
+    row = head.to(tl.int64) * T + t
+    tl.store(inners + row, inner, mask=t < T)
+    log = tl.load(logs + row, mask=t < T, other=float("inf")) * _LOG2_E  # beyond T all probabilities are 0
     total = tl.zeros((M, WIDTH), tl.float32)
     whole = block * M // N * N if CAUSAL else tl.cdiv(T, N) * N  # keys in blocks that all these queries see
     for first in tl.range(0, whole, N, num_stages=STAGES):
@@ -256,16 +256,16 @@ def _key_value_grad(
     for h in range(of_key * (H // K), (of_key + 1) * (H // K)):
         x_q = q + b * q_b + h * q_h
         g = grad + b * g_b + h * g_h
-        place = (b * H + h) * T
+        base = (b * H + h) * T
         if CAUSAL:
             for first in tl.range(start, whole, M, num_stages=STAGES):
                 by_k, by_v = _add_key_value_grad(
-                    by_k, by_v, x_k, x_v, x_q, g, logs + place, inners + place, documents + b * T, s, first, q_t, g_t,
+                    by_k, by_v, x_k, x_v, x_q, g, logs + base, inners + base, documents + b * T, s, first, q_t, g_t,
                     T, True, DOCUMENTS, SCALE, D, WIDTH, M,
                 )  # fmt: skip
         for first in tl.range(whole, T, M, num_stages=STAGES):
             by_k, by_v = _add_key_value_grad(
-                by_k, by_v, x_k, x_v, x_q, g, logs + place, inners + place, documents + b * T, s, first, q_t, g_t,
+                by_k, by_v, x_k, x_v, x_q, g, logs + base, inners + base, documents + b * T, s, first, q_t, g_t,
                 T, False, DOCUMENTS, SCALE, D, WIDTH, M,
             )  # fmt: skip
     _store(grads, by_k * SCALE, b * T + s, H + of_key, H + 2 * K, s < T, D, WIDTH)
@@ -315,5 +315,5 @@ def _rows(x, t, stride, T, D: tl.constexpr, WIDTH: tl.constexpr):
 @triton.jit
 def _store(grads, values, row, head, heads, inside, D: tl.constexpr, WIDTH: tl.constexpr):
     d = tl.arange(0, WIDTH)
-    place = grads + (row[:, None] * heads + head) * D + d[None, :]
-    tl.store(place, values, mask=inside[:, None] & (d < D)[None, :])
+    targets = grads + (row[:, None] * heads + head) * D + d[None, :]
+    tl.store(targets, values, mask=inside[:, None] & (d < D)[None, :])
