@@ -10,7 +10,7 @@ Every row of RESULTS.md is compared that is a step of ours on a device of `train
 import argparse
 import re
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ class Row:
     settings: dict[str, Any] = field(default_factory=dict)
     device: str = "H200"
     beside: str = ""  # a word of another cell, where several rows have the label
-    ranks: int = 1  # that share the device's cores and the batch
 
     @property
     def name(self) -> str:
@@ -74,8 +73,6 @@ ROWS = [
     Row("train_cpu", "llama 3M, 8×256", "linnet tok/s", "rate", "demo", 8, {"ctx": 256}, device="EPYC"),
     Row("train_cpu", "llama 15M, 8×256", "linnet tok/s", "rate", "nano", 8, {"ctx": 256}, device="EPYC"),
     Row("train_cpu", "tiny, 1×32", "linnet tok/s", "rate", "tiny", 1, {"ctx": 32}, device="EPYC"),
-    Row("ranks", "15M, 8×256: 2 ranks, a core each", "ms", "ms", "nano", 8, {"ctx": 256},
-        device="EPYC", ranks=2),
     Row("warm_start", "a step, own embedding and head", "seconds", "s", "smollm2-135m", 4,
         {"ctx": 256, "tied": False, **_WARM}, device="EPYC"),
     Row("warm_start", "a step, tied", "seconds", "s", "smollm2-135m", 4, {"ctx": 256, **_WARM}, device="EPYC"),
@@ -151,14 +148,10 @@ def calculated(row: Row) -> tuple[float, float]:
     changes = dict(row.changes)
     arch = changes.pop("arch", None)
     config = shaped_config(row.preset, arch, changes) if arch else preset(row.preset, **changes)
-    device = find_device(row.device)
-    if row.ranks > 1:  # a part of the cores each
-        speeds = {name: getattr(device, name) / row.ranks for name in ("products", "elementwise", "bandwidth")}
-        device = replace(device, **speeds, threads=device.threads // row.ranks)
-    overlap: Any = "off" if device.kind == "cpu" else "auto"  # ranks of one machine have no cores to spare
-    settings = TrainSettings(**{"batch": row.batch, "optimizer": "adamw", **row.settings})
-    costs = CostModel(config, settings, device, overlap=overlap)
-    forecast = costs.forecast(Cluster(row.ranks, 1, 1e9, device.link))
+    costs = CostModel(
+        config, TrainSettings(**{"batch": row.batch, "optimizer": "adamw", **row.settings}), find_device(row.device)
+    )
+    forecast = costs.forecast(Cluster(1, 1, 1e9, 1e9))
     assert forecast.step_seconds is not None
     return forecast.step_seconds, forecast.memory
 
@@ -311,8 +304,7 @@ def main(chosen: argparse.Namespace) -> Report:
     report.note(
         "Not compared: `vit` and `vit_gpu` (whole runs, with variations of images and an average of weights, which are"
         " not in the model: 17 and 27 % quicker than measured), the times of `plan` and `plan_gpu` (whole runs from the"
-        " command on), peers, and everything that is no training step. Several GPUs were never measured;"
-        " of several ranks, two that share the cores of one machine."
+        " command on), peers, and everything that is no training step. Several GPUs were never measured."
     )
     return report
 

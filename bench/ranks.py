@@ -315,14 +315,18 @@ def main(chosen: argparse.Namespace) -> Report:
         ours, bare = ms(name, "sum"), ms(name, "bare")
         report.row(f"sum of 15M gradients, {count} ranks", ours, "a bare all_reduce", bare, ours / bare)
         report.at_most(f"sum of gradients against a bare all_reduce, {count} ranks", ours / bare, 1.2, "×")
-    for how, label in (("off", "after the backward pass"), ("on", "during it")):
-        waited, busy = ms("overlap", f"{how} blocked"), ms("overlap", f"{how} busy")
-        report.row(f"135M over 25 GB/s, sums {label}: waited for", waited, "on the link", busy, waited / busy)
-    share = 1 - ms("overlap", "on blocked") / ms("overlap", "on busy")
-    report.at_least("share of the sum that overlap hides, 135M at 25 GB/s", share, 0.8, "")
-    recovery, start = ms("recovery", "recovery"), ms("recovery", "start")
-    report.row("a killed rank, until the next step", recovery, "a start, until its first", start, recovery / start)
-    report.at_most("recovery from a killed rank, besides the start", (recovery - start) / 1000, 20, "s")
+    hidden = late = None
+    if "overlap" in samples:
+        for how, label in (("off", "after the backward pass"), ("on", "during it")):
+            waited, busy = ms("overlap", f"{how} blocked"), ms("overlap", f"{how} busy")
+            report.row(f"135M over 25 GB/s, sums {label}: waited for", waited, "on the link", busy, waited / busy)
+        hidden = 1 - ms("overlap", "on blocked") / ms("overlap", "on busy")
+    report.at_least("share of the sum that overlap hides, 135M at 25 GB/s", hidden, 0.8, "")
+    if "recovery" in samples:
+        recovery, start = ms("recovery", "recovery"), ms("recovery", "start")
+        report.row("a killed rank, until the next step", recovery, "a start, until its first", start, recovery / start)
+        late = (recovery - start) / 1000
+    report.at_most("recovery from a killed rank, besides the start", late, 20, "s")
     if "stop" in samples:
         step, checkpoint = ms("stop", "step"), ms("stop", "checkpoint")
         size = samples["stop"].median("bytes")

@@ -26,7 +26,7 @@ SHAPE = "--d-model 32 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 64 --ctx 32 --voc
 EIGHT_PARTS = "--batch 2 --batch-tokens 512"
 TEXT = f"train from-scratch --corpus CORPUS {SHAPE} {EIGHT_PARTS}"
 # Large enough to pass in two halves: two parts, which two ranks share, and four do not.
-HALVES = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
+HALVES = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300 --lr 1e-3"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64"
 TAUGHT = (
     "train from-scratch --corpus CORPUS --teacher ONE/halves/weights/step_4.gguf --d-model 32 --n-heads 4 --n-kv 2"
@@ -41,7 +41,7 @@ CASES = {
     "overlapped": f"{TEXT} --optimizer adamw --overlap on --graph off",
     "weights": f"{TEXT} --shard weights --optimizer muon --recompute blocks",
     "six-parts": f"train from-scratch --corpus CORPUS {SHAPE} --batch 2 --batch-tokens 384",
-    "halves": f"train from-scratch --corpus CORPUS {HALVES}",
+    "halves": f"train from-scratch --corpus CORPUS {HALVES} --optimizer adamw",
     "vit": f"{IMAGES} --batch 4 --batch-images 16 --ema 0.9",
     "warm": "train warm-start --corpus CORPUS --donor ONE/halves/weights/step_4.gguf --init pca --d-model 48"
     f" --n-heads 4 --n-layers 1 --ctx 32 {EIGHT_PARTS}",
