@@ -206,3 +206,13 @@ def test_muon_moves_as_torchs_own_does() -> None:
     for a, b, start in zip(ours, theirs, starts, strict=True):
         # Singular values are within 0.13 of 1, and torch rounds its iterations to bf16.
         assert (a - b).norm() < 0.1 * (b - start).norm()
+
+
+@pytest.mark.parametrize("shape", [(384, 96), (96, 192), (160, 96)])
+def test_a_gradient_of_low_rank_moves_no_further_than_others(shape: tuple[int, int]) -> None:
+    dice = torch.Generator().manual_seed(0)
+    gradient = torch.randn(shape[0], 3, generator=dice) @ torch.randn(3, shape[1], generator=dice) * 1e-4
+    weight = nn.Parameter(torch.zeros(shape))
+    weight.grad = gradient
+    Muon([weight], torch.tensor(1.0)).step()
+    assert torch.linalg.svdvals(weight.detach()).max() < 1.5 * 0.2 * max(shape) ** 0.5

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 LEAST = 0.003  # singular values from here to 1 come out near 1
-_LEAF = 48  # rows up to which LAPACK inverts: 24 to 64 are alike
 _TINY = 1e-14  # squares below it are rounding: such matrices stay as small as they are
 
 # Zolotarev's function of type (5, 4): x · (_CONSTANT + Σ weight / (x² + shift)) is within 1 ± 0.13 on [LEAST, 1].
@@ -80,21 +79,12 @@ def by_polynomials(matrices_NRC: Tensor) -> Tensor:
 
 
 def _inverses(matrices_NSS: Tensor) -> Tensor:
-    """Of symmetric positive definite matrices, by halves: products do most of it, in half of LAPACK's time."""
-    S = matrices_NSS.shape[1]
-    if S <= _LEAF:
-        return torch.cholesky_inverse(torch.linalg.cholesky_ex(matrices_NSS).L)
-    half = -(-S // 16) * 8
-    first, beside = _inverses(matrices_NSS[:, :half, :half]), matrices_NSS[:, :half, half:]
-    solved = torch.bmm(first, beside)
-    second = _inverses(torch.baddbmm(matrices_NSS[:, half:, half:], beside.mT, solved, alpha=-1))
-    across = torch.bmm(solved, second)
-    inverse_NSS = torch.empty_like(matrices_NSS, memory_format=torch.contiguous_format)
-    inverse_NSS[:, :half, :half] = torch.baddbmm(first, across, solved.mT)
-    torch.neg(across, out=inverse_NSS[:, :half, half:])
-    inverse_NSS[:, half:, :half] = inverse_NSS[:, :half, half:].mT
-    inverse_NSS[:, half:, half:] = second
-    return inverse_NSS
+    """Of symmetric positive definite matrices.
+
+    By LAPACK: inverting by halves takes half of its time, but where a gradient has a low rank the second half is
+    rounding, and the inverse millions of times too large.
+    """
+    return torch.cholesky_inverse(torch.linalg.cholesky_ex(matrices_NSS).L)
 
 
 def _gram(x_NSL: Tensor) -> Tensor:

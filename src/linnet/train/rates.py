@@ -14,7 +14,7 @@ from linnet.train.settings import OptimizerName, TrainSettings
 ParameterKind: TypeAlias = Literal["matrix", "embedding", "head", "vector"]
 
 _WIDTH, _TOKENS, _STEPS = 384, 16_384, 1_000  # where the constants below were measured
-_STEP_TOKENS = (1_024, 131_072)  # the rule goes no further than it was measured
+_STEP_TOKENS = (1_024, 65_536)  # the rule goes no further than it was measured
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Rule:
 RULES: dict[OptimizerName, Rule] = {
     # Embeddings and vectors want nearly the same at any width, matrices less of it the wider they are.
     "muon": Rule(
-        4.8e-3, width=-0.75, tokens=0.3, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.5, decay_steps=-0.5
+        6.2e-3, width=-0.92, tokens=0.33, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.7, decay_steps=-0.5
     ),
     # One rate for all, as everyone knows it.
-    "adamw": Rule(1.2e-3, width=-1.0, tokens=0.25, steps=-0.2, weight_decay=0.1, other_width=-1.0),
+    "adamw": Rule(2e-3, width=-0.92, tokens=0.33, steps=-0.2, weight_decay=0.3, other_width=-0.92),
 }
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
