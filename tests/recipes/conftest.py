@@ -31,7 +31,9 @@ def _one_thread() -> Iterator[None]:
 def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path) -> Path:
     """A small donor of a real shape (grouped keys, tied head), trained from scratch until it has learnt something."""
     model = LlamaConfig(vocab=512, d_model=96, n_heads=6, n_kv=2, d_ff=192, n_layers=6, ctx=64, rope_base=5e4)
-    settings = TrainSettings(steps=120, batch=8, lr=5e-3, eval_every=0, sample_every=0, device="cpu")
+    settings = TrainSettings(
+        steps=120, batch=8, optimizer="adamw", lr=5e-3, weight_decay=0.1, eval_every=0, sample_every=0, device="cpu"
+    )
     job = Job(model, TextData(str(corpus), cache=str(cache)), settings)
     training = start(job, runs_root=tmp_path_factory.mktemp("donors"), name="the donor")
     outcome = training.run()
