@@ -52,7 +52,7 @@ def test_more_gpus_than_two_need_an_order_that_they_can_share() -> None:
     settings = TrainSettings(device="cpu", batch=2, deterministic=True)
     config = LlamaConfig(vocab=32, d_model=16, n_heads=2, n_kv=1, d_ff=32, n_layers=1, ctx=8)
     for count, rows, possible in ((2, 6, True), (4, 8, True), (3, 12, False), (4, 12, False)):
-        ranks: Any = SimpleNamespace(count=count, alone=False)
+        ranks: Any = SimpleNamespace(count=count, rank=0, alone=False)
         hardware = replace(choose(settings, 16), device=torch.device("cuda"), graph=False, ranks=ranks)
         step = Step(build(config), settings, hardware)
         if possible:
