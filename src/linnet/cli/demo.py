@@ -15,7 +15,9 @@ from linnet.board import words
 from linnet.cli.printing import paint
 
 # 2M parameters that learn to look like Python in under three minutes on two cores.
-_MODEL = ("--vocab", "2048", "--n-layers", "4", "--batch", "8", "--ctx", "128")
+# So few steps of so few tokens want more than the rule of rates gives: 1.85 bits a byte instead of 1.88.
+_RATES = ("--lr", "5e-3", "--lr-embedding", "5e-3", "--lr-vectors", "5e-3", "--weight-decay", "0.1")
+_MODEL = ("--vocab", "2048", "--n-layers", "4", "--batch", "8", "--ctx", "128", *_RATES)
 _STEPS = 480
 _FOLDER = "linnet-demo"
 
