@@ -22,7 +22,7 @@ from tests.gguf.llama_client import ask
 
 
 def test_a_run_leaves_a_folder_that_says_everything(said: Said, small: list[str]) -> None:
-    code, out, err = said(*small, "--steps", "30", "--lr", "3e-3")
+    code, out, err = said(*small, "--steps", "30", "--optimizer", "adamw", "--lr", "3e-3")
     assert code == 0, err
     run = linnet.open("latest")
     assert run.status == "completed"

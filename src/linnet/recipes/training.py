@@ -305,12 +305,14 @@ def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, token
 
 
 def _settle(data: JobData, hardware: Hardware) -> None:
-    """Fill in the rates that were not given, now that tokens and steps are known; rank 0 says them for all."""
+    """Fill in the rates that were not given, now that tokens and steps are known.
+
+    Several ranks may not ask each other here, as one of them may have failed: what they take must not depend on the
+    speed that each has measured.
+    """
     job = data.job
-    steps = None if job.settings.minutes is None else _expected_steps(job, data.per_step, hardware)
+    steps = _expected_steps(job, data.per_step, hardware) if hardware.ranks.alone else None
     settings = recipe_type(job.recipe).settled(job, data.per_step, steps)
-    if steps is not None:  # each rank has measured another speed; else all know the same, and one may have failed
-        settings = hardware.ranks.first(settings)
     data.settings = settings
     data.job = replace(job, settings=settings)
 
