@@ -26,7 +26,7 @@ from linnet.recipes.job import TeacherOptions
 from linnet.recipes.teacher import TeacherFile
 from linnet.recipes.transfer import Init, shape_from
 from linnet.train import Hardware, TrainSettings
-from linnet.train.teaching import LiveTeacher
+from linnet.train.distillation import LiveTeacher
 from report import Report
 
 ARMS = {

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.kernels import backward, head_loss, ops
-from linnet.kernels.distillation import Lesson, TeacherHead, TopTokens, top_tokens
+from linnet.kernels.distillation import Distillation, TeacherHead, TopTokens, top_tokens
 
 N, D, E, V = 9, 6, 10, 37
 TARGETS = torch.tensor([3, 36, -100, 0, 5, 5, -1, 20, 11])
@@ -58,7 +58,7 @@ def test_values_and_gradients_are_those_of_torchs_losses_on_whole_logits(
     expected = [tensor.grad for tensor in student]
     for tensor in student:
         tensor.grad = None
-    found = ops.distilled_head_loss(*student, TARGETS, Lesson(teacher, share, temperature))
+    found = ops.distilled_head_loss(*student, TARGETS, Distillation(teacher, share, temperature))
     backward(found.objective)
     assert torch.allclose(found.cross_entropy, entropy, rtol=1e-5)
     assert torch.allclose(found.divergence, divergence, rtol=1e-5)
@@ -83,7 +83,7 @@ def test_of_the_likeliest_tokens_all_others_are_one_event(
     expected = [tensor.grad for tensor in student]
     for tensor in student:
         tensor.grad = None
-    found = ops.distilled_head_loss(*student, TARGETS, Lesson(top, 0.5, temperature))
+    found = ops.distilled_head_loss(*student, TARGETS, Distillation(top, 0.5, temperature))
     backward(found.objective)
     assert torch.allclose(found.divergence, divergence, rtol=1e-4)
     for tensor, gradient in zip(student, expected, strict=True):
@@ -94,8 +94,8 @@ def test_of_the_likeliest_tokens_all_others_are_one_event(
 def test_the_likeliest_tokens_never_say_more_than_the_whole_vocabulary_and_all_of_them_as_much(
     student: tuple[Tensor, Tensor], teacher: TeacherHead
 ) -> None:
-    def divergence(lesson: TeacherHead | TopTokens) -> float:
-        return float(ops.distilled_head_loss(*student, TARGETS, Lesson(lesson, 0.5, 1.0)).divergence)
+    def divergence(said: TeacherHead | TopTokens) -> float:
+        return float(ops.distilled_head_loss(*student, TARGETS, Distillation(said, 0.5, 1.0)).divergence)
 
     said = [divergence(top_tokens(teacher, V, count, 1.0)) for count in (1, 4, 16, V)]
     assert said == sorted(said)
@@ -104,8 +104,8 @@ def test_the_likeliest_tokens_never_say_more_than_the_whole_vocabulary_and_all_o
 
 def test_who_agrees_with_the_teacher_has_nothing_to_learn_from_it(teacher: TeacherHead) -> None:
     student = (teacher.hidden_NE.clone().requires_grad_(), teacher.head_VE[:V].clone().requires_grad_())
-    for lesson in (teacher, top_tokens(teacher, V, 4, 2.0)):
-        found = ops.distilled_head_loss(*student, TARGETS, Lesson(lesson, 1.0, 2.0))
+    for said in (teacher, top_tokens(teacher, V, 4, 2.0)):
+        found = ops.distilled_head_loss(*student, TARGETS, Distillation(said, 1.0, 2.0))
         backward(found.objective)
         assert float(found.divergence) == pytest.approx(0.0, abs=1e-6)
         assert student[0].grad is not None and float(student[0].grad.abs().max()) < 1e-6

@@ -27,13 +27,13 @@ from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.train.checkpoint import copy_tensors
+from linnet.train.distillation import DistillationLoss, LiveTeacher
 from linnet.train.hardware import choose
 from linnet.train.metrics import StepMetrics
 from linnet.train.muon import Muon
 from linnet.train.orthogonal import LEAST, orthogonal
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Step
-from linnet.train.teaching import LiveTeacher, TaughtLoss
 
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -137,7 +137,7 @@ def test_a_students_losses_compiled_and_captured_are_the_plain_ones(top: int | N
             part.set_compute_dtype(hardware.dtype)
         for parameter in teacher.parameters():
             parameter.data = parameter.data.to(hardware.dtype if parameter.ndim > 1 else torch.float32)
-        step = Step(model, settings, hardware, TaughtLoss(model, LiveTeacher(teacher, 1000), 0.5, 2.0, top))
+        step = Step(model, settings, hardware, DistillationLoss(model, LiveTeacher(teacher, 1000), 0.5, 2.0, top))
         numbers = (torch.arange(128, device=DEVICE) // 50).expand(8, -1) if documents else None
         metrics[flag] = []
         for number in range(12):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import linnet
+from linnet.data.flips import flip_keeps_class
 from linnet.data.images import ImageSet, load_images
-from linnet.data.mirroring import mirrored_alike
 from linnet.recipes.flags import defaults_of
 from linnet.recipes.image_rules import RULED, ImageFacts, decide, default_batch, default_ema, fitting_patches
 from linnet.recipes.vit_tiny import VitTiny
@@ -42,7 +42,7 @@ def coloured(count: int, size: int = 12, seed: int = 0) -> tuple[NDArray[np.uint
 
 
 def test_on_a_gpu_mnist_gets_what_the_page_tuned_for_it() -> None:
-    facts = ImageFacts(60_000, 28, 1, mirrored_alike=False)
+    facts = ImageFacts(60_000, 28, 1, flip_keeps_class=False)
     assert default_batch(60_000, on_gpu=True) == 512
     chosen = {name: value for name, value in decide(facts, 512, None, on_gpu=True).items() if value}
     steps = chosen.pop("steps")
@@ -88,9 +88,9 @@ def test_images_of_any_small_size_have_patches(size: int, fitted: tuple[int, int
 
 
 def test_digits_may_not_be_mirrored_and_what_lies_anywhere_may() -> None:
-    assert mirrored_alike(load_images("digits").train) is False
+    assert flip_keeps_class(load_images("digits").train) is False
     images, labels = coloured(900)
-    assert mirrored_alike(ImageSet(images.transpose(0, 3, 1, 2), labels)) is True
+    assert flip_keeps_class(ImageSet(images.transpose(0, 3, 1, 2), labels)) is True
 
 
 def test_arrows_to_the_left_and_to_the_right_are_no_mirrored_ones() -> None:
@@ -99,14 +99,14 @@ def test_arrows_to_the_left_and_to_the_right_are_no_mirrored_ones() -> None:
     labels = labels % 2
     images[labels == 0, 4:8, :6] = 220
     images[labels == 1, 4:8, 6:] = 220
-    assert mirrored_alike(ImageSet(images.transpose(0, 3, 1, 2), labels)) is False
+    assert flip_keeps_class(ImageSet(images.transpose(0, 3, 1, 2), labels)) is False
 
 
 @pytest.mark.parametrize("count", [1, 3, 400])
 def test_of_noise_nothing_is_known(count: int) -> None:
     draw = np.random.default_rng(0)
     noise = ImageSet(draw.integers(0, 255, (count, 3, 8, 8)).astype(np.uint8), draw.integers(0, 2, count))
-    assert mirrored_alike(noise) is None
+    assert flip_keeps_class(noise) is None
     assert ImageFacts(count, 8, 3).may_flip and not ImageFacts(count, 8, 1).may_flip
 
 

@@ -13,7 +13,7 @@ import pytest
 import linnet
 from linnet.data import Batches, prepare, windows
 from linnet.data.errors import DataError
-from linnet.data.taught import TaughtSet, TaughtWriter
+from linnet.data.teacher_logits import TeacherLogits, TeacherLogitsWriter
 from linnet.errors import LinnetError, UsageError
 from linnet.recipes import teach as teach_module
 from linnet.recipes.teach import TeachPlan, teach
@@ -105,7 +105,7 @@ def test_rows_lie_where_batches_look_for_them(trained: Path, small_corpus: Path,
     batches = Batches(tokens, ctx=CTX, batch=4, seed=3)
     teacher = TeacherFile(trained)
     from linnet.models import load
-    from linnet.train.teaching import LiveTeacher
+    from linnet.train.distillation import LiveTeacher
 
     living = LiveTeacher(load(trained, task="text"), len(teacher.tokens))
     last = batches.blocks.count - 1  # it reaches back to be full
@@ -124,24 +124,24 @@ def test_rows_lie_where_batches_look_for_them(trained: Path, small_corpus: Path,
 def test_cut_off_it_goes_on_behind_what_is_whole_and_is_the_same_file(
     trained: Path, small_corpus: Path, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("linnet.data.taught._PART_TOKENS", 8 * CTX)
+    monkeypatch.setattr("linnet.data.teacher_logits._PART_TOKENS", 8 * CTX)
     expected = teach(plan(trained, small_corpus, own), "cpu").path.read_bytes()
     other = tmp_path / "other"
     shutil.copytree(own, other, ignore=shutil.ignore_patterns("taught"))
     written: list[int] = []
-    add = TaughtWriter.add
+    add = TeacherLogitsWriter.add
 
-    def cut_off(self: TaughtWriter, *rows: Any) -> None:
+    def cut_off(self: TeacherLogitsWriter, *rows: Any) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
         written.append(len(rows[0]))
         add(self, *rows)
 
-    monkeypatch.setattr(TaughtWriter, "add", cut_off)
+    monkeypatch.setattr(TeacherLogitsWriter, "add", cut_off)
     begun = plan(trained, small_corpus, other)
     with pytest.raises(KeyboardInterrupt):
         teach(begun, "cpu")
-    monkeypatch.setattr(TaughtWriter, "add", add)
+    monkeypatch.setattr(TeacherLogitsWriter, "add", add)
     partial = begun.path.with_name(begun.path.name + ".partial")
     with partial.open("r+b") as file:  # the third part was not yet on the disk
         file.truncate(partial.stat().st_size - 5)
@@ -164,7 +164,7 @@ def test_a_damaged_cache_is_refused_by_a_training_and_made_anew_by_teach(
     for damaged in (content[:-1], content[:100], b"x" + content[1:], content[:12] + bytes(4) + content[16:]):
         taught.path.write_bytes(damaged)
         with pytest.raises(LinnetError):
-            TaughtSet(taught.path)
+            TeacherLogits(taught.path)
 
 
 def test_what_cannot_be_taught(trained: Path, small_corpus: Path, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
     """
     from linnet.data.cache import cache_folder
-    from linnet.data.cached import cached_corpora, fetched_copies, folder_size, leftovers, taught_folders
+    from linnet.data.cached import cached_corpora, fetched_copies, folder_size, leftovers, teacher_logits_folders
 
     root = cache_folder(cache)
     entries = cached_corpora(root)
@@ -53,7 +53,7 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
         print(f"{len(entries)} in {root}: {words.size(sum(entry.size for entry in entries))}")
     if rest:
         print(f"and {words.size(rest)} that killed preparations left; `linnet data rm --all` removes that too")
-    if said := sum(folder_size(path) for path in taught_folders(root)):
+    if said := sum(folder_size(path) for path in teacher_logits_folders(root)):
         print(f"and {words.size(said)} of what teachers said; `linnet data rm --all` removes that too")
     if copies := sum(folder_size(path) for path in fetched_copies(root)):
         print(f"and {words.size(copies)} of corpora fetched from elsewhere; `linnet data rm --all` removes that too")
@@ -83,7 +83,7 @@ def rm(
         folder_size,
         leftovers,
         remove,
-        taught_folders,
+        teacher_logits_folders,
     )
 
     if not names and older is None and not all:
@@ -92,7 +92,7 @@ def rm(
         raise UsageError("data rm --all takes no names: give one or the other")
     root = cache_folder(cache)
     entries = chosen(cached_corpora(root), names, None if older is None else age(older))
-    unlisted = [*leftovers(root), *fetched_copies(root), *taught_folders(root)] if all and older is None else []
+    unlisted = [*leftovers(root), *fetched_copies(root), *teacher_logits_folders(root)] if all and older is None else []
     size = sum(entry.size for entry in entries) + sum(map(folder_size, unlisted))
     if not entries and not unlisted:
         print("nothing to remove")

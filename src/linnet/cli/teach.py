@@ -17,7 +17,7 @@ from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.printing import paint, print_facts, print_json
 
 if TYPE_CHECKING:
-    from linnet.data.taught import TaughtSet
+    from linnet.data.teacher_logits import TeacherLogits
     from linnet.recipes.teach import TeachPlan
 
 
@@ -63,7 +63,7 @@ def teach(
     """
     from linnet.models.model_name import model_path
     from linnet.recipes.teach import TeachPlan
-    from linnet.recipes.teach import teach as let_speak
+    from linnet.recipes.teach import teach as make_teacher_logits
 
     plan = TeachPlan.of(
         corpus, model_path(teacher, runs), ctx=ctx, documents=documents, top=top_k, temperature=temperature_distill,
@@ -73,13 +73,13 @@ def teach(
     if not json:
         _announce(plan)
     with _progress() as progress:
-        taught = let_speak(plan, device, progress)
+        cached = make_teacher_logits(plan, device, progress)
     seconds = time.monotonic() - began
     if json:
-        print_json(_as_json(plan, taught, made=not was_there))
+        print_json(_as_json(plan, cached, made=not was_there))
     else:
         when = "made before, unchanged" if was_there else f"made in {words.duration(seconds)}"
-        print_facts({"cache": f"{words.shown_path(taught.path)} ({words.size(plan.header.size)})", "": when})
+        print_facts({"cache": f"{words.shown_path(cached.path)} ({words.size(plan.header.size)})", "": when})
     return 0
 
 
@@ -98,13 +98,13 @@ def _announce(plan: TeachPlan) -> None:
     )
 
 
-def _as_json(plan: TeachPlan, taught: TaughtSet, made: bool) -> dict[str, object]:
+def _as_json(plan: TeachPlan, cached: TeacherLogits, made: bool) -> dict[str, object]:
     header = plan.header
     return {
         "corpus": plan.prepared.record.corpus,
         "teacher": plan.name,
         "teacher_sha256": header.key.teacher,
-        "path": str(taught.path),
+        "path": str(cached.path),
         "made": made,
         "size": header.size,
         "tokens": header.rows,
@@ -112,7 +112,7 @@ def _as_json(plan: TeachPlan, taught: TaughtSet, made: bool) -> dict[str, object
         "documents": header.documents,
         "top_k": header.top,
         "temperature_distill": header.temperature,
-        "fingerprint": taught.fingerprint,
+        "fingerprint": cached.fingerprint,
     }
 
 

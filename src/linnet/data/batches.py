@@ -35,19 +35,19 @@ _PARTS_AHEAD = 2  # gathers that are under way before their steps come, of a set
 class Batch:
     """Inputs and targets (int64), and which document each input belongs to (int32) where that is asked for.
 
-    `taught`: ids [B, T, K] and logarithms [B, T, K + 1] of what a teacher said of the targets (`taught.py`).
+    `teacher_top`: ids [B, T, K] and logarithms [B, T, K + 1] of what a teacher says of the targets (teacher_logits.py).
     """
 
     ids_BT: torch.Tensor
     targets_BT: torch.Tensor
     documents_BT: torch.Tensor | None
     n_targets: int  # how many targets are scored: known without asking the device
-    taught: tuple[torch.Tensor, ...] = ()
+    teacher_top: tuple[torch.Tensor, ...] = ()
 
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
         """What the loss of a step takes."""
-        return self.ids_BT, self.targets_BT, self.documents_BT, *self.taught
+        return self.ids_BT, self.targets_BT, self.documents_BT, *self.teacher_top
 
 
 class Batches:

@@ -41,6 +41,11 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linnet"
 
 
+def teacher_logits_folder(root: Path) -> Path:
+    """Where the caches of teachers' logits are, below the folder of prepared corpora."""
+    return root / "taught"
+
+
 class HashedFile(msgspec.Struct, array_like=True):
     """A file as it was when it was hashed."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from linnet import files
+from linnet.data.cache import teacher_logits_folder
 from linnet.data.errors import DataError, reason
 from linnet.data.token_set import TokenSet
 
@@ -87,9 +88,10 @@ def fetched_copies(root: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def taught_folders(root: Path) -> list[Path]:
-    """Where caches of teachers are (`taught.py`): one folder, or none."""
-    return [root / "taught"] if (root / "taught").is_dir() else []
+def teacher_logits_folders(root: Path) -> list[Path]:
+    """Where caches of teachers are (`teacher_logits.py`): one folder, or none."""
+    folder = teacher_logits_folder(root)
+    return [folder] if folder.is_dir() else []
 
 
 def folder_size(path: Path) -> int:

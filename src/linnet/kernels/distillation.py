@@ -41,7 +41,7 @@ class TopTokens(NamedTuple):
 Teacher = TeacherHead | TopTokens
 
 
-class Lesson(NamedTuple):
+class Distillation(NamedTuple):
     """What a loss learns from a teacher: its distributions, how much they count, and at which temperature."""
 
     teacher: Teacher
@@ -57,8 +57,8 @@ class DistilledLoss(NamedTuple):
     divergence: Tensor
 
 
-# Logits, targets, weights of the rows, the vocabulary's size, the lesson with the teacher's logits in the place of
-# their factors → cross entropies, divergences and gradients: see `distillation_grad`.
+# Logits, targets, weights of the rows, the vocabulary's size; the teacher's logits, its share, the temperature →
+# cross entropies, divergences and gradients: see `distillation_grad`.
 DistillationGrad = Callable[[Tensor, Tensor, Tensor, int, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -72,10 +72,10 @@ class DistilledHeadLoss(torch.autograd.Function):
         head_VD: Tensor,
         targets_N: Tensor,
         scale: Tensor,
-        lesson: Lesson,
+        distillation: Distillation,
         of_whole: DistillationGrad,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        teacher, share, temperature = lesson
+        teacher, share, temperature = distillation
         vocab = head_VD.shape[0]
         head = padded(head_VD.to(hidden_ND.dtype))
         grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
@@ -86,8 +86,8 @@ class DistilledHeadLoss(torch.autograd.Function):
             weights = (targets >= 0) * scale  # 0 for ignored rows
             logits = F.linear(hidden, head)
             if isinstance(teacher, TeacherHead):
-                taught = F.linear(teacher.hidden_NE[rows], teacher.head_VE)
-                parts = of_whole(logits, targets, weights, vocab, taught, share, temperature)
+                teacher_logits = F.linear(teacher.hidden_NE[rows], teacher.head_VE)
+                parts = of_whole(logits, targets, weights, vocab, teacher_logits, share, temperature)
             else:
                 top = TopTokens(teacher.ids_NK[rows], teacher.log_p_NK1[rows])
                 parts = top_distillation_grad(logits, targets, weights, vocab, top, share, temperature)

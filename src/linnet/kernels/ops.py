@@ -24,10 +24,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from linnet.kernels import autograd, cpu
 from linnet.kernels.distillation import (
+    Distillation,
     DistillationGrad,
     DistilledHeadLoss,
     DistilledLoss,
-    Lesson,
     distillation_grad,
 )
 from linnet.kernels.executor import Executor, eager
@@ -384,7 +384,7 @@ def distilled_head_loss(
     hidden_ND: Tensor,
     head_VD: Tensor,
     targets_N: Tensor,
-    lesson: Lesson,
+    distillation: Distillation,
     divisor: Tensor | None = None,
     executor: Executor = eager,
 ) -> DistilledLoss:
@@ -396,7 +396,7 @@ def distilled_head_loss(
         divisor = (targets_N >= 0).sum().clamp(min=1)
     scale = divisor.float().reciprocal()
     grad = _distillation(hidden_ND, executor)
-    return DistilledLoss(*DistilledHeadLoss.apply(hidden_ND, head_VD, targets_N, scale, lesson, grad))
+    return DistilledLoss(*DistilledHeadLoss.apply(hidden_ND, head_VD, targets_N, scale, distillation, grad))
 
 
 def _distillation(hidden_ND: Tensor, executor: Executor) -> DistillationGrad:

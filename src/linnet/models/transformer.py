@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from linnet.architectures.description import Config
 from linnet.architectures.registry import AnyConfig
 from linnet.errors import UsageError
 from linnet.kernels import Executor, eager, ops
-from linnet.kernels.distillation import DistilledLoss, Lesson
+from linnet.kernels.distillation import Distillation, DistilledLoss
 from linnet.models.cache import KVCache, Span
 from linnet.models.layers import Embedding, Linear
 
@@ -131,7 +131,6 @@ class LanguageModel(Transformer):
         """[B, T, V]: hidden states by the output head, in their dtype."""
         return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype))
 
-    @overload
     def loss(
         self,
         ids_BT: Tensor,
@@ -140,40 +139,30 @@ class LanguageModel(Transformer):
         *,
         divisor: Tensor | None = None,
         executor: Executor = eager,
-        lesson: None = None,
-    ) -> Tensor: ...
-    @overload
-    def loss(
-        self,
-        ids_BT: Tensor,
-        targets_BT: Tensor,
-        documents_BT: Tensor | None = None,
-        *,
-        divisor: Tensor | None = None,
-        executor: Executor = eager,
-        lesson: Lesson,
-    ) -> DistilledLoss: ...
-    def loss(
-        self,
-        ids_BT: Tensor,
-        targets_BT: Tensor,
-        documents_BT: Tensor | None = None,
-        *,
-        divisor: Tensor | None = None,
-        executor: Executor = eager,
-        lesson: Lesson | None = None,
-    ) -> Tensor | DistilledLoss:
-        """Mean cross entropy in nats over the targets that are not negative; with a `lesson` its teacher's part too.
+    ) -> Tensor:
+        """Mean cross entropy in nats over the targets that are not negative.
 
         `documents_BT` numbers the documents of a row: a token sees those before it with the same number.
         Positions go on through the row. `divisor` replaces the number of targets in the mean. `executor` runs the
         layers: eagerly, or compiled.
         """
         hidden_ND = self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1)
+        return ops.head_loss(hidden_ND, self.head_VD, targets_BT.flatten(), divisor, executor)
+
+    def distilled_loss(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None,
+        distillation: Distillation,
+        *,
+        divisor: Tensor | None = None,
+        executor: Executor = eager,
+    ) -> DistilledLoss:
+        """The loss of a student: cross entropy as in `loss`, and the divergence from its teacher."""
+        hidden_ND = self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1)
         targets_N = targets_BT.flatten()
-        if lesson is None:
-            return ops.head_loss(hidden_ND, self.head_VD, targets_N, divisor, executor)
-        return ops.distilled_head_loss(hidden_ND, self.head_VD, targets_N, lesson, divisor, executor)
+        return ops.distilled_head_loss(hidden_ND, self.head_VD, targets_N, distillation, divisor, executor)
 
     @property
     def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from linnet.models import LanguageModel  # noqa: F401
     from linnet.train import Hardware, RunData
+    from linnet.train.distillation import LiveTeacher
     from linnet.train.step import Batch, StepResult
-    from linnet.train.teaching import LiveTeacher
 
 _SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
 _PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
@@ -69,7 +69,7 @@ class FromScratch(ModelRecipe["LanguageModel"]):
     }
     data_types: ClassVar[tuple[type[Any], ...]] = (TextData, RowData)
     teacher: LiveTeacher | None = None  # where it runs beside the model
-    _lesson: TeacherOptions | None = None
+    _teacher_options: TeacherOptions | None = None
 
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
@@ -110,22 +110,24 @@ class FromScratch(ModelRecipe["LanguageModel"]):
 
     def learn_from(self, options: TeacherOptions, teacher: LiveTeacher | None) -> None:
         """Let the model learn from a teacher that is loaded; None: batches bring what it said. Before `build`."""
-        self._lesson, self.teacher = options, teacher
+        self._teacher_options, self.teacher = options, teacher
 
     def _step_loss(self) -> Callable[..., Any] | None:
-        if self._lesson is None:
+        if self._teacher_options is None:
             return super()._step_loss()
-        from linnet.train.teaching import TaughtLoss
+        from linnet.train.distillation import DistillationLoss
 
-        how = self._lesson
-        return TaughtLoss(self.trained, self.teacher, how.distill, how.temperature_distill, how.top_k_distill or None)
+        how = self._teacher_options
+        return DistillationLoss(
+            self.trained, self.teacher, how.distill, how.temperature_distill, how.top_k_distill or None
+        )
 
     @property
     def origin(self) -> Mapping[str, Any]:
         """Who taught the model, for its checkpoints."""
-        if self._lesson is None:
+        if self._teacher_options is None:
             return {}
-        how = self._lesson
+        how = self._teacher_options
         known = {"teacher": how.teacher_name, "teacher_sha256": how.teacher_sha256, "distill": how.distill}
         return {key: value for key, value in known.items() if value is not None}
 

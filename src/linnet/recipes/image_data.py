@@ -9,9 +9,9 @@ from pathlib import Path
 from torch import nn
 
 from linnet.data.errors import left_out_sentence
+from linnet.data.flips import flip_keeps_class
 from linnet.data.image_batches import ImageBatch, ImageBatches
 from linnet.data.images import Images, load_images
-from linnet.data.mirroring import mirrored_alike
 from linnet.models import ViT, ViTConfig
 from linnet.recipes.image_rules import RULED, ImageFacts, decide
 from linnet.recipes.job import ImageData, Job, PrepareProgress
@@ -32,7 +32,7 @@ def _decided(
 ) -> tuple[TrainSettings, VitOptions, str]:
     """Settings and variations with what was left to the images, and a line that says what that was."""
     open_names = options.by_rule or ()
-    facts = ImageFacts(len(images.train), images.size, images.channels, mirrored_alike(images.train))
+    facts = ImageFacts(len(images.train), images.size, images.channels, flip_keeps_class(images.train))
     steps = None if "steps" in open_names else settings.steps
     batch = settings.batch_images or settings.batch
     values = decide(facts, batch, steps, on_gpu=hardware.device.type != "cpu")

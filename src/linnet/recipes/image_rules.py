@@ -26,18 +26,18 @@ RULED = ("steps", "lr", "ema", *RULED_VARIATIONS)
 class ImageFacts:
     """A set of images: how many there are to train on, pixels a side, channels, and whether mirrored ones look alike.
 
-    `mirrored_alike`: None where the images do not tell.
+    `flip_keeps_class`: None where the images do not tell.
     """
 
     images: int
     size: int
     channels: int
-    mirrored_alike: bool | None = None
+    flip_keeps_class: bool | None = None
 
     @property
     def may_flip(self) -> bool:
         """Is a mirrored image one of its class? Where the images do not tell, colour ones are taken for photographs."""
-        return self.channels == 3 if self.mirrored_alike is None else self.mirrored_alike
+        return self.channels == 3 if self.flip_keeps_class is None else self.flip_keeps_class
 
     def __str__(self) -> str:
         colours = "grey" if self.channels == 1 else "colour"

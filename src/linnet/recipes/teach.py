@@ -1,4 +1,4 @@
-"""`teach`: a teacher passes once through a corpus, and what it says is kept (data/taught.py) for every training."""
+"""`teach`: a teacher passes once through a corpus, and its logits are kept (data/teacher_logits.py) for trainings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from linnet.board.words import bounded, size
 from linnet.data import Prepared, prepare
 from linnet.data.cache import cache_folder
 from linnet.data.errors import DataError
-from linnet.data.taught import TaughtHeader, TaughtKey, TaughtSet, TaughtWriter, find_taught
+from linnet.data.teacher_logits import (
+    TeacherLogits,
+    TeacherLogitsHeader,
+    TeacherLogitsKey,
+    TeacherLogitsWriter,
+    find_teacher_logits,
+)
 from linnet.errors import UsageError
 from linnet.recipes.job import TeacherOptions
 from linnet.recipes.teacher import TeacherFile
 
 if TYPE_CHECKING:
     from linnet.data.request import PrepareOptions
+    from linnet.train.distillation import LiveTeacher
     from linnet.train.hardware import Hardware
-    from linnet.train.teaching import LiveTeacher
 
 DEFAULT_TOP, DEFAULT_CTX = 64, 256
 _AT_ONCE = {"cpu": 2048, "cuda": 8192}  # tokens that pass through the teacher together
@@ -35,20 +41,20 @@ class TeachPlan:
 
     prepared: Prepared
     file: TeacherFile
-    header: TaughtHeader
+    header: TeacherLogitsHeader
     path: Path
 
     @property
-    def known(self) -> TaughtSet | None:
+    def known(self) -> TeacherLogits | None:
         """The cache, where it is there and sound."""
         if not self.path.is_file():
             return None
         try:
-            taught = TaughtSet(self.path)
-            taught.require_intact(self.path.parent.parent)
+            cached = TeacherLogits(self.path)
+            cached.require_intact(self.path.parent.parent)
         except DataError:
             return None  # it is made anew
-        return taught
+        return cached
 
     @property
     def name(self) -> str:
@@ -85,12 +91,12 @@ class TeachPlan:
                 f"the corpus is too small: {len(prepared.train):,} tokens to train on, but one context of {ctx} needs"
                 f" {ctx + 1:,}; take more text or a smaller `ctx`"
             )
-        key = TaughtKey(prepared.train.fingerprint, file.sha256(), ctx, documents, float(temperature))
-        header = TaughtHeader.of(key, top, prepared.vocab, blocks)
+        key = TeacherLogitsKey(prepared.train.fingerprint, file.sha256(), ctx, documents, float(temperature))
+        header = TeacherLogitsHeader.of(key, top, prepared.vocab, blocks)
         return cls(prepared, file, header, key.path(cache_folder(options.get("cache")), top))
 
 
-def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambda *_: None) -> TaughtSet:
+def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambda *_: None) -> TeacherLogits:
     """Let the teacher speak of every token, or of those that an earlier start has left."""
     from linnet.train.hardware import choose
     from linnet.train.settings import TrainSettings
@@ -100,7 +106,7 @@ def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambd
     header = plan.header
     hardware = choose(TrainSettings(device=device), tokens=header.part)
     plan.file.require_memory(hardware)
-    with TaughtWriter(plan.path, header) as writer:
+    with TeacherLogitsWriter(plan.path, header) as writer:
         missing = header.size - writer.done * header.dtype.itemsize
         if (free := shutil.disk_usage(plan.path.parent).free) < missing:
             raise DataError(
@@ -111,13 +117,13 @@ def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambd
         if writer.done < header.rows:
             _speak(plan, writer, plan.file.loaded(hardware, header.vocab), hardware, progress)
         writer.finish()
-    taught = find_taught(plan.path.parent.parent, header.key, header.top)
-    assert taught is not None
-    return taught
+    cached = find_teacher_logits(plan.path.parent.parent, header.key, header.top)
+    assert cached is not None
+    return cached
 
 
 def _speak(
-    plan: TeachPlan, writer: TaughtWriter, teacher: LiveTeacher, hardware: Hardware, progress: TeachProgress
+    plan: TeachPlan, writer: TeacherLogitsWriter, teacher: LiveTeacher, hardware: Hardware, progress: TeachProgress
 ) -> None:
     """Write part by part what the teacher says."""
     import numpy as np

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board.words import bounded, size
-from linnet.data.cache import cache_folder
+from linnet.data.cache import cache_folder, teacher_logits_folder
 from linnet.errors import UsageError
 from linnet.gguf import GGUFFile, resolve_link
 from linnet.gguf.card import read_card
@@ -26,8 +26,8 @@ from linnet.recipes.job import Job, TeacherOptions, TextData, weights_of_layers
 if TYPE_CHECKING:
     from linnet.models import Config
     from linnet.recipes.training import JobData
+    from linnet.train.distillation import LiveTeacher
     from linnet.train.hardware import Hardware
-    from linnet.train.teaching import LiveTeacher
 
 _TOKENS = "tokenizer.ggml.tokens"
 _NO_MODELS = {
@@ -132,7 +132,7 @@ class TeacherFile:
     def loaded(self, hardware: Hardware, vocab: int) -> LiveTeacher:
         """The teacher itself, on the device and in the precision of the run."""
         from linnet import models
-        from linnet.train.teaching import LiveTeacher
+        from linnet.train.distillation import LiveTeacher
 
         if self.config.vocab < vocab:
             raise UsageError(
@@ -177,7 +177,7 @@ def _may_have_cache(job: Job) -> bool:
     """Is there any cache of a teacher where the job's would be?"""
     if not isinstance(job.data, TextData) or job.teacher is None or job.teacher.top_k_distill == 0:
         return False
-    return next((cache_folder(job.data.cache) / "taught").glob("*.taught"), None) is not None
+    return next(teacher_logits_folder(cache_folder(job.data.cache)).glob("*.taught"), None) is not None
 
 
 def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:

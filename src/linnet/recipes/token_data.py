@@ -21,9 +21,9 @@ from torch import nn
 from linnet.architectures import ViTConfig
 from linnet.data import NOT_SCORED, Batch, Batches, DataError, prepare
 from linnet.data.batches import send
-from linnet.data.cache import cache_folder
+from linnet.data.cache import cache_folder, teacher_logits_folder
 from linnet.data.order import shuffled
-from linnet.data.taught import TaughtKey, TaughtSet, find_taught, other_windows
+from linnet.data.teacher_logits import TeacherLogits, TeacherLogitsKey, find_teacher_logits, other_windows
 from linnet.data.tokenizer import Vocabulary
 from linnet.infer import score_batches
 from linnet.models import LanguageModel
@@ -96,7 +96,7 @@ class TextRunData(TokenRunData):
     `tokenizer` stands for the file that the job names: a checkpoint has a copy of it, and the file may be gone.
     """
 
-    _taught: TaughtSet | None = None  # what the teacher said, where it need not run
+    _teacher_logits: TeacherLogits | None = None  # what the teacher said, where it need not run
 
     def __init__(
         self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None, tokenizer: Path | None = None
@@ -144,19 +144,19 @@ class TextRunData(TokenRunData):
         if teacher.top_k_distill == 0 or (begun and teacher.teacher_cache is None):
             return
         root, tokens = cache_folder(data.cache), self._prepared.train.fingerprint
-        key = TaughtKey(tokens, teacher.teacher_sha256, self._ctx, data.documents, teacher.temperature_distill)
-        taught = find_taught(root, key, teacher.top_k_distill)
-        if begun and (taught is None or taught.fingerprint != teacher.teacher_cache):
+        key = TeacherLogitsKey(tokens, teacher.teacher_sha256, self._ctx, data.documents, teacher.temperature_distill)
+        cached = find_teacher_logits(root, key, teacher.top_k_distill)
+        if begun and (cached is None or cached.fingerprint != teacher.teacher_cache):
             raise DataError(
                 f"the run began with what its teacher {teacher.teacher_name} had said, and there is no such cache any"
-                f" more in {root / 'taught'}: put it back, or make it again (linnet data teach)"
+                f" more in {teacher_logits_folder(root)}: put it back, or make it again (linnet data teach)"
             )
-        if taught is None:
+        if cached is None:
             self.remarks = (*self.remarks, *other_windows(root, key))
             return
-        taught.require_intact(root)
-        self._taught = taught
-        teacher = replace(teacher, teacher_cache=taught.fingerprint, top_k_distill=taught.top)
+        cached.require_intact(root)
+        self._teacher_logits = cached
+        teacher = replace(teacher, teacher_cache=cached.fingerprint, top_k_distill=cached.top)
         self.job = replace(self.job, teacher=teacher)
 
     def _too_few(self, share: float) -> list[str]:
@@ -182,10 +182,10 @@ class TextRunData(TokenRunData):
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0."""
         batch = self._batches.at(index, self._ranks.rank, self._ranks.count)
-        if self._taught is not None:
+        if self._teacher_logits is not None:
             numbers = self._batches.block_numbers(index, self._ranks.rank, self._ranks.count)
-            said = self._taught.blocks(numbers)
-            batch = replace(batch, taught=tuple(send(array, self._device) for array in said))
+            said = self._teacher_logits.blocks(numbers)
+            batch = replace(batch, teacher_top=tuple(send(array, self._device) for array in said))
         return batch if self._ranks.alone else replace(batch, n_targets=self._batches.n_targets(index))
 
     def scored(self, step: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from linnet.train.orthogonal import has_kernels, inverse_roots, orthogonal
 from linnet.train.process import use_threads
 from linnet.train.sharded_weights import WholeMatrices
-from linnet.train.streams import side_by_side
+from linnet.train.streams import run_concurrently
 
 _PORTION = 4  # matrices whose small products a CPU's thread does together
 _SMALL = 1 << 25  # numbers up to which products of one shape leave a GPU room for those of another
@@ -73,7 +73,7 @@ class Muon(torch.optim.Optimizer):
             move = self._move_by_kernels if fits and has_kernels() else self._move
             works = {str(shape): partial(move, alike, shape, group) for shape, alike in by_shape.items()}
             if fits and sum(matrix.numel() for matrix in matrices) <= _SMALL:
-                side_by_side(works, device)
+                run_concurrently(works, device)
                 continue
             for work in works.values():
                 work()

@@ -21,7 +21,7 @@ from linnet.train.rates import kind_of, shares
 from linnet.train.settings import TrainSettings
 from linnet.train.sharded_weights import WholeMatrices, is_sharded, own_piece, own_rows, total_norm
 from linnet.train.shards import MomentLayout, Piece, WeightExchange, shards_moments, share_out
-from linnet.train.streams import side_by_side
+from linnet.train.streams import run_concurrently
 
 _SMALL = 1 << 19  # numbers that fit a core's cache
 _WEIGHT_DECAY = 0.1  # of settings that no rule has filled in
@@ -281,7 +281,7 @@ class Optimizers:
             if self._settings.on_nan == "skip":
                 part.found_inf = torch.isfinite(norm).logical_not().float()  # type: ignore[attr-defined]
         works = {type(part).__name__: partial(_step, part) for part in self._parts}
-        side_by_side(works, norm.device)
+        run_concurrently(works, norm.device)
 
 
 def _step(optimizer: torch.optim.Optimizer) -> None:

@@ -31,7 +31,9 @@ def shard_weights(model: nn.Module, device: torch.device, ranks: Ranks) -> None:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     model.to(device)  # buffers, such as a rotary table
-    register_fsdp_forward_method(model, "loss")
+    for method in ("loss", "distilled_loss"):
+        if hasattr(model, method):
+            register_fsdp_forward_method(model, method)
     for part in model.modules():
         if isinstance(part, FSDPModule):
             part.set_gradient_divide_factor(1.0)  # a sum: every rank has divided by the targets of the whole batch

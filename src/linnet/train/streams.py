@@ -1,4 +1,4 @@
-"""`side_by_side`: pieces of work that do not need each other, on a GPU at the same time."""
+"""`run_concurrently`: pieces of work that do not need each other, on a GPU at the same time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 Work = Callable[[], None]
 
 
-def side_by_side(works: Mapping[str, Work], device: torch.device) -> None:
+def run_concurrently(works: Mapping[str, Work], device: torch.device) -> None:
     """Do the first work on the current stream and each other one on the stream of its name; all wait for all.
 
     A graph that is being captured takes it so. Elsewhere than on a GPU one follows the other.

@@ -17,7 +17,7 @@ _LEAST = 0.05  # by which a linear classifier must be better than naming one cla
 _ALIKE = 0.9  # of that lead, which it keeps on mirrored images where they look alike
 
 
-def mirrored_alike(images: ImageSet) -> bool | None:
+def flip_keeps_class(images: ImageSet) -> bool | None:
     """Does a linear classifier know mirrored images as well as it knows the others? None: it knows neither.
 
     It is fitted to half of the images (ridge regression on small copies of them), and asked about the other half as

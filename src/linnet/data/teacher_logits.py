@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from linnet import files
-from linnet.data.cache import file_digests
+from linnet.data.cache import file_digests, teacher_logits_folder
 from linnet.data.errors import DataError, reason
 from linnet.data.token_set import token_dtype
 
@@ -41,7 +41,7 @@ _PART_TOKENS = 8192  # rows of a part, about: as many as whole blocks make
 
 
 @dataclass(frozen=True)
-class TaughtKey:
+class TeacherLogitsKey:
     """What a cache must be of, to stand for a teacher: the token set, its windows, the teacher, the temperature."""
 
     tokens: str  # the set's fingerprint
@@ -58,10 +58,10 @@ class TaughtKey:
 
     def path(self, root: Path, top: int) -> Path:
         """Where the cache of the `top` likeliest tokens lies."""
-        return root / "taught" / f"{self.digest}-{top}.taught"
+        return teacher_logits_folder(root) / f"{self.digest}-{top}.taught"
 
 
-class TaughtHeader(NamedTuple):
+class TeacherLogitsHeader(NamedTuple):
     """What the first 256 bytes of a cache say."""
 
     top: int
@@ -77,9 +77,9 @@ class TaughtHeader(NamedTuple):
     digest: bytes
 
     @property
-    def key(self) -> TaughtKey:
+    def key(self) -> TeacherLogitsKey:
         """What it is a cache of."""
-        return TaughtKey(self.tokens.hex(), self.teacher.hex(), self.ctx, self.documents, self.temperature)
+        return TeacherLogitsKey(self.tokens.hex(), self.teacher.hex(), self.ctx, self.documents, self.temperature)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -108,7 +108,7 @@ class TaughtHeader(NamedTuple):
         return head.ljust(_START, b"\0")
 
     @classmethod
-    def of(cls, key: TaughtKey, top: int, vocab: int, blocks: int) -> TaughtHeader:
+    def of(cls, key: TeacherLogitsKey, top: int, vocab: int, blocks: int) -> TeacherLogitsHeader:
         """The header of a cache that is to be made, without its digest."""
         width = token_dtype(vocab).itemsize
         part = max(1, _PART_TOKENS // key.ctx) * key.ctx
@@ -116,7 +116,7 @@ class TaughtHeader(NamedTuple):
         return cls(top, width, key.ctx, key.documents, vocab, blocks * key.ctx, part, key.temperature, *ids, bytes(32))
 
 
-def read_header(path: Path) -> TaughtHeader:
+def read_header(path: Path) -> TeacherLogitsHeader:
     """The header of a cache; a file that is none is a DataError."""
     try:
         with path.open("rb") as file:
@@ -128,10 +128,10 @@ def read_header(path: Path) -> TaughtHeader:
     _, version, top, width, ctx, documents, vocab, rows, part, temperature, *digests = _HEADER.unpack_from(head)
     if version != VERSION or width not in (2, 4) or not (top and ctx and part and rows % ctx == 0 and part % ctx == 0):
         raise DataError(f"{path}: its header is damaged, or of another version than {VERSION}: delete it")
-    return TaughtHeader(top, width, ctx, bool(documents), vocab, rows, part, temperature, *digests)
+    return TeacherLogitsHeader(top, width, ctx, bool(documents), vocab, rows, part, temperature, *digests)
 
 
-class TaughtSet:
+class TeacherLogits:
     """A cache that is complete, memory-mapped. `fingerprint`: what its header states of its content."""
 
     def __init__(self, path: Path) -> None:
@@ -173,16 +173,16 @@ def content_digest(path: Path) -> str:
     return sums.hexdigest()
 
 
-def find_taught(root: Path, key: TaughtKey, top: int | None = None) -> TaughtSet | None:
+def find_teacher_logits(root: Path, key: TeacherLogitsKey, top: int | None = None) -> TeacherLogits | None:
     """The cache that stands for a teacher: of so many tokens, or of the most there are; None where there is none."""
-    paths = list((root / "taught").glob(f"{key.digest}-*.taught")) if top is None else [key.path(root, top)]
-    caches = [TaughtSet(path) for path in paths if path.is_file()]
+    paths = list((teacher_logits_folder(root)).glob(f"{key.digest}-*.taught")) if top is None else [key.path(root, top)]
+    caches = [TeacherLogits(path) for path in paths if path.is_file()]
     return max(caches, key=lambda cache: cache.top, default=None)
 
 
-def other_windows(root: Path, key: TaughtKey) -> list[str]:
+def other_windows(root: Path, key: TeacherLogitsKey) -> list[str]:
     """A sentence for who has a cache of the teacher and the tokens, but of other windows or another temperature."""
-    for path in sorted((root / "taught").glob("*.taught")):
+    for path in sorted((teacher_logits_folder(root)).glob("*.taught")):
         with suppress(DataError):
             other = read_header(path).key
             if (other.tokens, other.teacher) != (key.tokens, key.teacher):
@@ -198,15 +198,15 @@ def other_windows(root: Path, key: TaughtKey) -> list[str]:
     return []
 
 
-class TaughtWriter:
+class TeacherLogitsWriter:
     """Writes a cache part by part; cut off, it goes on behind the last whole part.
 
-    with TaughtWriter(path, header) as writer:
+    with TeacherLogitsWriter(path, header) as writer:
         while writer.done < header.rows:
             writer.add(ids_NK, log_p_NK1)    # the rows after those that are done, up to a whole part
     """
 
-    def __init__(self, path: Path, header: TaughtHeader) -> None:
+    def __init__(self, path: Path, header: TeacherLogitsHeader) -> None:
         self.path, self.header = path, header
         self._partial, self._sums_path = (path.with_name(path.name + end) for end in (".partial", ".partial.sums"))
         try:
@@ -264,7 +264,7 @@ class TaughtWriter:
         with suppress(OSError):
             os.close(self._lock)
 
-    def __enter__(self) -> TaughtWriter:
+    def __enter__(self) -> TeacherLogitsWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -291,7 +291,7 @@ class TaughtWriter:
         return whole
 
 
-def _parts(header: TaughtHeader) -> Iterator[tuple[int, int]]:
+def _parts(header: TeacherLogitsHeader) -> Iterator[tuple[int, int]]:
     """Where the parts of the rows begin and end, in bytes."""
     item = header.dtype.itemsize
     for first in range(0, header.rows, header.part):

@@ -1,4 +1,4 @@
-"""A teacher beside the model that is trained: `TaughtLoss` has the student's loss, and its distance from the teacher.
+"""A teacher beside the model that is trained: `DistillationLoss` adds the distance from it to the student's loss.
 
 The teacher runs without gradients, in the precision of the run, by the same executor as the student: compiled, captured
 and recorded with it. Or it does not run at all, where its likeliest tokens come with the batch (`linnet data teach`).
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.kernels import Executor, eager
-from linnet.kernels.distillation import DistilledLoss, Lesson, Teacher, TeacherHead, TopTokens, top_tokens
+from linnet.kernels.distillation import Distillation, DistilledLoss, Teacher, TeacherHead, TopTokens, top_tokens
 from linnet.kernels.head_loss import padded
 from linnet.models import LanguageModel
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
@@ -60,7 +60,7 @@ class LiveTeacher:
         return tokens * item * widest, tokens * sizes.width * item + logits * (item if fused else item + 4 * 4)
 
 
-class TaughtLoss:
+class DistillationLoss:
     """The loss of a student, in the place of the model's own: as `Step` calls it.
 
     - `teacher`: None where the batches bring what it said.
@@ -84,13 +84,14 @@ class TaughtLoss:
         executor: Executor,
     ) -> DistilledLoss:
         """The objective with its parts, for these rows."""
-        lesson = Lesson(self._said(ids_BT, documents_BT, executor, *top), self._share, self._temperature)
-        loss: DistilledLoss = self._model.loss(
-            ids_BT, targets_BT, documents_BT, divisor=divisor, executor=executor, lesson=lesson
+        teacher = self._teacher_output(ids_BT, documents_BT, executor, *top)
+        distillation = Distillation(teacher, self._share, self._temperature)
+        loss: DistilledLoss = self._model.distilled_loss(
+            ids_BT, targets_BT, documents_BT, distillation, divisor=divisor, executor=executor
         )
         return loss
 
-    def _said(self, ids_BT: Tensor, documents_BT: Tensor | None, executor: Executor, *top: Tensor) -> Teacher:
+    def _teacher_output(self, ids_BT: Tensor, documents_BT: Tensor | None, executor: Executor, *top: Tensor) -> Teacher:
         if self._teacher is None:
             ids_BTK, log_p_BTK1 = top
             # Rounded to 16 bits, the probabilities do not quite add up to 1.
