@@ -207,4 +207,34 @@ def small_study() -> list[LaneSpec]:
     return [LaneSpec("tiny nanogpt", tiny, 8, 64, peer, peer=True), LaneSpec("tiny", tiny, 8, 64, trials)]
 
 
-STUDIES = {"first": first_study, "second": second_study, "quiet": quiet_study, "small": small_study}
+SPLIT: dict[str, Any] = {"split": True}
+WARM: dict[str, Any] = {"split": True, "momentum_warmup": 150}
+SPECTRAL: dict[str, Any] = {**WARM, "norm": "spectral"}
+WSD: dict[str, Any] = {"schedule": "wsd", "decay": 0.5}
+
+
+def combined_study() -> list[LaneSpec]:
+    """What helped each by itself, together, around the rule's rates; the embedding of narrow models."""
+    together: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}), ({}, SPLIT), ({}, WARM), ({}, SPECTRAL)]
+    together += [(WSD, WARM), (WSD, SPECTRAL)]
+    around = [({}, {**kind, "times": times}) for times in (1.4, 0.7) for kind in (WARM, SPECTRAL)]
+    around += [(WSD, {**kind, "times": times}) for times in (1.4, 0.7) for kind in (WARM, SPECTRAL)]
+
+    def trials(steps: int, seed: int, kinds: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Trial]:
+        return [Trial("combined", steps, dict(given), dict(kind), seed) for given, kind in kinds]
+
+    narrow = [({"lr_embedding": rate}, WARM) for rate in (4e-3, 1.6e-2, 3.2e-2)]
+    return [
+        *(lane(f"15M combined {seed}", "15M", 32, trials(600, seed, together + around)) for seed in SEEDS),
+        *(lane(f"3M combined {seed}", "3M", 16, trials(1000, seed, together + narrow + around)) for seed in SEEDS),
+        *(lane(f"1M combined {seed}", "1M", 16, trials(1000, seed, [*together, *narrow])) for seed in SEEDS[:2]),
+    ]
+
+
+STUDIES = {
+    "first": first_study,
+    "second": second_study,
+    "combined": combined_study,
+    "quiet": quiet_study,
+    "small": small_study,
+}
