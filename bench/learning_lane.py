@@ -142,7 +142,7 @@ class Lane:
                 group["weight_decay"].fill_(decay * lr / settings.top_lr)
             if warm := trial.variant.get("momentum_warmup"):
                 self._captured[2].fill_(0.85 + 0.1 * min(1.0, step / warm))
-            self._step(batches.at(step), lr)
+            self._step(batches.at(step), lr, settings.momentum(step))
             if ema:
                 self._follow(ema, step)
             if step + 1 in at:
@@ -174,11 +174,20 @@ class Lane:
         What was compiled stays, and so do the weights; moments begin at zero.
         """
         from learning_muon import variant_of
+        from linnet.architectures.parameters import stacked_rows
         from linnet.train.optim import OPTIMIZERS, Optimizers
         from linnet.train.rates import shares
         from linnet.train.step import _captured_by
 
-        fixed = (settings.optimizer, settings.weight_decay, settings.beta1, settings.beta2, settings.eps, settings.clip)
+        fixed = (
+            settings.optimizer,
+            settings.muon_norm,
+            settings.weight_decay,
+            settings.beta1,
+            settings.beta2,
+            settings.eps,
+            settings.clip,
+        )
         proportions = sorted((kind, round(share, 6)) for kind, share in shares(settings).items())
         key = (fixed, tuple(proportions), json.dumps({**variant, "times": 0}, sort_keys=True))
         if self._captured is not None and self._captured[0] == key:
@@ -190,7 +199,8 @@ class Lane:
         if kind is not None and settings.optimizer == "muon":
             OPTIMIZERS["muon"] = kind
         try:
-            self._step.optimizers = Optimizers(self.model.named_parameters(), settings)
+            rows = stacked_rows(self.config)
+            self._step.optimizers = Optimizers(self.model.named_parameters(), settings, rows=rows)
         finally:
             OPTIMIZERS["muon"] = usual
         if "momentum_warmup" in variant:

@@ -33,7 +33,9 @@ OTHER_SHAPES: dict[str, dict[str, Any]] = {
     "135M wide": {"d_model": 896, "n_heads": 14, "n_kv": 7, "d_ff": 2432, "n_layers": 12},
 }
 CTX = 512
-MUON = {"optimizer": "muon"}
+# Muon as it was in the first studies: fused matrices as one, updates of AdamW's size, no warm-up of its momentum.
+BEFORE: dict[str, Any] = {"muon_norm": "rms", "momentum_warmup": 0}
+MUON = {"optimizer": "muon", **BEFORE}
 
 
 def rates(study: str, steps: int, grid: Iterable[float], **settings: Any) -> list[Trial]:
@@ -131,7 +133,7 @@ def demo_lanes() -> list[LaneSpec]:
     """`linnet demo`: 8 × 128 tokens, a vocabulary of 2,048; a wide and a narrow model, as long as a CPU takes."""
     wide = {"d_model": 192, "n_heads": 6, "n_kv": 2, "d_ff": 512, "n_layers": 4}
     narrow = {"d_model": 128, "n_heads": 4, "n_kv": 2, "d_ff": 352, "n_layers": 4}
-    before = {"optimizer": "muon", "lr": 5e-3, "lr_embedding": 5e-3, "lr_vectors": 5e-3, "weight_decay": 0.1}
+    before = {**MUON, "lr": 5e-3, "lr_embedding": 5e-3, "lr_vectors": 5e-3, "weight_decay": 0.1}
     trials = [Trial("demo", 480, before), *sweep(480, (1.0, 2.0, 3.0)), *sweep(700, (1.0, 2.0))]
     trials += [Trial("demo", 480, {"lr_embedding": rate}) for rate in (6e-3, 1.2e-2)]
     half = [*sweep(960, (1.0, 2.0)), *sweep(1400, (1.0, 2.0))]
@@ -145,26 +147,65 @@ def demo_lanes() -> list[LaneSpec]:
 SEEDS = (0, 1, 2)
 # What is changed of the default, 600 steps of 15M; the first is the default itself, and a sweep around it.
 CHANGES = [
-    Trial("change", 600),
-    Trial("change", 600, {"weight_decay": 1.2}),
-    Trial("change", 600, {}, {"split": True}),
-    Trial("change", 600, {"schedule": "wsd", "decay": 0.5}),
-    Trial("change", 600, {}, {"times": 2.0}),
-    Trial("change", 600, {}, {"times": 0.5}),
-    Trial("change", 600, {"weight_decay": 0.3}),
-    Trial("change", 600, {}, {"norm": "spectral"}),
-    Trial("change", 600, {}, {"ema": 0.98}),
-    Trial("change", 600, {}, {"momentum_warmup": 150}),
-    Trial("change", 600, {}, {"decay_by_schedule": True}),
-    Trial("change", 600, {}, {"nesterov": False}),
-    Trial("change", 600, {"beta2": 0.99}),
-    Trial("change", 600, {}, {"momentum": 0.9}),
+    Trial("change", 600, BEFORE),
+    Trial("change", 600, {**BEFORE, "weight_decay": 1.2}),
+    Trial("change", 600, BEFORE, {"split": True}),
+    Trial("change", 600, {**BEFORE, "schedule": "wsd", "decay": 0.5}),
+    Trial("change", 600, BEFORE, {"times": 2.0}),
+    Trial("change", 600, BEFORE, {"times": 0.5}),
+    Trial("change", 600, {**BEFORE, "weight_decay": 0.3}),
+    Trial("change", 600, BEFORE, {"norm": "spectral"}),
+    Trial("change", 600, BEFORE, {"ema": 0.98}),
+    Trial("change", 600, BEFORE, {"momentum_warmup": 150}),
+    Trial("change", 600, BEFORE, {"decay_by_schedule": True}),
+    Trial("change", 600, BEFORE, {"nesterov": False}),
+    Trial("change", 600, {**BEFORE, "beta2": 0.99}),
+    Trial("change", 600, BEFORE, {"momentum": 0.9}),
 ]
 
 
 def sweep(steps: int, times: Iterable[float]) -> list[Trial]:
     """The rule, and rates around it."""
     return [Trial("sweep", steps, {}, {"times": factor}) for factor in times]
+
+
+def third_study() -> list[LaneSpec]:
+    """The rule against sweeps at each size and batch, as it is now."""
+    five = (1.0, 1.4, 0.7, 2.0, 0.5)
+    return [
+        *(
+            lane(f"15M 16k {seed}", "15M", 32, [replace(trial, seed=seed) for trial in sweep(1000, five)])
+            for seed in SEEDS
+        ),
+        lane("135M 16k", "135M", 32, sweep(300, five[:3])),
+        lane("50M 16k", "50M", 32, sweep(600, five)),
+        lane("15M 131k", "15M", 256, sweep(150, five)),
+        lane("15M 2k", "15M", 4, sweep(2000, five)),
+        lane("3M 8k", "3M", 16, sweep(1000, five), sweep(4000, five[:3])),
+        lane("3M 65k", "3M", 128, sweep(400, five)),
+        lane("1M 8k", "1M", 16, sweep(1000, five)),
+        *demo_lanes(),
+    ]
+
+
+def cpu_study() -> list[LaneSpec]:
+    """What two cores can sweep in some hours: small models, small batches."""
+    five = (1.0, 1.4, 0.7, 2.0, 0.5)
+    was = {**BEFORE, "lr": 1.1e-2, "lr_embedding": 4.2e-3, "lr_vectors": 4.2e-3, "weight_decay": 0.81}
+    wide, _, half = demo_lanes()
+    return [
+        replace(wide, name="demo cpu", trials=(*wide.trials[:1], *sweep(480, five))),
+        replace(half, name="demo half cpu", trials=(*sweep(960, (1.0, 1.4, 2.0)),)),
+        lane(
+            "3M 2k cpu",
+            "3M",
+            4,
+            sweep(1500, (1.0,)),
+            [Trial("before", 1500, {**was, "lr": 5.4e-3})],
+            sweep(1500, five[1:]),
+        ),
+        lane("1M 2k cpu", "1M", 4, sweep(1500, (1.0,)), [Trial("before", 1500, was)], sweep(1500, five[1:])),
+    ]
 
 
 def quiet_study(found: Iterable[Record] = ()) -> list[LaneSpec]:
@@ -221,7 +262,7 @@ def combined_study() -> list[LaneSpec]:
     around += [(WSD, {**kind, "times": times}) for times in (1.4, 0.7) for kind in (WARM, SPECTRAL)]
 
     def trials(steps: int, seed: int, kinds: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Trial]:
-        return [Trial("combined", steps, dict(given), dict(kind), seed) for given, kind in kinds]
+        return [Trial("combined", steps, {**BEFORE, **given}, dict(kind), seed) for given, kind in kinds]
 
     narrow = [({"lr_embedding": rate}, WARM) for rate in (4e-3, 1.6e-2, 3.2e-2)]
     return [
@@ -235,6 +276,8 @@ STUDIES = {
     "first": first_study,
     "second": second_study,
     "combined": combined_study,
+    "third": third_study,
+    "cpu": cpu_study,
     "quiet": quiet_study,
     "small": small_study,
 }

@@ -1,4 +1,7 @@
-"""Muon with what the study varies: momentum, Nesterov, the norm of updates, parts of fused matrices, decay."""
+"""Muon with what the studies varied: momentum, Nesterov, the norm of updates, parts of fused matrices, decay.
+
+Without a variant it is the product's, which has since taken over what helped (`muon_norm`, `momentum_warmup`).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +25,7 @@ def variant_of(variant: dict[str, Any], model: Any) -> Callable[..., Any] | None
         trains = staticmethod(Muon.trains)
         grad_scale: Any = None
 
-        def __init__(self, matrices: Any, lr: Any, *, whole: Any = None) -> None:
+        def __init__(self, matrices: Any, lr: Any, **_: Any) -> None:
             momentum: Any = variant.get("momentum", 0.95)
             if "momentum_warmup" in variant:
                 momentum = torch.tensor(0.85, device=lr.device)

@@ -51,7 +51,7 @@ def turns(preset: str, batch: int, ctx: int, changes: dict[str, int], device: st
 
     steps: dict[str, Any] = {}
     for optimizer in ("adamw", "muon"):
-        settings = TrainSettings(batch=batch, device=device, optimizer=optimizer)  # type: ignore[arg-type]
+        settings = TrainSettings(batch=batch, device=device, optimizer=optimizer, muon_norm="spectral")  # type: ignore[arg-type]
         model = models.build(config, seed=0, device=device)
         hardware = choose(settings, batch * ctx, weights_of_layers(config))
         model.set_compute_dtype(hardware.dtype)

@@ -379,10 +379,10 @@ def test_muons_kernels_move_as_the_plain_optimizer_does(kernels: dict[str, Modul
     kernel = kernels["muon"]
     starts = [random(24, 40, seed=seed) for seed in range(3)]
     gradients, buffers = random(3, 24, 40, seed=5), 0.1 * random(3, 24, 40, seed=6)
-    scale, lr = torch.tensor(2.5), torch.tensor(0.02)
+    scale, lr, momentum = torch.tensor(2.5), torch.tensor(0.02), torch.tensor(0.95)
     weights = [start.clone() for start in starts]
     expected = buffers.lerp(gradients / scale if scaled else gradients, 0.05)
-    ahead = kernel.momentum_ahead(gradients, buffers, scale if scaled else None, 0.95)
+    ahead = kernel.momentum_ahead(gradients, buffers, scale if scaled else None, momentum)
     assert torch.allclose(buffers, expected, atol=1e-6)
     wanted = (gradients / scale if scaled else gradients).lerp(expected, 0.95)
     assert ahead.dtype == torch.bfloat16 and torch.allclose(ahead.float(), wanted, rtol=1e-2)

@@ -63,7 +63,7 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
     bytes_of["embedding"] = shared(embedding._add_rows, {**of_rows, "columns": "i32"}, {"BLOCK": 1024}, capability)
     of_sums = {"sums": "*i64", "largest": "*fp32", "out": "*fp32", "size": "i32", "room": "i32"}
     bytes_of["embedding sums"] = shared(embedding._to_float, of_sums, {"BLOCK": 1024}, capability)
-    of_momentum = {"gradients": "*fp32", "buffers": "*fp32", "ahead": "*bf16", "scale": "*fp32", "momentum": "fp32"}
+    of_momentum = {"gradients": "*fp32", "buffers": "*fp32", "ahead": "*bf16", "scale": "*fp32", "momentum": "*fp32"}
     bytes_of |= {
         "muon's momentum": shared(
             muon._momentum_ahead, {**of_momentum, "count": "i32"}, {"SCALED": True, "BLOCK": 1024}, capability

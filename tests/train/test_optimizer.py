@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from linnet.architectures.parameters import stacked_rows
+from linnet.errors import UsageError
 from linnet.models import LanguageModel, LlamaConfig, build
 from linnet.train.muon import Muon, _stacked
 from linnet.train.optim import Optimizers
@@ -19,14 +21,15 @@ CONFIG = LlamaConfig(vocab=50, d_model=16, n_heads=2, n_kv=1, d_ff=24, n_layers=
 KINDS = {
     "adamw": TrainSettings(optimizer="adamw"),
     "seed": TrainSettings(optimizer="adamw", bias_correction="seed"),
-    "muon": TrainSettings(optimizer="muon"),
+    "muon": TrainSettings(optimizer="muon", muon_norm="spectral", momentum_warmup=4),
+    "muon as it was": TrainSettings(optimizer="muon"),
 }
 
 
 def trained(settings: TrainSettings, steps: int) -> tuple[LanguageModel, Optimizers]:
     """A model after some steps on made-up gradients."""
     model = build(CONFIG)
-    optimizers = Optimizers(model.named_parameters(), settings)
+    optimizers = Optimizers(model.named_parameters(), settings, rows=stacked_rows(CONFIG))
     for step in range(steps):
         train(model, optimizers, step)
     return model, optimizers
@@ -85,7 +88,7 @@ def test_the_usual_adamw_corrects_its_bias() -> None:
 
 
 def test_muon_takes_hidden_matrices_and_adamw_the_rest() -> None:
-    _, optimizers = trained(KINDS["muon"], 1)
+    _, optimizers = trained(KINDS["muon as it was"], 1)
     kinds: dict[str, set[str]] = {}
     for key in optimizers.state():
         kind, _, name = key.partition("/")
@@ -95,12 +98,62 @@ def test_muon_takes_hidden_matrices_and_adamw_the_rest() -> None:
         assert kinds[name] == {"exp_avg", "exp_avg_sq", "step"}, name
 
 
+def test_matrices_that_lie_in_one_parameter_move_as_if_each_had_its_own() -> None:
+    assert stacked_rows(CONFIG)["blocks.1.attn_qkv.weight"] == (16, 8, 8)
+    assert stacked_rows(CONFIG)["blocks.0.ffn_gate_up.weight"] == (24, 24)
+    dice = torch.Generator().manual_seed(0)
+    whole = nn.Parameter(torch.randn(32, 16, generator=dice))
+    parts = [nn.Parameter(part.clone()) for part in whole.detach().split((16, 8, 8))]
+    settings = TrainSettings(optimizer="muon", muon_norm="spectral", weight_decay=0.1, clip=0)
+    together = Optimizers([("blocks.0.w", whole)], settings, rows={"blocks.0.w": (16, 8, 8)})
+    apart = Optimizers([(f"blocks.0.{number}", part) for number, part in enumerate(parts)], settings)
+    fused = nn.Parameter(whole.detach().clone())
+    as_one = Optimizers([("blocks.0.w", fused)], settings)
+    for _ in range(3):
+        gradient = torch.randn(32, 16, generator=dice)
+        whole.grad, fused.grad = gradient.clone(), gradient.clone()
+        for part, piece in zip(parts, gradient.split((16, 8, 8)), strict=True):
+            part.grad = piece.clone()
+        for optimizers in (together, apart, as_one):
+            optimizers.set_lr(1e-2)
+            optimizers.step()
+    assert torch.equal(whole, torch.cat(list(parts)))
+    assert not torch.allclose(whole, fused)
+
+
+@pytest.mark.parametrize(("rows", "columns", "size"), [(384, 384, 1.0), (96, 384, 0.5), (384, 96, 2.0), (24, 24, 1.0)])
+def test_a_spectral_update_is_as_large_as_the_shape_says(rows: int, columns: int, size: float) -> None:
+    weight = nn.Parameter(torch.zeros(rows, columns))
+    settings = TrainSettings(optimizer="muon", muon_norm="spectral", weight_decay=0.0)
+    optimizers = Optimizers([("blocks.0.w", weight)], settings)
+    weight.grad = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
+    optimizers.set_lr(1e-2)
+    optimizers.step()
+    largest = float(torch.linalg.matrix_norm(weight.detach(), 2))
+    assert largest == pytest.approx(1e-2 * 0.2 * 384**0.5 * size, rel=0.15)
+
+
+def test_the_momentum_rises_in_its_warm_up() -> None:
+    weight = nn.Parameter(torch.zeros(4, 4))
+    settings = TrainSettings(optimizer="muon", muon_norm="spectral", momentum_warmup=2, clip=0)
+    optimizers = Optimizers([("blocks.0.w", weight)], settings)
+    expected = torch.zeros(4, 4)
+    for step, momentum in enumerate((0.85, 0.90, 0.95, 0.95)):
+        weight.grad = torch.ones(4, 4)
+        optimizers.set_lr(1e-3, settings.momentum(step))
+        optimizers.step()
+        expected = expected * momentum + (1 - momentum)
+        assert torch.allclose(optimizers.state()["momentum_buffer/blocks.0.w"], expected)
+    with pytest.raises(UsageError, match="momentum_warmup"):
+        TrainSettings(momentum_warmup=-1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_kept_and_put_back_give_the_same_steps_to_the_bit(kind: str) -> None:
     whole, _ = trained(KINDS[kind], 5)
     model, before = trained(KINDS[kind], 3)
     kept: dict[str, Tensor] = {name: tensor.clone() for name, tensor in before.state().items()}
-    again = Optimizers(model.named_parameters(), KINDS[kind])
+    again = Optimizers(model.named_parameters(), KINDS[kind], rows=stacked_rows(CONFIG))
     again.load(kept)
     for step in (3, 4):
         train(model, again, step)

@@ -62,6 +62,7 @@ def test_a_run_from_before_the_rule_has_one_rate_for_all() -> None:
     settings = Job.from_fields({"arch": "llama", **vars(preset("tiny"))}, old).settings
     assert settings.rates() == {"lr": 1e-3, "weight_decay": 0.1}
     assert set(rates.shares(settings).values()) == {1.0}
+    assert settings.muon_norm is None and settings.momentum_warmup is None  # which the optimizer takes as it was
 
 
 def test_a_fork_with_another_rate_keeps_the_proportions(corpus: Path) -> None:
@@ -83,6 +84,7 @@ def test_a_given_rate_is_that_of_the_matrices_and_the_others_follow() -> None:
         factor = 1 if name == "weight_decay" else 2
         assert rate == pytest.approx(factor * free.rates()[name], rel=0.05), name  # two digits
     stated = TrainSettings(lr=1e-3, lr_embedding=1e-2, lr_head=1e-4, lr_vectors=1e-5, weight_decay=0.0)
+    stated = replace(stated, muon_norm="rms", momentum_warmup=0)
     assert rates.settled(stated, model, 16_384) == stated
     assert "lr_head" not in rates.settled(TrainSettings(), preset("nano"), 16_384).rates()  # it has no head of its own
 

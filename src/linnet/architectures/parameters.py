@@ -114,6 +114,15 @@ def layout(config: AnyConfig) -> Layout:
     return Layout(params)
 
 
+def stacked_rows(config: AnyConfig) -> dict[str, tuple[int, ...]]:
+    """The rows of each matrix, of parameters that hold several: queries, keys and values; gate and up."""
+    return {
+        name: tuple(piece.stop - piece.start for piece in param.pieces)
+        for name, param in layout(config).params.items()
+        if len(param.pieces) > 1 and len(param.shape) > 1
+    }
+
+
 def _param(row: Row, sizes: dict[str, int], block: str) -> Param:
     heights = [sizes[word] for word in row.shape[0].split("+")]
     tail = tuple(sizes[word] for word in row.shape[1:])

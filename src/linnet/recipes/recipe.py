@@ -136,7 +136,7 @@ class ModelRecipe(ABC, Generic[_Model]):
         if is_first:
             self._built.optimizers.load({})
             self.step_index = 0
-        result = self._built(batch, lr)
+        result = self._built(batch, lr, self._settings.momentum(self.step_index))
         self.step_index += 1
         return result
 

@@ -1,33 +1,44 @@
-"""`Muon`: momentum made orthogonal (`orthogonal.py`), for the matrices of the blocks."""
+"""`Muon`: momentum made orthogonal (`orthogonal.py`), for the matrices of the blocks.
+
+Queries, keys and values lie in one parameter, and so do gate and up: each of them is a matrix of its own here, a
+part of the parameter's rows.
+
+Shapes: N matrices, R rows, C columns.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from linnet.train.orthogonal import has_kernels, inverse_roots, orthogonal
 from linnet.train.process import use_threads
+from linnet.train.settings import MuonNorm
 from linnet.train.sharded_weights import WholeMatrices
 from linnet.train.streams import run_concurrently
 
 _PORTION = 4  # matrices whose small products a CPU's thread does together
+_SQUARE = 384  # rows of the square matrix whose updates are of one size by either norm
 _SMALL = 1 << 25  # numbers up to which products of one shape leave a GPU room for those of another
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for hidden matrices. One learning rate is right for it and AdamW: updates have the size that AdamW's have.
+    """Muon for hidden matrices.
 
     torch's own takes matrices one by one, in bf16 on a CPU too, with a learning rate that only the host knows, so that
     no graph can hold it. On a GPU those of one shape are one batch here. On a CPU each thread takes a few at a time, by
     itself: what becomes of a matrix depends neither on the others nor on the number of threads.
 
-    `grad_scale`: what gradients are divided by, as torch's fused AdamW has it.
+    - `rows`: of parameters that hold several matrices one below the other, the rows of each.
+    - `norm`: how large an update is (`_size`).
+    - `momentum`: a tensor that changes in place, as the rate does.
+    - `grad_scale`: what gradients are divided by, as torch's fused AdamW has it.
     """
 
     moment = "momentum_buffer"
@@ -40,11 +51,19 @@ class Muon(torch.optim.Optimizer):
         *,
         weight_decay: float = 0.0,
         momentum: float = 0.95,
+        norm: MuonNorm = "rms",
+        rows: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
         whole: WholeMatrices | None = None,
     ) -> None:
-        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
+        # On a CPU with all of its digits, which an operation reads there.
+        dtype = torch.float64 if lr.device.type == "cpu" else torch.float32
+        self.momentum = torch.tensor(momentum, dtype=dtype, device=lr.device)
+        self._norm = norm
+        self._rows = dict(rows or {})
         self._whole = whole  # where this rank has some rows of each matrix only
         self._batches: dict[nn.Parameter, _Batch] = {}  # by the first of their matrices
+        self._places: dict[torch.Size, tuple[list[int], Tensor]] = {}
 
     @staticmethod
     def trains(name: str, parameter: nn.Parameter) -> bool:
@@ -60,55 +79,125 @@ class Muon(torch.optim.Optimizer):
                 continue
             device = matrices[0].device
             if self._whole is None and device.type == "cpu":
-                gradients = [matrix.grad for matrix in matrices]
-                buffers = [self._buffer(matrix) for matrix in matrices]
-                settings = group["lr"], self.grad_scale, group["weight_decay"], group["momentum"]
-                _move_on_cpu(matrices, buffers, gradients, *settings)
-                continue
-            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
-            for matrix in matrices:
-                shape = matrix.shape if self._whole is None else self._whole.shapes[matrix]
-                by_shape.setdefault(shape, []).append(matrix)
-            fits = device.type == "cuda" and self._whole is None and matrices[0].dtype == torch.float32
-            move = self._move_by_kernels if fits and has_kernels() else self._move
-            works = {str(shape): partial(move, alike, shape, group) for shape, alike in by_shape.items()}
-            if fits and sum(matrix.numel() for matrix in matrices) <= _SMALL:
-                run_concurrently(works, device)
-                continue
-            for work in works.values():
-                work()
+                self._move_on_cpu(matrices, group)
+            elif self._whole is None and device.type == "cuda" and self._fits_kernels(matrices):
+                self._move_by_kernels(matrices, group)
+            else:
+                for alike in self._by_shape(matrices):
+                    self._move(alike, group)
         return None
 
-    def _move_by_kernels(self, matrices: list[nn.Parameter], shape: torch.Size, group: dict[str, Any]) -> None:
-        """Matrices of one shape on a GPU; their momentum lies in one tensor, of which their states are parts."""
+    def _fits_kernels(self, matrices: list[nn.Parameter]) -> bool:
+        """Is Triton there, and does every matrix begin where one may that is read sixteen bytes at a time?"""
+        aligned = all(height * matrix.shape[1] % 4 == 0 for matrix in matrices for height in self._rows.get(matrix, ()))
+        return aligned and matrices[0].dtype == torch.float32 and has_kernels()
+
+    def _by_shape(self, matrices: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """Those of one shape, and the same rows of each matrix within, together."""
+        alike: dict[object, list[nn.Parameter]] = {}
+        for matrix in matrices:
+            shape = matrix.shape if self._whole is None else self._whole.shapes[matrix]
+            alike.setdefault((shape, self._rows_of(matrix, shape)), []).append(matrix)
+        return list(alike.values())
+
+    def _rows_of(self, matrix: nn.Parameter, shape: torch.Size) -> tuple[int, ...]:
+        return self._rows.get(matrix) or (shape[0],)
+
+    def _move_on_cpu(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
+        rows = [self._rows_of(matrix, matrix.shape) for matrix in matrices]
+        sizes = [
+            _size((height, matrix.shape[1]), self._norm)
+            for matrix, of in zip(matrices, rows, strict=True)
+            for height in of
+        ]
+        _move_on_cpu(
+            matrices,
+            [self._buffer(matrix) for matrix in matrices],
+            [matrix.grad for matrix in matrices],
+            [height for of in rows for height in of],
+            sizes,
+            group["lr"],
+            self.grad_scale,
+            self.momentum,
+            group["weight_decay"],
+        )
+
+    def _move_by_kernels(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """On a GPU: momentum by the parameters' shapes, all else by the shapes of the matrices within."""
         from linnet.kernels.cuda import muon
 
+        aheads: dict[torch.Size, list[Tensor]] = {}
+        weights: dict[torch.Size, list[Tensor]] = {}
+        for alike in self._by_shape(matrices):
+            batch = self._batch(alike)
+            gradients_NRC = _stacked([matrix.grad for matrix in alike if matrix.grad is not None])
+            ahead_NRC = muon.momentum_ahead(gradients_NRC, batch.buffers_NRC, self.grad_scale, self.momentum)
+            rows = self._rows_of(alike[0], alike[0].shape)
+            for part_NrC, *parts in zip(
+                torch.split(ahead_NRC, list(rows), 1),
+                *(torch.split(matrix, list(rows)) for matrix in alike),
+                strict=True,
+            ):
+                aheads.setdefault(part_NrC.shape[1:], []).append(part_NrC)
+                weights.setdefault(part_NrC.shape[1:], []).extend(parts)
+
+        def move(shape: torch.Size) -> None:
+            parts = aheads[shape]
+            update_NRC = orthogonal(parts[0].contiguous() if len(parts) == 1 else torch.cat(parts))
+            muon.move(
+                self._addresses(shape, weights[shape]),
+                update_NRC,
+                group["lr"],
+                group["weight_decay"],
+                _size(shape, self._norm),
+            )
+
+        works = {str(tuple(shape)): partial(move, shape) for shape in aheads}
+        if sum(matrix.numel() for matrix in matrices) <= _SMALL:
+            run_concurrently(works, matrices[0].device)
+            return
+        for work in works.values():
+            work()
+
+    def _batch(self, matrices: list[nn.Parameter]) -> _Batch:
+        """Parameters of one shape; their momentum lies in one tensor, of which their states are parts."""
         batch = self._batches.get(matrices[0])
         buffers = [self._buffer(matrix) for matrix in matrices]
-        if batch is None or not batch.is_of(matrices, buffers):
-            batch = self._batches[matrices[0]] = _Batch(matrices, buffers)
+        if batch is None or not batch.is_of(buffers):
+            batch = self._batches[matrices[0]] = _Batch(buffers)
             for matrix, buffer in zip(matrices, batch.buffers_NRC, strict=True):
                 self.state[matrix][self.moment] = buffer
-        gradients_NRC = _stacked([matrix.grad for matrix in matrices if matrix.grad is not None])
-        ahead_NRC = muon.momentum_ahead(gradients_NRC, batch.buffers_NRC, self.grad_scale, group["momentum"])
-        update_NRC = orthogonal(ahead_NRC)
-        muon.move(batch.addresses_N, update_NRC, group["lr"], group["weight_decay"], _size(shape))
+        return batch
 
-    def _move(self, matrices: list[nn.Parameter], shape: torch.Size, group: dict[str, Any]) -> None:
-        lr, momentum = group["lr"], group["momentum"]
+    def _move(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
+        lr = group["lr"]
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         if self.grad_scale is not None:
             torch._foreach_div_(gradients, self.grad_scale)
         buffers = [self._buffer(matrix) for matrix in matrices]
-        torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        ahead = torch._foreach_lerp(gradients, buffers, momentum)
-        if self._whole is None:
-            update_NRC = orthogonal(torch.stack(ahead)).float()
-        else:
-            update_NRC = self._whole.rows(orthogonal(self._whole.gathered(ahead, shape))).float()
+        kept = self.momentum.to(buffers[0].dtype).to(buffers[0].device)
+        ahead = []
+        for buffer, gradient in zip(buffers, gradients, strict=True):
+            buffer.lerp_(gradient, 1 - kept)
+            ahead.append(torch.lerp(gradient, buffer, kept))
+        shape = matrices[0].shape if self._whole is None else self._whole.shapes[matrices[0]]
+        whole_NRC = torch.stack(ahead) if self._whole is None else self._whole.gathered(ahead, shape)
+        parts = torch.split(whole_NRC, list(self._rows_of(matrices[0], shape)), 1)
+        updates = [orthogonal(part.contiguous()).float() * (-_size(part.shape[1:], self._norm) * lr) for part in parts]
+        update_NRC = torch.cat(updates, 1)
+        if self._whole is not None:
+            update_NRC = self._whole.rows(update_NRC)
         tensors: list[Tensor] = list(matrices)
         torch._foreach_mul_(tensors, 1 - lr * group["weight_decay"])
-        torch._foreach_add_(tensors, (update_NRC * (-_size(shape) * lr)).unbind())
+        torch._foreach_add_(tensors, update_NRC.unbind())
+
+    def _addresses(self, shape: torch.Size, weights: list[Tensor]) -> Tensor:
+        """Where weights of one shape are, on the device: made before a capture, which may copy nothing from here."""
+        places = [weight.data_ptr() for weight in weights]
+        known = self._places.get(shape)
+        if known is None or known[0] != places:
+            known = self._places[shape] = (places, torch.tensor(places, device=weights[0].device))
+        return known[1]
 
     def _buffer(self, matrix: nn.Parameter) -> Tensor:
         state = self.state[matrix]
@@ -119,17 +208,14 @@ class Muon(torch.optim.Optimizer):
 
 
 class _Batch:
-    """Matrices of one shape on a GPU: where their weights are, and their momentum in one tensor."""
+    """The momentum of parameters of one shape on a GPU, in one tensor."""
 
-    def __init__(self, matrices: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
+    def __init__(self, buffers: Sequence[Tensor]) -> None:
         self.buffers_NRC = torch.stack(list(buffers))
-        self._places = [matrix.data_ptr() for matrix in matrices]
-        self.addresses_N = torch.tensor(self._places, device=self.buffers_NRC.device)
 
-    def is_of(self, matrices: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:
-        """Is all of that where it was? A state that was loaded before the first step is not."""
-        own = [buffer.data_ptr() for buffer in self.buffers_NRC]
-        return own == [buffer.data_ptr() for buffer in buffers] and self._places == [m.data_ptr() for m in matrices]
+    def is_of(self, buffers: Sequence[Tensor]) -> bool:
+        """Are these its parts? Those of a state that was loaded before the first step are not."""
+        return [buffer.data_ptr() for buffer in self.buffers_NRC] == [buffer.data_ptr() for buffer in buffers]
 
 
 def _stacked(tensors: list[Tensor]) -> Tensor:
@@ -143,9 +229,16 @@ def _stacked(tensors: list[Tensor]) -> Tensor:
     return first.as_strided((len(tensors), *first.shape), (first.numel(), *first.stride()))
 
 
-def _size(shape: torch.Size) -> float:
-    """Of an update: its numbers are as large as AdamW's, on average."""
-    return 0.2 * math.sqrt(max(shape))
+def _size(shape: Sequence[int], norm: MuonNorm) -> float:
+    """Times an update whose singular values are 1.
+
+    - `rms`: its numbers are as large as AdamW's, on average (0.2), whatever the shape.
+    - `spectral`: outputs move alike for inputs of one size, whatever the shape; as by `rms` for 384 × 384.
+    """
+    rows, columns = shape
+    if norm == "rms":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return 0.2 * math.sqrt(_SQUARE * rows / columns)
 
 
 # One operation, so that a step that is repeated from a recording has it whole, threads and numbers for the host within.
@@ -154,25 +247,29 @@ def _move_on_cpu(
     weights: list[Tensor],
     buffers: list[Tensor],
     gradients: list[Tensor],
+    rows: list[int],
+    sizes: list[float],
     lr: Tensor,
     grad_scale: Tensor | None,
+    momentum: Tensor,
     weight_decay: float,
-    momentum: float,
 ) -> None:
-    rate, shrink = float(lr), 1.0 if grad_scale is None else 1 / float(grad_scale)
+    """`rows`, `sizes`: of every matrix, of which a parameter has one or more."""
+    rate, shrink, kept = float(lr), 1.0 if grad_scale is None else 1 / float(grad_scale), float(momentum)
 
-    def move(together: list[_Triple]) -> None:
+    def move(together: list[_Matrix]) -> None:
         aheads = []
-        for _, buffer, gradient in together:
-            buffer.mul_(momentum).add_(gradient, alpha=(1 - momentum) * shrink)
+        for matrix in together:
+            matrix.buffer.mul_(kept).add_(matrix.gradient, alpha=(1 - kept) * shrink)
             # Nesterov's: the momentum of the step to come, up to a factor, which makes no difference.
-            aheads.append(torch.add(gradient, buffer, alpha=momentum / ((1 - momentum) * shrink)))
-        for (weight, *_), ahead, root_SS, factor in zip(together, aheads, *inverse_roots(aheads), strict=True):
+            aheads.append(torch.add(matrix.gradient, matrix.buffer, alpha=kept / ((1 - kept) * shrink)))
+        for matrix, ahead, root_SS, factor in zip(together, aheads, *inverse_roots(aheads), strict=True):
+            weight = matrix.weight
             factors = (ahead, root_SS) if weight.shape[0] > weight.shape[1] else (root_SS, ahead)
-            weight.addmm_(*factors, beta=1 - rate * weight_decay, alpha=-rate * _size(weight.shape) * factor)
+            weight.addmm_(*factors, beta=1 - rate * weight_decay, alpha=-rate * matrix.size * factor)
 
     threads = torch.get_num_threads()
-    portions = _portions(list(zip(weights, buffers, gradients, strict=True)), threads)
+    portions = _portions(_matrices(zip(weights, buffers, gradients, strict=True), rows, sizes), threads)
 
     def move_all() -> None:
         while portions:
@@ -193,14 +290,35 @@ def _move_on_cpu(
         other.result()
 
 
-_Triple = tuple[Tensor, Tensor, Tensor]  # weights, momentum, gradient
+class _Matrix(NamedTuple):
+    """A matrix, its momentum and its gradient: some rows of a parameter. `size`: of its update."""
+
+    weight: Tensor
+    buffer: Tensor
+    gradient: Tensor
+    size: float
 
 
-def _portions(matrices: list[_Triple], threads: int) -> list[list[_Triple]]:
+def _matrices(
+    parameters: Iterable[tuple[Tensor, Tensor, Tensor]], rows: list[int], sizes: list[float]
+) -> list[_Matrix]:
+    """The matrices of all parameters, one after the other."""
+    heights, matrices = iter(zip(rows, sizes, strict=True)), []
+    for weight, buffer, gradient in parameters:
+        start = 0
+        while start < len(weight):
+            height, size = next(heights)
+            within = slice(start, start + height)
+            matrices.append(_Matrix(weight[within], buffer[within], gradient[within], size))
+            start += height
+    return matrices
+
+
+def _portions(matrices: list[_Matrix], threads: int) -> list[list[_Matrix]]:
     """A few matrices with one shorter side each, alike in their work, for each thread as many such portions."""
-    by_side: dict[int, list[_Triple]] = {}
-    for matrix in sorted(matrices, key=lambda tensors: -tensors[0].numel()):
-        by_side.setdefault(min(matrix[0].shape), []).append(matrix)
+    by_side: dict[int, list[_Matrix]] = {}
+    for matrix in sorted(matrices, key=lambda matrix: -matrix.weight.numel()):
+        by_side.setdefault(min(matrix.weight.shape), []).append(matrix)
     portions = []
     for alike in by_side.values():
         count = -(-len(alike) // (_PORTION * threads)) * threads

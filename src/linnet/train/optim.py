@@ -18,7 +18,7 @@ from linnet.errors import UsageError
 from linnet.train.muon import Muon
 from linnet.train.ranks import ALONE, Ranks
 from linnet.train.rates import kind_of, shares
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import FULL_MOMENTUM, TrainSettings
 from linnet.train.sharded_weights import WholeMatrices, is_sharded, own_piece, own_rows, total_norm
 from linnet.train.shards import MomentLayout, Piece, WeightExchange, shards_moments, share_out
 from linnet.train.streams import run_concurrently
@@ -107,10 +107,15 @@ class Optimizers:
     """One or two torch optimizers that step together and share a learning rate.
 
     Several ranks share out what they move (`shards.py`): `exchange` then lets all of them have all weights.
+    `rows`: of parameters that hold several matrices one below the other, the rows of each.
     """
 
     def __init__(
-        self, named: Iterable[tuple[str, nn.Parameter]], settings: TrainSettings, ranks: Ranks = ALONE
+        self,
+        named: Iterable[tuple[str, nn.Parameter]],
+        settings: TrainSettings,
+        ranks: Ranks = ALONE,
+        rows: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self._named = {name: parameter for name, parameter in named if parameter.requires_grad}
         self._settings, self._ranks = settings, ranks
@@ -136,7 +141,7 @@ class Optimizers:
             if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
                 shapes = {moved.weights: moved.of.shape for moved in taken}
                 whole = WholeMatrices(shapes, ranks) if self._sharded else None
-                self._parts.append(kind(self._groups(taken), self._rates[1.0], whole=whole))
+                self._parts.append(self._muon(kind, taken, rows or {}, whole))
         if unassigned:
             self._parts.append(self._adamw(self._groups(unassigned), device.type))
 
@@ -158,14 +163,16 @@ class Optimizers:
                     moved.append(_Moved(name, parameter, nn.Parameter(flat, requires_grad=False), piece))
         return moved
 
-    def set_lr(self, lr: float) -> None:
-        """The learning rate of the matrices in the next step; the others keep their proportion to it."""
+    def set_lr(self, lr: float, momentum: float = FULL_MOMENTUM) -> None:
+        """The rate of the matrices in the next step, to which the others keep their proportion; Muon's momentum."""
         for share, rate in self._rates.items():
             rate.fill_(lr * share)
         for part in self._parts:
             for group in part.param_groups:
                 if not isinstance(group["lr"], Tensor):
                     group["lr"] = lr * group["share"]
+            if isinstance(part, Muon):
+                part.momentum.fill_(momentum)
 
     def step(self, norm: Tensor | None = None) -> Tensor:
         """Clip the gradients, move every parameter, drop the gradients. Returns their norm before clipping.
@@ -261,6 +268,13 @@ class Optimizers:
             {"params": parameters, "weight_decay": decay, "share": share}
             for (share, decay), parameters in groups.items()
         ]
+
+    def _muon(
+        self, kind: type[Muon], taken: list[_Moved], rows: Mapping[str, tuple[int, ...]], whole: WholeMatrices | None
+    ) -> Muon:
+        norm = self._settings.muon_norm or "rms"  # runs from before there was a choice
+        apart = {moved.weights: rows[moved.name] for moved in taken if moved.name in rows and norm == "spectral"}
+        return kind(self._groups(taken), self._rates[1.0], norm=norm, rows=apart, whole=whole)
 
     def _adamw(self, groups: list[dict[str, Any]], device: str) -> torch.optim.Optimizer:
         settings = self._settings

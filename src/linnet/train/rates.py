@@ -15,6 +15,7 @@ ParameterKind: TypeAlias = Literal["matrix", "embedding", "head", "vector"]
 
 _WIDTH, _TOKENS, _STEPS = 384, 16_384, 1_000  # where the constants below were measured
 _STEP_TOKENS = (1_024, 65_536)  # the rule goes no further than it was measured
+_FEWEST_STEPS = 100  # fewer are taken for so many
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,12 @@ class Rule:
 RULES: dict[OptimizerName, Rule] = {
     # Embeddings and vectors want nearly the same at any width, matrices less of it the wider they are.
     "muon": Rule(
-        6.2e-3, width=-0.92, tokens=0.33, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.7, decay_steps=-0.5
+        6.2e-3, width=-0.42, tokens=0.33, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.7, decay_steps=-0.5
     ),
     # One rate for all, as everyone knows it.
     "adamw": Rule(2e-3, width=-0.92, tokens=0.33, steps=-0.2, weight_decay=0.3, other_width=-0.92),
 }
+_MOMENTUM_WARMUP = 150  # steps
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
 
@@ -66,7 +68,7 @@ def derive(optimizer: OptimizerName, width: int, tokens: int, steps: int) -> Rat
     """The rates of a model so wide that sees so many tokens (or patches of images) a step, for so many steps."""
     rule = RULES[optimizer]
     least, most = _STEP_TOKENS
-    longer, wider = max(steps, 100) / _STEPS, width / _WIDTH
+    longer, wider = max(steps, _FEWEST_STEPS) / _STEPS, width / _WIDTH
     size = rule.matrix * (min(max(tokens, least), most) / _TOKENS) ** rule.tokens * longer**rule.steps
     other = size * wider**rule.other_width
     decay = _rounded(rule.weight_decay * longer**rule.decay_steps)
@@ -83,7 +85,8 @@ def settled(
     - `tokens`: of a step; `steps`: where `settings` do not know how many there will be.
     - `pretrained`: all weights come from a donor.
     """
-    rule = derive(settings.optimizer, model.d_model, tokens, settings.own_steps if steps is None else steps)
+    steps = settings.own_steps if steps is None else steps
+    rule = derive(settings.optimizer, model.d_model, tokens, steps)
     matrix = rule.matrix * (PRETRAINED if pretrained else 1.0) if settings.lr is None else settings.lr
     matrix = matrix if settings.lr is not None else _rounded(matrix)
     others = {"lr_embedding": rule.embedding, "lr_vectors": rule.vector}
@@ -95,6 +98,10 @@ def settled(
             changes[name] = matrix if rate == rule.matrix else _rounded(matrix * rate / rule.matrix)
     if settings.weight_decay is None:
         changes["weight_decay"] = rule.weight_decay
+    if settings.optimizer == "muon":
+        changes["muon_norm"] = settings.muon_norm or "spectral"
+        if settings.momentum_warmup is None:
+            changes["momentum_warmup"] = min(_MOMENTUM_WARMUP, max(steps, _FEWEST_STEPS) // 4)
     return replace(settings, **changes)
 
 

@@ -10,8 +10,11 @@ from linnet.errors import UsageError
 
 Count = Annotated[int, "count"]  # may be written as 20M or 1e9
 OptimizerName: TypeAlias = Literal["adamw", "muon"]  # adamw, and those of `optim.OPTIMIZERS`
+MuonNorm: TypeAlias = Literal["spectral", "rms"]
 Periodic: TypeAlias = Literal["eval", "sample", "checkpoint"]  # what is done between steps
 
+FULL_MOMENTUM = 0.95  # Muon's
+_MOMENTUM_RISE = 0.1  # of it, in its warm-up
 _TIMES: dict[Periodic, int] = {"eval": 10, "sample": 10, "checkpoint": 5}  # how often in a run, by default
 
 
@@ -37,6 +40,9 @@ class TrainSettings:
         warmup: Steps in which the rate rises; a twentieth of the steps by default, at most 500.
         decay: wsd: the share of the steps in which the rate falls.
         optimizer: muon for the hidden matrices, with adamw for the rest; or adamw for all.
+        muon_norm: Muon: how large updates are: by the shape of a matrix (spectral), with queries, keys, values, gate
+            and up a matrix each; or as AdamW's are (rms), of matrices as they lie in memory.
+        momentum_warmup: Muon: steps in which its momentum rises from 0.85 to 0.95; 150 by default, at most a quarter.
         weight_decay: On matrices only; by default it follows from the rate and the steps.
         beta1: AdamW: how long the mean of the gradients is remembered.
         beta2: AdamW: how long the mean of their squares is remembered.
@@ -91,6 +97,8 @@ class TrainSettings:
     warmup: int | None = None
     decay: float = 0.2
     optimizer: OptimizerName = "muon"
+    muon_norm: MuonNorm | None = None
+    momentum_warmup: int | None = None
     weight_decay: float | None = None
     beta1: float = 0.9
     beta2: float = 0.95
@@ -139,6 +147,8 @@ class TrainSettings:
                 raise UsageError(f"`{name}` must be above 0, found {value}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise UsageError(f"`weight_decay` must be 0 or more, found {self.weight_decay:g}")
+        if self.momentum_warmup is not None and self.momentum_warmup < 0:
+            raise UsageError(f"`momentum_warmup` must be 0 or more, found {self.momentum_warmup}")
         if not 0 < self.decay <= 1:
             raise UsageError(f"`decay` is a share of the steps, above 0 and at most 1, found {self.decay}")
         known = self.minutes is None and self.tokens is None and self.epochs is None  # else steps follow from them
@@ -209,6 +219,11 @@ class TrainSettings:
         falling = max(1, round(self.decay * steps))
         progress = max(0.0, min(1.0, (step - (steps - falling)) / falling))
         return top + (least - top) * progress
+
+    def momentum(self, step: int) -> float:
+        """Muon's momentum in a step, counted from 0; that of a fork has risen with its parent's."""
+        warmup = self.momentum_warmup or 0  # runs from before there was one
+        return FULL_MOMENTUM - _MOMENTUM_RISE * max(0.0, 1 - step / warmup) if warmup else FULL_MOMENTUM
 
     def schedule_fields(self) -> dict[str, str | float]:
         """The `schedule` of `run_start`, in Toy's words: the rates and steps that follow from the settings."""

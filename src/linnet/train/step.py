@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from linnet.architectures.parameters import stacked_rows
 from linnet.errors import UsageError
 from linnet.kernels import Compiled, Executor, Graph, Recomputed, Recording, backward, eager, gradients
 from linnet.kernels.distillation import DistilledLoss
@@ -24,7 +25,7 @@ from linnet.train.optim import Optimizers
 from linnet.train.process import keep_freed_memory, use_threads
 from linnet.train.ranks import WORDS
 from linnet.train.repeatable import refuse_unordered
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import FULL_MOMENTUM, TrainSettings
 from linnet.train.sharded_weights import is_sharded
 
 # The forward pass of a part of a batch: its shares of the loss and of the other metrics, the loss first.
@@ -96,7 +97,8 @@ class Step:
         if settings.recompute != "off":
             blocks: Any = model.blocks
             self._executor = Recomputed(self._executor, blocks, cheap=settings.recompute == "cheap")
-        self.optimizers = Optimizers(model.named_parameters(), settings, hardware.ranks)
+        rows = stacked_rows(model.config) if hasattr(model, "config") else {}  # type: ignore[arg-type]
+        self.optimizers = Optimizers(model.named_parameters(), settings, hardware.ranks, rows)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._sums: PlainGradients | GradientBuffer | None = None
         captured = _captured_by(hardware)
@@ -123,9 +125,9 @@ class Step:
         self._divisors: dict[int, Tensor] = {}
         self._names: tuple[str, ...] = ()  # of what the loss returns, known after the first pass
 
-    def __call__(self, batch: Batch, lr: float) -> StepResult:
+    def __call__(self, batch: Batch, lr: float, momentum: float = FULL_MOMENTUM) -> StepResult:
         """Train on one batch."""
-        self.optimizers.set_lr(lr)
+        self.optimizers.set_lr(lr, momentum)
         first, *others = batch.inputs
         assert first is not None
         divisor = self._divisor(batch.n_targets, first.device)

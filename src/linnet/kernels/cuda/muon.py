@@ -14,7 +14,7 @@ BLOCK = 1024
 GRAM_BLOCK = 4096
 
 
-def momentum_ahead(gradients_NRC: Tensor, buffers_NRC: Tensor, grad_scale: Tensor | None, momentum: float) -> Tensor:
+def momentum_ahead(gradients_NRC: Tensor, buffers_NRC: Tensor, grad_scale: Tensor | None, momentum: Tensor) -> Tensor:
     """Take the gradients, divided by `grad_scale`, into the momentum; Nesterov's momentum of the next step, in bf16."""
     ahead_NRC = torch.empty_like(gradients_NRC, dtype=torch.bfloat16)
     count = gradients_NRC.numel()
@@ -29,13 +29,14 @@ def momentum_ahead(gradients_NRC: Tensor, buffers_NRC: Tensor, grad_scale: Tenso
 def _momentum_ahead(gradients, buffers, ahead, scale, momentum, count, SCALED: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
+    kept = tl.load(momentum)
     gradient = tl.load(gradients + at, mask=inside)
     if SCALED:
         gradient = gradient / tl.load(scale)
     buffer = tl.load(buffers + at, mask=inside)
-    buffer += (1 - momentum) * (gradient - buffer)
+    buffer += (1 - kept) * (gradient - buffer)
     tl.store(buffers + at, buffer, mask=inside)
-    tl.store(ahead + at, (gradient + momentum * (buffer - gradient)).to(tl.bfloat16), mask=inside)
+    tl.store(ahead + at, (gradient + kept * (buffer - gradient)).to(tl.bfloat16), mask=inside)
 
 
 def normalised(gram_NSS: Tensor, least: float) -> tuple[Tensor, Tensor]:
