@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from pathlib import Path
+from weakref import ref
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tokenizer import donor_keys
 from linnet.infer import Sampling, generate
 from linnet.infer.generation import Decoder
-from linnet.kernels.decode import StripedMatmul, decode_weights
+from linnet.kernels.decode import StripedMatmul, decode_weights, drop_decode_weights
 from linnet.models import Config, GPT2Config, KVCache, LanguageModel, LlamaConfig, build, load
 from tests.gguf.llama_client import ask
 
@@ -234,6 +235,14 @@ def test_weights_are_made_ready_once_as_long_as_they_do_not_change() -> None:
     with torch.no_grad():
         model.output_norm.weight.mul_(2)
     assert decode_weights(model) is not first
+
+
+def test_weights_made_ready_can_be_let_go_of() -> None:
+    model = restless(LLAMA)
+    first = ref(decode_weights(model))
+    drop_decode_weights(model)
+    assert first() is None
+    drop_decode_weights(model)
 
 
 @pytest.mark.parametrize(("rows", "bias"), [(64, False), (97, True), (5, False)])

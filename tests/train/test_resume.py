@@ -7,11 +7,13 @@ import logging
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 import linnet
 from linnet import gguf
@@ -21,7 +23,7 @@ from linnet.files import STAGED_SUFFIX
 from linnet.models import preset
 from linnet.recipes import Job, TextData, resume, start, training
 from linnet.runs import Run
-from linnet.train import Callback, StepMetrics, state
+from linnet.train import Callback, StepMetrics, checkpoint, state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import steps_with_state
 from tests.conftest import Said, digest, losses
@@ -372,6 +374,23 @@ def test_a_checkpoint_is_announced_when_it_is_on_the_disk(corpus: Path, monkeypa
     training.run()
     assert announced == [(4, True), (12, True)]
     assert [path.name for path in (training.run_dir / "state").iterdir()] == ["step_12.safetensors"]
+
+
+def test_only_checkpoints_beside_which_training_goes_on_are_copied_first(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[int] = []
+    true_copy = checkpoint.copy_tensors
+
+    def copy_tensors(tensors: Mapping[str, Tensor]) -> checkpoint.TensorCopies:
+        copied.append(len(tensors))
+        return true_copy(tensors)
+
+    monkeypatch.setattr(checkpoint, "copy_tensors", copy_tensors)
+    training = start(job_of(corpus))
+    training.run()
+    assert len(list((training.run_dir / "weights").glob("step_*.gguf"))) == 3
+    assert len(copied) == 4  # weights and moments of two; the third is the last
 
 
 def test_leftovers_of_killed_writers_are_removed_when_the_run_goes_on(run: Run) -> None:

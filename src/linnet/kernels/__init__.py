@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from linnet.kernels import ops as ops
     from linnet.kernels.decode import DecodeWeights as DecodeWeights
     from linnet.kernels.decode import decode_weights as decode_weights
+    from linnet.kernels.decode import drop_decode_weights as drop_decode_weights
     from linnet.kernels.executor import Compiled as Compiled
     from linnet.kernels.executor import Executor as Executor
     from linnet.kernels.executor import Recomputed as Recomputed

@@ -98,6 +98,11 @@ def decode_weights(model: Decodable) -> DecodeWeights:
     return kept[1]
 
 
+def drop_decode_weights(model: Decodable) -> None:
+    """Let go of what is kept for the next text: in a training the weights are others by then."""
+    _kept.pop(model, None)
+
+
 @torch.no_grad()
 def _fingerprints(model: Decodable) -> Iterator[tuple[int, int, float]]:
     """Of each weight what cannot stay the same when it changes: its address, torch's version counter, and its sum.

@@ -26,6 +26,7 @@ from linnet.data.order import shuffled
 from linnet.data.teacher_logits import TeacherLogits, TeacherLogitsKey, find_teacher_logits, other_windows
 from linnet.data.tokenizer import Vocabulary
 from linnet.infer import score_batches
+from linnet.kernels import drop_decode_weights
 from linnet.models import LanguageModel
 from linnet.recipes.job import Job, PrepareProgress, RowData, TextData, vocabulary_size
 from linnet.recipes.teacher import TeacherFile
@@ -88,6 +89,7 @@ class TokenRunData:
         if self._sampler is not None:
             for prompt in self.job.prompts:
                 yield prompt, write_sample(model, self._sampler, prompt, self.settings.sample_tokens)
+            drop_decode_weights(model)
 
 
 class TextRunData(TokenRunData):

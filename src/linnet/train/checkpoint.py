@@ -55,6 +55,17 @@ class TensorCopies:
         }
 
 
+@dataclass(frozen=True)
+class TensorsInPlace:
+    """Tensors of the host by name, in the place of copies: nobody changes them any more."""
+
+    tensors: Mapping[str, Tensor]
+
+    def on_host(self) -> dict[str, Tensor]:
+        """The tensors themselves."""
+        return {name: tensor.detach().cpu() for name, tensor in self.tensors.items()}
+
+
 def copy_tensors(tensors: Mapping[str, Tensor]) -> TensorCopies:
     """Copies of tensors as they are now.
 
@@ -81,6 +92,10 @@ def _copy_in_place(tensors: Mapping[str, Tensor]) -> TensorCopies:
     if slices:
         torch._foreach_copy_(list(copies.by_name().values()), [tensor.detach() for tensor in tensors.values()])
     return copies
+
+
+def _on_a_gpu(*tensors_by_name: Mapping[str, Tensor]) -> bool:
+    return any(tensor.is_cuda for tensors in tensors_by_name for tensor in tensors.values())
 
 
 @cache
@@ -111,8 +126,8 @@ class Snapshot:
     """A model and its optimizer as they stood after a step."""
 
     step: int
-    parameters: TensorCopies
-    moments: TensorCopies
+    parameters: TensorCopies | TensorsInPlace
+    moments: TensorCopies | TensorsInPlace
     facts: dict[str, Any]
     provenance: gguf.Provenance
     stream: MomentStream | None = None  # of moments that are shared out among ranks
@@ -166,14 +181,18 @@ class Checkpointer:
         facts: dict[str, Any],
         provenance: gguf.Provenance,
         stream: MomentStream | None = None,
+        *,
+        last: bool = False,
     ) -> None:
         """Copy everything now; it is written while training goes on. Waits only while the last one is being written.
 
-        `stream`: by which moments come from other ranks, or go to rank 0.
+        - `stream`: by which moments come from other ranks, or go to rank 0.
+        - `last`: nothing trains any more, so what the host's memory holds is written from where it is.
         """
         self._idle.acquire()
         try:
-            snapshot = Snapshot(step, copy_tensors(parameters), copy_tensors(moments), facts, provenance, stream)
+            kept = TensorsInPlace if last and not _on_a_gpu(moments, parameters) else copy_tensors
+            snapshot = Snapshot(step, kept(parameters), kept(moments), facts, provenance, stream)
         except BaseException:
             self._idle.release()
             raise
@@ -301,10 +320,12 @@ class SilentCheckpointer(Checkpointer):
         facts: dict[str, Any],
         provenance: gguf.Provenance,
         stream: MomentStream | None = None,
+        *,
+        last: bool = False,
     ) -> None:
         """Copy this rank's share of the moments, if they are shared out."""
         if stream is not None:
-            super().save(step, {}, stream.of_this_rank(moments), facts, provenance, stream)
+            super().save(step, {}, stream.of_this_rank(moments), facts, provenance, stream, last=last)
 
     def repair(self, step: int, train_loss: float | None, validation_loss: float | None) -> None:
         """Rank 0 does."""

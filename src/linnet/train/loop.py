@@ -183,7 +183,7 @@ class Loop:
             if self._profile is not None:
                 self._profile.stop()
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
-                self._save()
+                self._save(last=True)
             self._checkpointer.close()
             if reason == "completed" and self._checkpointer.failure:
                 reason, error = "errored", self._checkpointer.failure
@@ -233,7 +233,8 @@ class Loop:
                 better = evaluating and self._evaluate(step)
                 if sampling:
                     self._sample(step)
-                if saving or better:
+                ends = step == self._settings.steps or self._stopping  # the last checkpoint needs no copy
+                if (saving or better) and not ends:
                     self._save()
             interrupted, ended_early = self._agree_to_stop()
             if interrupted and step < self._settings.steps:
@@ -443,7 +444,7 @@ class Loop:
             self._run.sample(step, prompt, text)
             self._callbacks.call(Callback.on_sample, step, prompt, text)
 
-    def _save(self) -> None:
+    def _save(self, *, last: bool = False) -> None:
         progress, recipe = self.progress, self._recipe
         own: dict[str, Any] = {f"{self._data.unit}_seen": progress.seen, **recipe.origin}
         origin = gguf.Provenance(
@@ -461,7 +462,8 @@ class Loop:
         facts = {"run_id": self._run.run_id, "compared_loss": compared, **progress.facts(self._seconds_so_far)}
         layouts = recipe.moment_layouts()
         stream = MomentStream(layouts, self._ranks) if layouts else None
-        self._checkpointer.save(progress.step, recipe.kept_parameters(), recipe.moments(), facts, origin, stream)
+        tensors = recipe.kept_parameters(), recipe.moments()
+        self._checkpointer.save(progress.step, *tensors, facts, origin, stream, last=last)
         self._saved_at = progress.step
 
     def _announce_checkpoints(self) -> None:

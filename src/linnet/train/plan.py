@@ -143,7 +143,7 @@ def make_plan(
     layers = recipe.config.n_layers
     events = (0 if timed else _STEP_BYTES * steps) + _LAYER_BYTES * layers
     device = hardware.device.type
-    reading = weights.parameters / _READ_BYTES.get(device, 8e9)
+    reading = (weights.parameters - _looked_up(model)) / _READ_BYTES.get(device, 8e9)
     token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
     samples = len(_times(settings, "sample", done)) * prompts
     saved = file + _TOKEN_BYTES * vocabulary + state
@@ -204,6 +204,11 @@ def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[in
         return evaluations if settings.patience is not None else []
     first = None if not data.per_epoch else data.per_epoch // data.per_step + 1
     return [] if first is None else [step for step in evaluations if step >= first]
+
+
+def _looked_up(model: Any) -> int:
+    """Bytes of an embedding of which a token reads one row: it is not the output head too."""
+    return model.token_embd.weight.nbytes if getattr(model, "output", None) is not None else 0
 
 
 def _averaged(recipe: TrainedModel) -> int:

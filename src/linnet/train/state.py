@@ -114,6 +114,7 @@ def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None
             digest.begin(name, tensor)
             for chunk in _chunks(tensor):
                 out.write(chunk)
+                out.start_disk()  # which is at work while the digest is made
                 digest.add(chunk)
         if in_order:
             known = digest.hex()
