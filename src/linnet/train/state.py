@@ -7,6 +7,7 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -108,14 +109,15 @@ def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None
     digest = _Digest(facts)
     in_order = [name for name, _ in ordered] == sorted(tensors)
     assert in_order or not streamed, "what is streamed is float32, as all weights and moments are"
-    with StagedFile(path) as out:
+    with StagedFile(path) as out, ThreadPoolExecutor(1, thread_name_prefix="linnet-digest") as beside:
         out.write(struct.pack("<Q", len(encoded)) + encoded)
         for name, tensor in ordered:
             digest.begin(name, tensor)
             for chunk in _chunks(tensor):
+                digested = beside.submit(digest.add, chunk)
                 out.write(chunk)
-                out.start_disk()  # which is at work while the digest is made
-                digest.add(chunk)
+                out.start_disk()
+                digested.result()
         if in_order:
             known = digest.hex()
         else:  # numbers of several sizes: the digest is that of the tensors by their names
