@@ -32,7 +32,7 @@ from linnet.train.hardware import choose
 from linnet.train.metrics import StepMetrics
 from linnet.train.muon import Muon
 from linnet.train.orthogonal import LEAST, orthogonal
-from linnet.train.settings import TrainSettings
+from linnet.train.settings import MuonNorm, TrainSettings
 from linnet.train.step import Step
 
 DEVICE = "cuda"
@@ -242,16 +242,19 @@ def test_orthogonal_in_half_precision_brings_singular_values_near_one(rows: int,
     assert found[2].eq(0).all()
 
 
-def test_muon_moves_on_the_gpu_as_on_the_cpu() -> None:
+@pytest.mark.parametrize("norm", ["rms", "spectral"])
+def test_muon_moves_on_the_gpu_as_on_the_cpu(norm: MuonNorm) -> None:
     dice = torch.Generator().manual_seed(0)
-    shapes = ((192, 512), (192, 512), (192, 192), (1024, 192))
+    shapes = ((192, 512), (192, 512), (192, 192), (1024, 192), (320, 192))
     starts = [torch.randn(shape, generator=dice) for shape in shapes]
     moved = {}
     for device in ("cpu", DEVICE):
         weights = [nn.Parameter(start.to(device, copy=True)) for start in starts]
-        muon = Muon(weights, torch.tensor(0.02, device=device), weight_decay=0.1)
+        stacked = {weights[3]: (512, 512), weights[4]: (192, 64, 64)} if norm == "spectral" else {}
+        muon = Muon(weights, torch.tensor(0.02, device=device), weight_decay=0.1, norm=norm, rows=stacked)
         muon.grad_scale = torch.tensor(3.0, device=device)
         for step in range(3):
+            muon.momentum.fill_(0.85 + 0.05 * step)
             for number, weight in enumerate(weights):
                 dice = torch.Generator().manual_seed(10 * step + number)
                 weight.grad = torch.randn(weight.shape, generator=dice).to(device)
