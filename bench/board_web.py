@@ -95,7 +95,8 @@ def measure_open(bench: Bench) -> None:
             agains[board.label] = seconds
     report.at_most("1,000,000 × 5 on the screen, no cache", first, 1.0, "s")
     report.at_most("1,000,000 × 5 on the screen, with cache, the page open", chosen, 0.3, "s")
-    report.at_most("1,000,000 × 5 on the screen, with cache, the page loaded for it", cached, 0.3, "s")
+    report.at_most("1,000,000 × 5 on the screen, with cache, in a browser that has been here", again, 0.3, "s")
+    report.at_most("1,000,000 × 5 on the screen, with cache, a server and a browser just started", cached, 0.3, "s")
     for way, ours, theirs in (("new browser", first, firsts), ("again", again, agains)):
         fastest = min(theirs, key=lambda label: theirs[label], default=None)
         ratio = theirs[fastest] / ours if fastest and ours else None
