@@ -44,7 +44,7 @@ class Rule:
 RULES: dict[OptimizerName, Rule] = {
     # Embeddings and vectors want nearly the same at any width, matrices less of it the wider they are.
     "muon": Rule(
-        6.2e-3, width=-0.42, tokens=0.33, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.7, decay_steps=-0.5
+        6.2e-3, width=-0.7, tokens=0.33, steps=-0.2, embedding=1.3, vector=1.3, weight_decay=0.7, decay_steps=-0.5
     ),
     # One rate for all, as everyone knows it.
     "adamw": Rule(2e-3, width=-0.92, tokens=0.33, steps=-0.2, weight_decay=0.3, other_width=-0.92),
