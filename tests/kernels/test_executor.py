@@ -12,6 +12,7 @@ from torch import nn
 from linnet.kernels.executor import CastWeights, Compiled, source_digest
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
 from linnet.models.layers import RMSNorm
+from linnet.models.observation import activations
 
 LLAMA = LlamaConfig(vocab=97, d_model=32, n_heads=4, n_kv=2, d_ff=64, n_layers=3, ctx=16)
 GPT2 = GPT2Config(vocab=97, d_model=32, n_heads=4, d_ff=64, n_layers=3, ctx=16)
@@ -38,6 +39,20 @@ def test_layers_compiled_give_the_eager_loss_and_gradients(config: Config) -> No
         assert parameter.grad is not None
         assert torch.allclose(parameter.grad, gradients[name], atol=1e-6), name
     # One for the embedding, the last norm, and all layers together.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3
+
+
+def test_a_compiled_model_is_observed_eagerly_and_compiled_no_second_time() -> None:
+    model = build(LLAMA)
+    expected, executor = activations(model, IDS_BT), Compiled()
+    torch._dynamo.utils.counters.clear()
+    losses = []
+    for _ in range(2):
+        losses.append(model.loss(IDS_BT, TARGETS_BT, executor=executor))
+        losses[-1].backward()
+        seen = activations(model, IDS_BT)
+        assert seen.keys() == expected.keys() and all(torch.equal(seen[region], x) for region, x in expected.items())
+    assert losses[0].item() == losses[1].item()
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3
 
 

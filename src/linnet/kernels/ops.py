@@ -13,7 +13,7 @@ D width or head size, N rows, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -169,6 +169,7 @@ def norm_attention(
         return x, _attend_all(qkv_BTE, qkv.bias, n_heads)
     q_BTHD, k_BTHD, v_BTHD = _split_heads(qkv_BTE, qkv.bias, n_heads)
     q_BH1D, k_BHTD, v_BHTD = q_BTHD[:, :1].transpose(1, 2), k_BTHD.transpose(1, 2), v_BTHD.transpose(1, 2)
+    _observe(q_BH1D, k_BHTD, v_BHTD, None, causal=False)
     if _ordered and uses_triton(qkv_BTE):
         scores_BH1T = (q_BH1D @ k_BHTD.mT).float() * q_BH1D.shape[-1] ** -0.5
         out_BH1D = scores_BH1T.softmax(-1).to(v_BHTD.dtype) @ v_BHTD
@@ -232,6 +233,32 @@ def _cast(bias: Tensor | None, dtype: torch.dtype, *, defer_grad: bool = False) 
 # Attention
 
 
+# Queries [B, H, T, D], keys and values [B, K, S, D], the mask, and whether attention without a mask is causal.
+AttentionObserver = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool], None]
+
+_attention_observer: AttentionObserver | None = None
+
+
+@contextmanager
+def observed_attention(observer: AttentionObserver) -> Iterator[None]:
+    """Hand the inputs of every attention that runs eagerly to a function: what it computes inside is never a module's.
+
+    For one forward pass at a time: attention in other threads is handed over too.
+    """
+    global _attention_observer
+    before, _attention_observer = _attention_observer, observer
+    try:
+        yield
+    finally:
+        _attention_observer = before
+
+
+def _observe(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | None, *, causal: bool) -> None:
+    # The compiler is asked first: then what it compiles does not depend on the observer.
+    if not torch.compiler.is_compiling() and _attention_observer is not None:
+        _attention_observer(q_BHTD, k_BKSD, v_BKSD, mask_TS, causal)
+
+
 @contextmanager
 def attention_backend(first: AttentionBackend) -> Iterator[None]:
     """Let torch's scaled_dot_product_attention try this kernel first; on a CPU there is only one."""
@@ -284,6 +311,7 @@ def attend(q_BHTD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask_TS: Tensor | Non
     A mask is true where a token sees, or is what is added to its scores; or it is the number of each token's document
     [B, T], and of the tokens before it one sees those of its own (only where `attends_by_documents`).
     """
+    _observe(q_BHTD, k_BKSD, v_BKSD, mask_TS, causal=True)
     by_documents = mask_TS is not None and mask_TS.dtype in (torch.int32, torch.int64)
     if by_documents or (mask_TS is None and uses_triton(q_BHTD)):
         if _ordered_attention_fits(q_BHTD.shape[-1], q_BHTD.dtype):
@@ -342,6 +370,7 @@ def _attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
             out_BTHD: Tensor = short_attention.ShortAttention.apply(qkv_BTGD, bias_E)
             return out_BTHD.flatten(2)
     q_BHTD, k_BHTD, v_BHTD = (heads.transpose(1, 2) for heads in _split_heads(qkv_BTE, bias_E, n_heads))
+    _observe(q_BHTD, k_BHTD, v_BHTD, None, causal=False)
     if uses_triton(qkv_BTE) and _ordered_attention_fits(q_BHTD.shape[-1], q_BHTD.dtype):
         return _attend_in_order(q_BHTD, k_BHTD, v_BHTD, causal=False).transpose(1, 2).flatten(2)
     return F.scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD).transpose(1, 2).flatten(2)
