@@ -48,6 +48,7 @@ CASES = {
     "taught": f"{TAUGHT} --shard moments --documents",
     "taught-weights": f"{TAUGHT} --shard weights",
 }
+INSPECTED = ("overlapped", "muon", "sharded", "vit")  # by two ranks, which changes nothing
 # What two ranks are asked for besides.
 OTHERS = {
     "dry-run": "train from-scratch --dry-run --json",
@@ -110,7 +111,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path)
 
     def jobs(count: int) -> list[dict[str, Any]]:
         return [
-            {"words": [*words(case, root, corpus), "--runs", str(root / str(count)), "--run-id", case]}
+            {
+                "words": [*words(case, root, corpus), "--runs", str(root / str(count)), "--run-id", case]
+                + (["--inspect", "all@3"] if count == 2 and case in INSPECTED else [])
+            }
             for case in CASES
         ]
 
@@ -146,7 +150,8 @@ def samples(run: linnet.Run) -> list[str]:
 def compare(one: linnet.Run, many: linnet.Run, *, exact: bool) -> None:
     assert many.status == "completed"
     metrics = [run.metrics() for run in (one, many)]
-    names = [{name for name in series if name != "mfu" and not name.startswith("sys/")} for series in metrics]
+    apart = ("mfu", "sys/", "drift/")
+    names = [{name for name in series if not name.startswith(apart)} for series in metrics]
     assert names[0] == names[1]
     for name in ("loss", "lr", "grad_norm", "validation/loss"):
         pair = [series[name].value.tolist() for series in metrics]
@@ -172,6 +177,12 @@ def test_two_and_four_ranks_train_what_one_does_and_go_on_with_each_others_runs(
         said = (trained / f"outputs-{ranks}/rank0.out").read_text()
         assert said.count(f"{ranks} ranks on one machine; losses and weights ") == len(CASES) + trained_besides[ranks]
         assert said.count("as on one rank to rounding") == len(rounded)
+    for case in INSPECTED:  # rank 0 looks, and what it looks at is the sum of both
+        events = linnet.open(trained / "2" / case).events().read_events()
+        whole = [event for event in events if event.kind == "grad" and event.step == 1 and "head" not in event.data]
+        norm = sum(event.data["l2"] ** 2 for event in whole) ** 0.5
+        first = next(event for event in events if event.kind == "step")
+        assert norm == pytest.approx(first.data["grad_norm"], rel=1e-4)
     others, said = trained / "others", (trained / "outputs-2/rank0.out").read_text()
     plans = [json.loads(text) for text in re.findall(r"^\{$.*?^\}$", said, re.M | re.S)]  # a dry run: no run is made
     assert [plan["steps"] for plan in plans] == [4] and plans[0]["step_seconds"] > 0
@@ -215,6 +226,11 @@ WRONG = {
     "too few rows": ("--batch 1", 2, "--batch-tokens 32 is 1 rows, too few for 2 ranks"),
     "other flags": ("--batch 2 --seed RANK", 1, "has another --seed than rank 0 on"),
     "other data": ("--batch 2 --corpus CORPUS-RANK", 1, "has another fingerprint of its data than rank 0 on"),
+    "weights that nobody has whole": (
+        "--batch 2 --shard weights --inspect taps",
+        2,
+        "--inspect looks at whole weights, and with --shard weights no rank has them",
+    ),
     "no data on one": ("--batch 2 --corpus CORPUS-RANK-missing", 1, "rank 1 on HOST: "),
     "another folder": (
         "--batch 2 --runs ROOT/rank-RANK",

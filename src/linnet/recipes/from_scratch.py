@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from linnet.models import LanguageModel  # noqa: F401
     from linnet.train import Hardware, RunData
     from linnet.train.distillation import LiveTeacher
-    from linnet.train.step import Batch, StepResult
+    from linnet.train.step import Batch, StepObserver, StepResult
 
 _SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
 _PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
@@ -131,16 +131,18 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         known = {"teacher": how.teacher_name, "teacher_sha256": how.teacher_sha256, "distill": how.distill}
         return {key: value for key, value in known.items() if value is not None}
 
-    def step(self, batch: Batch, lr: float, *, is_first: bool = False) -> StepResult:
+    def step(
+        self, batch: Batch, lr: float, *, is_first: bool = False, observer: StepObserver | None = None
+    ) -> StepResult:
         """Train on one batch at the rate `lr`.
 
-        `is_first`: forget the optimizer's moments, as the seed does at its first step.
+        `is_first`: forget the optimizer's moments, as the seed does at its first step. `observer` looks at the step.
         """
-        return self._train(batch, lr, is_first)
+        return self._train(batch, lr, is_first, observer)
 
-    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+    def train_on(self, batch: Batch, lr: float, index: int, observer: StepObserver | None = None) -> StepResult:
         """The loop's step."""
-        return self.step(batch, lr)
+        return self.step(batch, lr) if observer is None else self.step(batch, lr, observer=observer)
 
     @staticmethod
     def batch_of(ids_BT: Tensor, targets_BT: Tensor, documents_BT: Tensor | None) -> data.Batch:

@@ -6,7 +6,8 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from linnet.data.errors import left_out_sentence
 from linnet.data.flips import flip_keeps_class
@@ -22,6 +23,7 @@ from linnet.train.images import CONFUSION, WRONG, ImageEvaluation, draw_confusio
 from linnet.train.protocols import EvalResult
 from linnet.train.settings import TrainSettings
 
+_PROBE = 64  # images, at most, by whose activations similarity is measured
 _LEAST = 1024  # held-out images that tell something
 
 log = logging.getLogger("linnet")
@@ -86,7 +88,7 @@ class ImageRunData:
         if options.by_rule is not None:
             self.settings, options, rule = _decided(images, self.settings, options, hardware)
         self.job = replace(job, model=shape, settings=self.settings, options=options)
-        self._images, self._options = images, options
+        self._images, self._options, self._device = images, options, hardware.device
         self.description = f"set of images {images.source!r}"
         self.fingerprint = images.fingerprint
         self.left_out: tuple[str, ...] = images.skipped
@@ -155,6 +157,11 @@ class ImageRunData:
             return
         for name in (CONFUSION, WRONG):
             run.artifact(folder / name, step=step)
+
+    def probe(self) -> Tensor:
+        """Some of the held-out images, evenly spaced: a set may be sorted by class."""
+        images_NCHW = self._images.held_out.images_NCHW
+        return torch.from_numpy(images_NCHW[:: max(1, len(images_NCHW) // _PROBE)][:_PROBE]).to(self._device)
 
     def samples(self, model: nn.Module) -> tuple[tuple[str, str], ...]:
         """A classifier writes nothing."""

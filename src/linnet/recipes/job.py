@@ -50,6 +50,7 @@ FREE = (
     "overlap",
     "recompute",
     "profile",
+    "inspect",
     "on_nan",
     "mirror",
     "cache",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from linnet.train.gradients import SumOrder
     from linnet.train.shards import MomentLayout
     from linnet.train.state import State
-    from linnet.train.step import Batch, LossFunction, Step, StepResult
+    from linnet.train.step import Batch, LossFunction, Step, StepObserver, StepResult
 
 _Model = TypeVar("_Model", bound="LanguageModel | ViT")
 AnyRecipe: TypeAlias = "ModelRecipe[Any]"
@@ -79,6 +79,16 @@ class ModelRecipe(ABC, Generic[_Model]):
         """
         return job.settings
 
+    @classmethod
+    def begins_from_seed(cls, job: Job) -> bool:
+        """Are the first weights a function of the seed alone, so that `first_model` can make them again?"""
+        return True
+
+    @classmethod
+    def first_model(cls, job: Job) -> Any:
+        """The model as it was before the first step of a job that begins from its seed."""
+        return models.build(job.model, job.settings.seed, job.init_scale)
+
     @property
     def trained(self) -> _Model:
         """The model that the optimizer works on, once it is realised."""
@@ -129,14 +139,14 @@ class ModelRecipe(ABC, Generic[_Model]):
         """A batch of the inputs of some rows, for a loss of one's own."""
 
     @abstractmethod
-    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
-        """The loop's step."""
+    def train_on(self, batch: Batch, lr: float, index: int, observer: StepObserver | None = None) -> StepResult:
+        """The loop's step; an observer looks at it and changes nothing."""
 
-    def _train(self, batch: Batch, lr: float, is_first: bool) -> StepResult:
+    def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
         if is_first:
             self._built.optimizers.load({})
             self.step_index = 0
-        result = self._built(batch, lr, self._settings.momentum(self.step_index))
+        result = self._built(batch, lr, self._settings.momentum(self.step_index), observer)
         self.step_index += 1
         return result
 

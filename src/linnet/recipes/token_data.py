@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from linnet.architectures import ViTConfig
-from linnet.data import NOT_SCORED, Batch, Batches, DataError, prepare
+from linnet.data import NOT_SCORED, Batch, Batches, DataError, prepare, windows
 from linnet.data.batches import send
 from linnet.data.cache import cache_folder, teacher_logits_folder
 from linnet.data.order import shuffled
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from linnet.gguf import MetadataBlock
 
 _ENOUGH = 1024  # held-out tokens whose loss can be gone by
+_PROBE = 256  # tokens, at most, by whose activations similarity is measured
 _SAMPLED = 8  # rows of a dataset that its fingerprint looks at
 
 
@@ -209,6 +210,12 @@ class TextRunData(TokenRunData):
             ranks=self._scorers,
         )
 
+    def probe(self) -> torch.Tensor | None:
+        """The first of the held-out tokens."""
+        if not self.held_out_metrics:
+            return None
+        return next(windows(self._prepared.held_out, min(self._ctx, _PROBE), 1, device=self._device)).ids_BT
+
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""
         assert isinstance(result, Evaluation)
@@ -276,6 +283,14 @@ class RowRunData(TokenRunData):
         if not self._eval_batches:
             return None
         return Evaluation.of(score_batches(model, self._eval_batches, ranks=self._scorers))
+
+    def probe(self) -> torch.Tensor | None:
+        """The first of the held-out rows, without what it was filled up with."""
+        if not self._eval_batches:
+            return None
+        batch = self._eval_batches[0]
+        filled = int((batch.targets_BT[0] != NOT_SCORED).nonzero().max()) + 1 if batch.n_targets else 1
+        return batch.ids_BT[:1, : min(filled, _PROBE)]
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from linnet import gguf
 from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
+from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
+from linnet.recipes.inspection import inspection_of, is_inspected, require_inspectable
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
 from linnet.recipes.recipe import AnyRecipe
@@ -28,6 +30,7 @@ from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
+from linnet.train.inspection.inspection import Inspection
 from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.metrics import Gate
 from linnet.train.mirror_callback import MirrorCallback
@@ -37,6 +40,9 @@ from linnet.train.protocols import RunData
 from linnet.train.ranks import ALONE, Ranks, join
 from linnet.train.state import State, StateError, load, state_path, steps_with_state
 from linnet.train.step import LossFunction
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _USUAL_SHARE = 0.4  # of a device's arithmetic, that a training comes to
 
@@ -131,11 +137,14 @@ def start(
             check_mirror(job.settings.mirror)
         root, called = require_writable(runs_root), Callbacks(callbacks)
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
+        first: Mapping[str, Tensor] | None = None
         progress, remarks = Progress(), []
         if fork is not None:
             progress, remark = fork.restore(recipe, data)
             remarks.append(remark)
             labels = {**labels, "parent": fork.run.id, "parent_step": fork.step, "from_step": fork.step}
+        if ranks.is_first and is_inspected(job, "drift"):
+            first = copy_weights(recipe)
         plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
     chosen = _chosen(job, data, hardware)
@@ -164,11 +173,14 @@ def start(
     run_dir = seen_by_all(session, root, ranks)
     if ranks.is_first:
         write_flow(session.run_dir, recipe.model, job.settings.batch)
+    if first is not None:
+        keep_first_weights(session.run_dir, session.run_id, job, first, forked=fork is not None)
     for remark in (*remarks, *data.remarks):
         session.note(remark)
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
-    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, remarks)
+    inspection = inspection_of(session, job, data, recipe, hardware, first)
+    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, inspection, remarks)
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -201,6 +213,7 @@ def prepare(
         _settle(data, hardware)
     recipe, job = _built(data, hardware, resumed=fork is not None)
     _check_metrics(job, data)
+    require_inspectable(job, data, hardware)
     return recipe, data, hardware, job
 
 
@@ -256,6 +269,10 @@ def resume(
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)
         _check_metrics(job, data)
+        require_inspectable(job, data, hardware)
+        first: Mapping[str, Tensor] | None = None
+        if ranks.is_first and is_inspected(job, "drift"):
+            first = first_weights(run.path, job, forked=run.manifest.parent is not None)
         plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
@@ -263,7 +280,8 @@ def resume(
     with ranks.together():
         session = _reopen(run, job, at, _chosen(job, data, hardware), ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
-    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan)
+    inspection = inspection_of(session, job, data, recipe, hardware, first, state)
+    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, inspection)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -431,6 +449,7 @@ def _training(
     progress: Progress,
     callbacks: Callbacks,
     plan: Plan,
+    inspection: Inspection | None,
     told: Iterable[str] = (),
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
@@ -438,7 +457,8 @@ def _training(
     if job.settings.mirror and hardware.ranks.is_first:
         mirror = Mirror(session.run_dir, job.settings.mirror)
         callbacks = callbacks.followed_by(MirrorCallback(mirror))
-    loop = Loop(recipe, data, job.settings, hardware, session, progress=progress, callbacks=callbacks, plan=plan)
+    along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspection": inspection}
+    loop = Loop(recipe, data, job.settings, hardware, session, **along)
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from linnet.models import ViT
     from linnet.train import Hardware, RunData
     from linnet.train.state import State
-    from linnet.train.step import Batch, LossFunction, StepResult
+    from linnet.train.step import Batch, LossFunction, StepObserver, StepResult
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
 _SHAPE = config_flags([ViTConfig])
@@ -181,6 +181,19 @@ class VitTiny(ModelRecipe["ViT"]):
         recipe.build()
         return recipe, job
 
+    @classmethod
+    def begins_from_seed(cls, job: Job) -> bool:
+        """Not as a part of a larger one."""
+        assert isinstance(job.options, VitOptions)
+        return job.options.donor is None
+
+    @classmethod
+    def first_model(cls, job: Job) -> ViT:
+        """The model as it was before the first step."""
+        assert isinstance(job.options, VitOptions) and isinstance(job.model, ViTConfig)
+        mimetic = job.options.init == "mimetic"
+        return models.build(job.model, job.settings.seed, job.init_scale, mimetic=mimetic)
+
     @property
     def model(self) -> ViT:
         """The model that is evaluated and kept: the average, where there is one."""
@@ -215,17 +228,19 @@ class VitTiny(ModelRecipe["ViT"]):
         """
         return self._step_on(self.batch_of(images, labels), lr, is_first)
 
-    def _step_on(self, batch: ImageBatch, lr: float, is_first: bool) -> StepResult:
+    def _step_on(
+        self, batch: ImageBatch, lr: float, is_first: bool, observer: StepObserver | None = None
+    ) -> StepResult:
         labels = batch.targets
         if is_first or labels.device.type == "cpu":  # on a GPU each look at them would make the host wait
             _check_labels(labels, self.config.num_classes)
-        result = self._train(batch, lr, is_first)
+        result = self._train(batch, lr, is_first, observer)
         self._follow()
         return result
 
-    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
+    def train_on(self, batch: Batch, lr: float, index: int, observer: StepObserver | None = None) -> StepResult:
         """The loop's step."""
-        return self._step_on(cast("ImageBatch", batch), lr, is_first=index == 0)
+        return self._step_on(cast("ImageBatch", batch), lr, index == 0, observer)
 
     @staticmethod
     def batch_of(images_BCHW: Tensor, targets: Tensor) -> ImageBatch:

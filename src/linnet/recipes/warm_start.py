@@ -195,6 +195,12 @@ class WarmStart(FromScratch):
         recipe.build()
         return recipe, replace(job, options=recipe.options)
 
+    @classmethod
+    def begins_from_seed(cls, job: Job) -> bool:
+        """Only where nothing of the donor is taken but its tokenizer."""
+        assert isinstance(job.options, WarmOptions)
+        return Init.parse(job.options.init).kind == "scratch" and not job.options.donor_d_in
+
     @staticmethod
     def _is_pretrained(job: Job) -> bool:
         """With `full` and `widen` the donor goes on learning; the others begin with a part of it."""

@@ -7,8 +7,9 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
+from linnet.train.inspection.inspection import Inspection
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
 from linnet.train.moment_stream import MomentStream
 from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
@@ -29,6 +31,7 @@ from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, R
 from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
 from linnet.train.settings import Periodic, TrainSettings
+from linnet.train.step import Batch
 from linnet.train.time_budget import TimeBudget
 
 log = logging.getLogger("linnet")
@@ -113,6 +116,7 @@ class Loop:
         progress: Progress | None = None,
         callbacks: Callbacks | Iterable[Callback] = (),
         plan: Plan | None = None,
+        inspection: Inspection | None = None,
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._ranks, self._shards_weights = hardware.ranks, hardware.shards_weights
@@ -123,6 +127,7 @@ class Loop:
         self._warm_at = 0.0  # seconds after which the first steps were done
         self.plan = plan
         self.unit = data.unit
+        self._inspection = inspection
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
         self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
         self._stop_reason: str | None = None  # why a callback wants the run to end
@@ -182,6 +187,9 @@ class Loop:
         finally:
             if self._profile is not None:
                 self._profile.stop()
+            if self._inspection is not None:
+                with suppress(RuntimeError):  # a device that has failed has told so already
+                    self._inspection.write(wait=True)
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save(last=True)
             self._checkpointer.close()
@@ -213,8 +221,7 @@ class Loop:
                 self._ask_to_stop(f"the data ended after step {step - 1} of {self._settings.steps}")
                 return self._end_early()
             self._tell_ranks()
-            result = self._recipe.train_on(batch, lr, step - 1)
-            self._metrics.add(step, lr, result.metrics, result.words)
+            self._train_on(batch, lr, step)
             if self._profile is not None:
                 self._profile.after(step)
                 self._metrics.begin()
@@ -242,6 +249,29 @@ class Loop:
             if ended_early and step < self._settings.steps:
                 return self._end_early()
         return "completed", None
+
+    def _train_on(self, batch: Batch, lr: float, step: int) -> None:
+        """One step; where it is due, with a look inside. What is looked at beside the step is no part of its time."""
+        inspection = self._inspection
+        groups = frozenset[str]() if inspection is None else self._inspected(step)
+        if inspection is not None:
+            inspection.count(batch)
+        if inspection is None or not groups:
+            result = self._recipe.train_on(batch, lr, step - 1)
+            self._metrics.add(step, lr, result.metrics, result.words)
+            return
+        with self._monitor.paused() if self._monitor is not None else nullcontext():
+            inspection.before(groups, step, batch)
+            self._metrics.begin()
+            result = inspection.during(groups, step, partial(self._recipe.train_on, batch, lr, step - 1))
+            self._metrics.add(step, lr, result.metrics, result.words)
+            inspection.after(groups, step)
+            self._metrics.begin()
+
+    def _inspected(self, step: int) -> frozenset[str]:
+        """What of the inside is looked at in a step."""
+        schedule, settings = self._settings.inspected, self._settings
+        return frozenset() if schedule is None else schedule.due(step, first=settings.first, last=settings.steps)
 
     def _compare_weights(self, step: int) -> None:
         """End the run where a rank's weights have become others; of weights that are shared out each has its own."""
@@ -373,6 +403,8 @@ class Loop:
             if self._monitor is not None:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             self._run.log(metrics.step, metrics.values)
+            if self._inspection is not None:
+                self._inspection.write()
             self._callbacks.call(Callback.on_step, metrics)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
                 return problem
@@ -462,7 +494,8 @@ class Loop:
         facts = {"run_id": self._run.run_id, "compared_loss": compared, **progress.facts(self._seconds_so_far)}
         layouts = recipe.moment_layouts()
         stream = MomentStream(layouts, self._ranks) if layouts else None
-        tensors = recipe.kept_parameters(), recipe.moments()
+        moments = recipe.moments() | ({} if self._inspection is None else self._inspection.kept())
+        tensors = recipe.kept_parameters(), moments
         self._checkpointer.save(progress.step, *tensors, facts, origin, stream, last=last)
         self._saved_at = progress.step
 

@@ -19,7 +19,7 @@ from linnet.train.gradients import SumOrder
 from linnet.train.settings import TrainSettings
 from linnet.train.shards import MomentLayout
 from linnet.train.state import State
-from linnet.train.step import Batch, StepResult
+from linnet.train.step import Batch, StepObserver, StepResult
 
 # ruff: noqa: D102 (the properties of the protocols are described in their docstrings)
 
@@ -73,8 +73,11 @@ class Recipe(Protocol):
     @property
     def origin(self) -> Mapping[str, Any]: ...
 
-    def train_on(self, batch: Batch, lr: float, index: int) -> StepResult:
-        """One training step, counted from 0, on its batch at the learning rate `lr`."""
+    def train_on(self, batch: Batch, lr: float, index: int, observer: StepObserver | None = None) -> StepResult:
+        """One training step, counted from 0, on its batch at the learning rate `lr`.
+
+        `observer`: who looks at it; one is given only in a run that is inspected.
+        """
 
     def sum_order(self, rows: int) -> SumOrder:
         """In which order the gradients of a batch of so many rows are added up."""
@@ -175,3 +178,6 @@ class RunData(Protocol):
 
     def samples(self, model: nn.Module) -> Iterable[tuple[str, str]]:
         """Each prompt with what the model makes of it."""
+
+    def probe(self) -> Tensor | None:
+        """Held-out data that are always the same: a sequence of tokens [1, T], or images; None where there are none."""

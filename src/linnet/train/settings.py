@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from linnet.errors import UsageError
+from linnet.train.inspection.schedule import InspectSchedule
 
 Count = Annotated[int, "count"]  # may be written as 20M or 1e9
 OptimizerName: TypeAlias = Literal["adamw", "muon"]  # adamw, and those of `optim.OPTIMIZERS`
@@ -76,6 +77,9 @@ class TrainSettings:
         profile: Look closely at ten steps after the first six: a trace into artifacts/, and where their time went.
         on_nan: A loss or gradient that is not finite stops the run, is skipped, or ignored.
         gate: What the run must reach, such as "loss<2.5"; exit code 1 when it does not.
+        inspect: Look inside while training, into the run's events: taps (activations), gram (their similarity), grads,
+            drift (distance from the first weights), regions and ops (where the time goes), or all, as in
+            taps,grads,drift@100 for every 100 steps; by default 50 times a run. Losses and weights stay the same.
         mirror: Copy the run and its finished checkpoints below this URL in the background: s3://bucket/runs, gs://,
             hf://, file:///; a store that is slow or gone never delays the training.
     """
@@ -125,6 +129,7 @@ class TrainSettings:
     profile: bool = False
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
+    inspect: str | None = None
     mirror: str | None = None
     # Of a fork (docs/train.md); no flags.
     schedule_start: int | None = None  # the step after which its schedule begins; None: at the first
@@ -149,6 +154,8 @@ class TrainSettings:
             raise UsageError(f"`weight_decay` must be 0 or more, found {self.weight_decay:g}")
         if self.momentum_warmup is not None and self.momentum_warmup < 0:
             raise UsageError(f"`momentum_warmup` must be 0 or more, found {self.momentum_warmup}")
+        if self.inspect is not None:
+            InspectSchedule.parse(self.inspect)
         if not 0 < self.decay <= 1:
             raise UsageError(f"`decay` is a share of the steps, above 0 and at most 1, found {self.decay}")
         known = self.minutes is None and self.tokens is None and self.epochs is None  # else steps follow from them
@@ -230,6 +237,11 @@ class TrainSettings:
         lowest = self.top_lr if self.schedule == "constant" else self.least_lr
         rates = {"lr_max": self.top_lr, "lr_min": lowest}
         return {"kind": self.schedule, **rates, "warmup": self.warmup_steps, "n_steps": self.steps}
+
+    @property
+    def inspected(self) -> InspectSchedule | None:
+        """What is looked at inside, and when; None: nothing."""
+        return None if self.inspect is None else InspectSchedule.parse(self.inspect)
 
     def interval(self, kind: Periodic) -> int:
         """Steps between two evaluations, samples or checkpoints; 0: none, but for the last checkpoint."""

@@ -57,12 +57,23 @@ class Batch(Protocol):
 LossFunction = Callable[[Any, Any], Tensor | Mapping[str, Tensor]]
 
 
+class StepObserver(Protocol):
+    """Looks at a step and changes nothing in it; what it does may be captured with the step."""
+
+    def after_backward(self) -> None:
+        """The gradients of the whole batch are there, as they are before clipping."""
+
+    def after_update(self) -> Tensor:
+        """The weights were moved: what was seen, as one row of float32."""
+
+
 @dataclass(frozen=True)
 class StepResult:
     """The metrics of a step by name, still on the device: `loss`, what else the loss told, `grad_norm`."""
 
     metrics: dict[str, Tensor]
     words: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.WORDS`)
+    observed: Tensor | None = None  # what the step's observer has seen
 
     @property
     def loss(self) -> Tensor:
@@ -101,8 +112,9 @@ class Step:
         self.optimizers = Optimizers(model.named_parameters(), settings, hardware.ranks, rows)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._sums: PlainGradients | GradientBuffer | None = None
-        captured = _captured_by(hardware)
+        captured = self._captured = _captured_by(hardware)
         self._whole = captured(lambda *inputs: (*self._accumulate(*inputs), *self._update()))
+        self._observed: tuple[StepObserver, Work] | None = None  # the whole step as somebody looks at it
         # Of several ranks a step is two pieces, with a sum between that is never captured: replayed, it would not be
         # waited for.
         self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
@@ -125,27 +137,49 @@ class Step:
         self._divisors: dict[int, Tensor] = {}
         self._names: tuple[str, ...] = ()  # of what the loss returns, known after the first pass
 
-    def __call__(self, batch: Batch, lr: float, momentum: float = FULL_MOMENTUM) -> StepResult:
-        """Train on one batch."""
+    def __call__(
+        self, batch: Batch, lr: float, momentum: float = FULL_MOMENTUM, observer: StepObserver | None = None
+    ) -> StepResult:
+        """Train on one batch; with an observer to the same bits."""
         self.optimizers.set_lr(lr, momentum)
         first, *others = batch.inputs
         assert first is not None
         divisor = self._divisor(batch.n_targets, first.device)
         with _threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
-            if self._ranks.alone:
+            if self._ranks.alone and observer is None:
                 values = self._whole(divisor, first, *others)
                 return StepResult(self._metrics(values))
-            norm, *words = self._step_together(divisor, first, *others)
+            if self._ranks.alone and observer is not None:
+                *observed, seen = self._observed_by(observer)(divisor, first, *others)
+                return StepResult(self._metrics(observed), observed=seen)
+            norm, *words = self._step_together(divisor, observer, first, *others)
             assert isinstance(self._sums, GradientBuffer)
             values = (*self._sums.metrics(), norm)
-        return StepResult(self._metrics(values), dict(zip(WORDS, words, strict=True)))
+            figures = None if observer is None else observer.after_update()
+        return StepResult(self._metrics(values), dict(zip(WORDS, words, strict=True)), figures)
 
     def _metrics(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
         """The metrics of a step by name; a student's objective is none: it cannot be compared between runs."""
         named = zip((*self._names, "grad_norm"), values, strict=True)
         return {name: value for name, value in named if name != _OBJECTIVE}
 
-    def _step_together(self, divisor: Tensor, first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+    def _observed_by(self, observer: StepObserver) -> Work:
+        """The whole step with somebody who looks at it, captured by itself: the other steps stay as they are."""
+
+        def work(*inputs: Any) -> tuple[Tensor, ...]:
+            metrics = self._accumulate(*inputs)
+            assert self._sums is not None
+            self._sums.attach()
+            observer.after_backward()
+            return *metrics, *self._update(), observer.after_update()
+
+        if self._observed is None or self._observed[0] is not observer:
+            self._observed = observer, self._captured(work)
+        return self._observed[1]
+
+    def _step_together(
+        self, divisor: Tensor, observer: StepObserver | None, first: Tensor, *others: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """A step of several ranks: the norm of the gradient, and what the ranks said."""
         self._calls += 1
         self._overlapping = self._overlapping or self._may_overlap("on")
@@ -160,6 +194,9 @@ class Step:
         if measuring:
             share = self._ranks.first((_now(first.device) - began) / max(began - self._began, 1e-9))
             self._overlapping = share > _WORTH_OVERLAP
+        if observer is not None:
+            self._sums.attach()
+            observer.after_backward()
         result = self._move() if norm is None else self._move_by(norm)
         self.optimizers.exchange()
         self._began = _now(first.device) if self._calls == _MEASURED_CALL - 1 else 0.0

@@ -1,0 +1,139 @@
+"""`DriftFigures`: how far each tensor is from where it began, by distance and by angle, its heads and its tokens too.
+
+Shapes: V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linnet.train.inspection.late_events import EventRow
+from linnet.train.inspection.pieces import TensorPiece, l2_of
+
+EMBEDDING = "token_embd.weight"
+CORRELATION = "drift/token_frequency"  # the metric: Pearson's r of a token's log frequency and its cosine
+_TOKENS = 256  # that are told of one by one
+_PENDING = 1 << 18  # tokens that wait to be counted
+_FIGURES = (("cos_to_init", 0), ("l2_to_init", 0))
+
+
+def drift_rows(piece: TensorPiece) -> list[EventRow]:
+    """The events of a tensor: the whole, then each head."""
+    known = {"param": piece.tensor}
+    of_heads = [EventRow("drift", {**known, "head": head}, _FIGURES) for head in range(piece.heads)]
+    return [EventRow("drift", known, _FIGURES), *of_heads]
+
+
+def drift_figures(piece: TensorPiece, now: Tensor, first: Tensor) -> Tensor:
+    """[R, 2]: cosine and distance, of the tensor and of each head."""
+    whole_R2 = _cosine_and_distance(piece.of(now).reshape(1, -1), piece.of(first).reshape(1, -1))
+    if not piece.heads:
+        return whole_R2
+    return torch.cat((whole_R2, _cosine_and_distance(piece.by_head(now), piece.by_head(first))))
+
+
+def _cosine_and_distance(now_RM: Tensor, first_RM: Tensor) -> Tensor:
+    """[R, 2]; the cosine is 0 where either norm is."""
+    norms_R = l2_of(now_RM, 1) * l2_of(first_RM, 1)
+    dot_R = torch.linalg.vecdot(now_RM, first_RM)
+    cosine_R = torch.where(norms_R > 0, dot_R / norms_R, 0.0).clamp(-1, 1)
+    return torch.stack((cosine_R, l2_of(now_RM - first_RM, 1)), 1)
+
+
+class DriftFigures:
+    """Looks at the weights after a step.
+
+    - `first`: their first values by the names of the parameters, on the same device.
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, Tensor], pieces: Iterable[TensorPiece], first: Mapping[str, Tensor]
+    ) -> None:
+        self._parameters, self._first = parameters, first
+        self._trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
+        self._pieces = [piece for piece in pieces if piece.parameter in self._trained]
+        self._rows = [row for piece in self._pieces for row in drift_rows(piece)]
+
+    @torch.no_grad()
+    def look(self, counts: TokenCounts | None = None) -> tuple[list[EventRow], list[Tensor]]:
+        """Every tensor; with `counts` also tokens of the embedding, and how their drift goes with their frequency."""
+        values = [
+            drift_figures(piece, self._parameters[piece.parameter].detach(), self._first[piece.parameter])
+            for piece in self._pieces
+        ]
+        if counts is None or EMBEDDING not in self._trained:
+            return self._rows, values
+        counts_V = counts.now()
+        of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
+        tokens_K = by_log_rank(counts_V)
+        freq_K = counts_V[tokens_K].float()
+        values.append(torch.cat((torch.stack((tokens_K.float(), freq_K), 1), of_tokens_V2[tokens_K]), 1))
+        values.append(frequency_correlation(counts_V, of_tokens_V2[:, 0]))
+        of_tokens = [EventRow("drift", {"param": EMBEDDING}, (("token_id", 0), ("freq", 0), *_FIGURES))] * len(tokens_K)
+        return [*self._rows, *of_tokens, EventRow("scalars", {}, ((CORRELATION, 0),))], values
+
+
+def by_log_rank(counts_V: Tensor) -> Tensor:
+    """[K]: the tokens that are told of one by one, from the most frequent on: all of the first, fewer farther back."""
+    order_V = torch.argsort(counts_V, descending=True, stable=True)
+    return order_V[torch.from_numpy(_log_spaced(len(counts_V))).to(order_V.device)]
+
+
+@cache
+def _log_spaced(count: int) -> NDArray[np.int64]:
+    """At most 256 places among so many, the first and the last with them, at nearly equal ratios."""
+    if count <= _TOKENS:
+        return np.arange(count, dtype=np.int64)
+    finer = (np.unique(np.geomspace(1, count, n).round().astype(np.int64)) for n in range(4 * _TOKENS, 0, -1))
+    return next(ranks for ranks in finer if len(ranks) <= _TOKENS) - 1
+
+
+def frequency_correlation(counts_V: Tensor, cosines_V: Tensor) -> Tensor:
+    """Pearson's r of the logarithm of a token's count and the cosine of its row, over the tokens that came."""
+    came_V = (counts_V > 0).float()
+    pair_V2 = torch.stack((counts_V.clamp(min=1).log(), cosines_V), 1)
+    centred_V2 = (pair_V2 - (pair_V2 * came_V[:, None]).sum(0) / came_V.sum()) * came_V[:, None]
+    norms_2 = torch.linalg.vector_norm(centred_V2, dim=0)
+    correlation: Tensor = (centred_V2[:, 0] @ centred_V2[:, 1]) / norms_2.prod()
+    return correlation
+
+
+class TokenCounts:
+    """How often each token was trained on: the inputs of every step, some steps at a time.
+
+    `kept`: what an earlier session has counted.
+    """
+
+    def __init__(self, vocab: int, device: torch.device, kept: Tensor | None = None) -> None:
+        self._counts_V = torch.zeros(vocab, dtype=torch.int64, device=device)
+        if kept is not None and kept.numel() == 2 * vocab:
+            self._counts_V.copy_(kept.contiguous().view(torch.int64).reshape(-1))
+        self._pending: list[Tensor] = []
+
+    def add(self, ids_BT: Tensor) -> None:
+        """A step's inputs."""
+        self._pending.append(ids_BT)
+        if sum(ids.numel() for ids in self._pending) >= _PENDING:
+            self._count()
+
+    def now(self) -> Tensor:
+        """[V], on the device."""
+        self._count()
+        return self._counts_V
+
+    def kept(self) -> Tensor:
+        """[V, 2]: the same for a state, whose tensors are float32: the bits of the counts."""
+        self._count()
+        return self._counts_V.view(torch.float32).reshape(-1, 2)
+
+    def _count(self) -> None:
+        for ids in self._pending:
+            flat = ids.reshape(-1)
+            self._counts_V.scatter_add_(0, flat, torch.ones_like(flat))
+        self._pending = []

@@ -1,0 +1,92 @@
+"""The tensors that a parameter holds, and the heads of each: what gradients and drift are told of.
+
+Queries, keys and values lie in one parameter, and so do gate and up. Each is told of under its name in the file
+(`blk.0.attn_q.weight`), which is the seed's, and by its heads where it has some. Parameters that no architecture
+describes (a lens, an adapter) are told of as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linnet.architectures import AnyConfig, ViTConfig, layout
+from linnet.architectures.parameters import Piece
+
+
+@dataclass(frozen=True)
+class TensorPiece:
+    """One tensor of the file: some rows of a parameter.
+
+    - `shape`: its own; `heads`: 0 where it has none; `by_columns`: heads are columns, as of attention's output.
+    """
+
+    tensor: str
+    parameter: str
+    rows: slice
+    shape: tuple[int, ...]
+    heads: int = 0
+    by_columns: bool = False
+
+    def of(self, parameter: Tensor) -> Tensor:
+        """This tensor of a parameter, as a view."""
+        return parameter[self.rows]
+
+    def by_head(self, parameter: Tensor) -> Tensor:
+        """[heads, numbers of one], a view where that can be."""
+        own = self.of(parameter)
+        if self.by_columns:
+            own = own.view(own.shape[0], self.heads, -1).movedim(1, 0)
+        return own.reshape(self.heads, -1)
+
+    @property
+    def toy_shape(self) -> list[int]:
+        """The shape as events have it: the fastest dimension first."""
+        return list(reversed(self.shape))
+
+
+def tensor_pieces(config: AnyConfig, named: Iterable[tuple[str, Tensor]]) -> list[TensorPiece]:
+    """The pieces of some parameters, in their order."""
+    described = layout(config).params
+    pieces: list[TensorPiece] = []
+    for name, parameter in named:
+        shape, param = tuple(parameter.shape), described.get(name)
+        if param is None or param.shape != shape:
+            pieces.append(TensorPiece(name, name, slice(None), shape))
+            continue
+        for piece in param.pieces:
+            pieces += _split(config, name, piece)
+    return pieces
+
+
+def _split(config: AnyConfig, parameter: str, piece: Piece) -> Iterator[TensorPiece]:
+    """A tensor of the file; GPT-2's file too has queries, keys and values in one, which are told of one by one."""
+    place, _, module = piece.tensor.removesuffix(".weight").removesuffix(".bias").rpartition(".")
+    kind = piece.tensor.removeprefix(f"{place}.{module}")
+    heads = {"q": config.n_heads, "k": _key_heads(config), "v": _key_heads(config)}
+    if module == "attn_qkv":
+        start = piece.start
+        for letter, count in heads.items():
+            rows = slice(start, start := start + count * config.head_size)
+            shape = (rows.stop - rows.start, *piece.shape[1:])
+            yield TensorPiece(f"{place}.attn_{letter}{kind}", parameter, rows, shape, count)
+        return
+    by_columns = module in _OUTPUTS and kind == ".weight"
+    count = config.n_heads if by_columns else heads.get(module.removeprefix("attn_"), 0)
+    yield TensorPiece(piece.tensor, parameter, slice(piece.start, piece.stop), piece.shape, count, by_columns)
+
+
+def _key_heads(config: AnyConfig) -> int:
+    return config.n_heads if isinstance(config, ViTConfig) else config.n_kv
+
+
+_OUTPUTS = ("attn_output", "attn_out")
+
+
+def l2_of(numbers: Tensor, dim: int | None = None) -> Tensor:
+    """The norm of all numbers, or of each row."""
+    norm: Tensor = torch.linalg.vector_norm(numbers, dim=dim, dtype=torch.float32)
+    return norm
