@@ -25,7 +25,7 @@ from linnet.train.inspection.late_events import LateEvents
 from linnet.train.inspection.pieces import tensor_pieces
 from linnet.train.inspection.schedule import InspectSchedule
 from linnet.train.inspection.taps import look_at_batch
-from linnet.train.step import Step
+from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
 from tests.train.test_recording import GPT2, LLAMA, batch
 
@@ -134,7 +134,7 @@ def test_steps_that_nobody_looks_at_do_the_very_same_operations() -> None:
         step = Step(model, TrainSettings(batch=2, device="cpu"), choose_cpu(32))
         observer = GradientFigures(dict(model.named_parameters()), tensor_pieces(LLAMA, model.named_parameters()))
         for number in range(6):
-            step(batch(number, 2, False), 1e-2, observer=observer if inspected and number % 2 else None)
+            step(batch(number, 2, False), 1e-2, observer=StepObserver(observer) if inspected and number % 2 else None)
         whole: Any = step._whole
         recorded[inspected] = [str(getattr(call[0], "__name__", call[0])) for call in whole._recorded]
     assert recorded[True] == recorded[False] and len(recorded[False]) > 100
@@ -250,7 +250,7 @@ def test_gradients_and_updates_are_those_of_every_tensor_and_head(config: Config
     before = {name: p.detach().clone() for name, p in parameters.items()}
     observer = GradientFigures(parameters, pieces)
     settings = TrainSettings(batch=2, device="cpu", optimizer="adamw", clip=0.01)  # two passes, and clipped
-    result = Step(model, settings, choose_cpu(32))(batch(1, 4, False), 1e-2, observer=observer)
+    result = Step(model, settings, choose_cpu(32))(batch(1, 4, False), 1e-2, observer=StepObserver(observer))
     assert result.observed is not None
     events = told(1, observer.rows, [result.observed])
     heads = config.n_layers * (2 * config.n_heads + 2 * config.n_kv)
@@ -278,6 +278,30 @@ def test_gradients_and_updates_are_those_of_every_tensor_and_head(config: Config
                 assert event["update_ratio"] == pytest.approx((update.norm() / weights.norm()).item(), rel=1e-5)
             else:
                 assert "update_ratio" not in event, "there is no ratio to a bias of zeros"
+
+
+def test_a_captured_look_tells_what_a_plain_one_does(corpus: Path) -> None:
+    told_by: dict[str, list[Fields]] = {}
+    for graph in ("on", "off"):
+        run = train(corpus, "llama", graph, inspect="grads@1", graph=graph)
+        told_by[graph] = [{**event, "t": 0} for event in events_of(run, "grad")]
+    assert told_by["on"] == told_by["off"] and len(told_by["on"]) == 7 * (20 + 24)
+
+
+def test_pruned_weights_are_told_of_by_their_density(corpus: Path) -> None:
+    class Pruned(Callback):
+        """Keeps a third of a matrix at zero."""
+
+        def on_start(self) -> None:
+            with torch.no_grad():
+                self.model.get_parameter("blocks.1.ffn_down.weight")[:, ::3] = 0
+
+        on_step = on_evaluation = lambda self, *_: self.on_start()
+
+    run = train_job(small_job(corpus, inspect="grads@4", optimizer="adamw"), "pruned", callbacks=[Pruned()])
+    events = events_of(run, "mask")
+    assert {(event["li"], event["wi"], event["wname"]) for event in events} == {(1, 6, "blk.1.ffn_down.weight")}
+    assert run.metrics()["mask/blk.1.ffn_down.weight/density"].value.tolist()[0] == pytest.approx(2 / 3)
 
 
 def test_drift_is_distance_and_angle_from_the_first_weights() -> None:

@@ -51,6 +51,10 @@ class Graph:
         self._graph.replay()
         return self._results
 
+    def plainly(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """Do the work once without the graph, for somebody who looks at what Python does."""
+        return self._eagerly(inputs)
+
     def _eagerly(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
         """On the stream that is captured later, so that autograd's own bookkeeping belongs to it."""
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -107,6 +111,10 @@ class Recording:
             for operation, arguments, named in self._recorded:
                 operation(*arguments, **named)
         return self._results
+
+    def plainly(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """Do the work once without the recording, for somebody who looks at what Python does."""
+        return self._work(*inputs)
 
 
 def _copy_into(buffers: tuple[Tensor | None, ...], inputs: tuple[Tensor | None, ...]) -> None:

@@ -57,6 +57,7 @@ def inspection_of(
     return Inspection(
         recipe.trained,
         job.settings,
+        hardware,
         session,
         probe=data.probe() if is_inspected(job, "gram") else None,
         first=None if first is None else {name: weights.to(device) for name, weights in first.items()},

@@ -378,23 +378,29 @@ class RunBundle(Shown):
         self._event("align", step, {"li": li, "wi": wi, "wname": wname, **figures}, phase="train")
 
     @never_raises
-    def mask(self, step: int, li: int, wi: int, density: Any) -> None:
-        """The share of one weight that is in use."""
-        self._event("mask", step, {"li": li, "wi": wi, "density": density})
+    def mask(self, step: int, li: int, wi: int, density: Any, wname: str | None = None) -> None:
+        """The share of one weight that is in use; metrics are called by `wname`, where it is given."""
+        self._event("mask", step, {"li": li, "wi": wi, "wname": wname, "density": density})
 
     @functools.partial(never_raises, instead=nullcontext)
     @contextmanager
     def region(self, step: int, region: str) -> Iterator[None]:
         """A named stretch of work, in a `with` block; regions may nest."""
-        self._region("region_enter", step, region)
+        self.region_enter(step, region)
         try:
             yield
         finally:
-            self._region("region_exit", step, region)
+            self.region_exit(step, region)
 
     @never_raises
-    def _region(self, kind: str, step: int, region: str) -> None:
-        self._event(kind, step, {"region": region})
+    def region_enter(self, step: int, region: str, us: Any = None) -> None:
+        """A stretch of work begins. `us`: microseconds since the step began, by the device's clock; None: `t` tells."""
+        self._event("region_enter", step, {"region": region, "us": us})
+
+    @never_raises
+    def region_exit(self, step: int, region: str, us: Any = None) -> None:
+        """The stretch that began last, and has not ended, ends."""
+        self._event("region_exit", step, {"region": region, "us": us})
 
     # -- the rest ----------------------------------------------------------------------------------------------
 

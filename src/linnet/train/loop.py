@@ -263,7 +263,9 @@ class Loop:
         with self._monitor.paused() if self._monitor is not None else nullcontext():
             inspection.before(groups, step, batch)
             self._metrics.begin()
-            result = inspection.during(groups, step, partial(self._recipe.train_on, batch, lr, step - 1))
+            profiling = self._profile is not None and self._profile.is_on
+            train_on = partial(self._recipe.train_on, batch, lr, step - 1)
+            result = inspection.during(groups, step, train_on, profiling=profiling)
             self._metrics.add(step, lr, result.metrics, result.words)
             inspection.after(groups, step)
             self._metrics.begin()

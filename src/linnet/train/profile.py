@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,69 @@ class Cost:
         return next((kind for kind, marks in _KINDS if any(mark in low for mark in marks)), "element-wise and other")
 
 
+def profiler_for(hardware: Hardware) -> profile:
+    """torch's profiler of the device, and of all threads where halves of a batch have their own.
+
+    By default it looks at the thread that asks for it alone.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # looked at when the first one starts: it tells of each on stderr
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if hardware.device.type == "cuda" else [])]
+    everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.halves_in_parallel else None
+    return profile(activities=activities, experimental_config=everywhere)
+
+
+def costs_of(
+    profiler: profile, hardware: Hardware, steps: int, pauses: Iterable[tuple[float, float]] = ()
+) -> list[Cost]:
+    """What each operation took of one of so many steps that were profiled, the dearest first.
+
+    `pauses`: seconds since the profiler began in which no step was at work.
+    """
+    on_gpu = hardware.device.type == "cuda"
+    costs = _on_device(profiler, steps) if on_gpu else _on_cpu(profiler, steps, hardware, list(pauses))
+    return sorted(costs, key=lambda cost: -cost.seconds)
+
+
+def buckets_of(costs: list[Cost]) -> dict[str, int]:
+    """The microseconds of an `op_timing` event: the dearest operations by name, the others together."""
+    buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
+    return {**buckets, "other": round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)}
+
+
+def _on_device(profiler: profile, steps: int) -> Iterator[Cost]:
+    """What each kernel took."""
+    kernels: list[Any] = [event for event in profiler.key_averages() if event.device_type == DeviceType.CUDA]
+    for kernel in kernels:
+        # An annotation is a stretch of time around kernels that are counted themselves.
+        if not kernel.is_user_annotation and kernel.self_device_time_total > 0:
+            yield Cost(kernel.key, kernel.self_device_time_total / 1e6 / steps, kernel.count / steps)
+
+
+def _on_cpu(profiler: profile, steps: int, hardware: Hardware, pauses: list[tuple[float, float]]) -> Iterator[Cost]:
+    """What each operation took; of what a half of a batch does beside the other one, half of its time."""
+    events: list[Any] = list(profiler.events() or ())  # type: ignore[no-untyped-call]
+    threads = {event.thread for event in events}
+    halves: set[int] = set()
+    if hardware.halves_in_parallel:
+        # A checkpoint, which is written meanwhile, has neither a gradient nor an optimizer.
+        halves = {event.thread for event in events if event.key.startswith("autograd::engine")}
+        threads = halves | {event.thread for event in events if event.key.startswith("Optimizer.step")}
+    seconds: dict[str, float] = {}
+    calls: dict[str, int] = {}
+    for event in events:
+        began, name = event.time_range.start / 1e6, event.key
+        if event.thread not in threads or event.is_user_annotation:
+            continue
+        if any(first <= began <= last for first, last in pauses):
+            continue
+        took = event.self_cpu_time_total / 1e6
+        seconds[name] = seconds.get(name, 0.0) + (took / 2 if event.thread in halves else took)
+        calls[name] = calls.get(name, 0) + 1
+    for name, took in seconds.items():
+        if took > 0:
+            yield Cost(name, took / steps, calls[name] / steps)
+
+
 class Profile:
     """Runs torch's profiler over some steps after the first ones; the run goes on as if nothing had been."""
 
@@ -59,14 +123,16 @@ class Profile:
         self._run, self._work, self._hardware, self._callbacks = run, work, hardware, callbacks
         self._done, self._n_params = done, n_params
         self._on_gpu = hardware.device.type == "cuda"
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
-        # By default torch looks at the thread that asks for it alone; halves of a batch have threads of their own.
-        everywhere = _ExperimentalConfig(profile_all_threads=True) if hardware.halves_in_parallel else None
-        self._profiler = profile(activities=activities, experimental_config=everywhere)
+        self._profiler = profiler_for(hardware)
         self._on, self._began, self._seconds = False, 0.0, 0.0
         self._steps = 0  # profiled so far
         self._first, self._paused = 0.0, 0.0
         self._pauses: list[tuple[float, float]] = []  # seconds since the profiler began
+
+    @property
+    def is_on(self) -> bool:
+        """Is it looking? There is one profiler at a time."""
+        return self._on
 
     def after(self, step: int) -> None:
         """A step was handed out."""
@@ -125,43 +191,9 @@ class Profile:
         trace = self._run.artifacts_dir / TRACE
         self._profiler.export_chrome_trace(str(trace))
         self._run.artifact(trace, step=step)
-        costs = sorted(self._on_device() if self._on_gpu else self._on_cpu(), key=lambda cost: -cost.seconds)
-        buckets = {cost.name: round(cost.seconds * 1e6) for cost in costs[:_NAMED]}
-        buckets["other"] = round(sum(cost.seconds for cost in costs[_NAMED:]) * 1e6)
-        self._run.op_timing(step, round(seconds * 1e6), buckets)
+        costs = costs_of(self._profiler, self._hardware, self._steps, self._pauses)
+        self._run.op_timing(step, round(seconds * 1e6), buckets_of(costs))
         return [*_table(costs, seconds, self._steps), self._roofline(seconds), f"trace: {trace}"]
-
-    def _on_device(self) -> Iterator[Cost]:
-        """What each kernel took."""
-        kernels: list[Any] = [event for event in self._profiler.key_averages() if event.device_type == DeviceType.CUDA]
-        for kernel in kernels:
-            # An annotation is a stretch of time around kernels that are counted themselves.
-            if not kernel.is_user_annotation and kernel.self_device_time_total > 0:
-                yield Cost(kernel.key, kernel.self_device_time_total / 1e6 / self._steps, kernel.count / self._steps)
-
-    def _on_cpu(self) -> Iterator[Cost]:
-        """What each operation took; of what a half of a batch does beside the other one, half of its time."""
-        events: list[Any] = list(self._profiler.events() or ())  # type: ignore[no-untyped-call]
-        threads = {event.thread for event in events}
-        halves: set[int] = set()
-        if self._hardware.halves_in_parallel:
-            # A checkpoint, which is written meanwhile, has neither a gradient nor an optimizer.
-            halves = {event.thread for event in events if event.key.startswith("autograd::engine")}
-            threads = halves | {event.thread for event in events if event.key.startswith("Optimizer.step")}
-        seconds: dict[str, float] = {}
-        calls: dict[str, int] = {}
-        for event in events:
-            began, name = event.time_range.start / 1e6, event.key
-            if event.thread not in threads or event.is_user_annotation:
-                continue
-            if any(first <= began <= last for first, last in self._pauses):
-                continue
-            took = event.self_cpu_time_total / 1e6
-            seconds[name] = seconds.get(name, 0.0) + (took / 2 if event.thread in halves else took)
-            calls[name] = calls.get(name, 0) + 1
-        for name, took in seconds.items():
-            if took > 0:
-                yield Cost(name, took / self._steps, calls[name] / self._steps)
 
     def _roofline(self, seconds: float) -> str:
         """How near a step is to the least it could take: its arithmetic, and the weights once through the memory."""

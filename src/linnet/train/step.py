@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -40,6 +40,13 @@ _WORTH_OVERLAP = 0.05  # times the rest of a step, that a sum takes
 # What the gradients of a part are followed by: its metrics are handed over.
 _AfterPart = Callable[[tuple[Tensor, ...]], None]
 
+# A stretch of a part, by its name and the part's number.
+_Timed = Callable[[str, int], AbstractContextManager[None]]
+
+
+def _untimed(region: str, part: int) -> AbstractContextManager[None]:
+    return nullcontext()
+
 
 class Batch(Protocol):
     """What a model's loss takes, a row a sample, and how many targets the rows have together.
@@ -57,14 +64,32 @@ class Batch(Protocol):
 LossFunction = Callable[[Any, Any], Tensor | Mapping[str, Tensor]]
 
 
-class StepObserver(Protocol):
-    """Looks at a step and changes nothing in it; what it does may be captured with the step."""
+class GradientObserver(Protocol):
+    """Looks at what a step computes and changes nothing in it; what it does is captured with the step."""
 
     def after_backward(self) -> None:
         """The gradients of the whole batch are there, as they are before clipping."""
 
     def after_update(self) -> Tensor:
         """The weights were moved: what was seen, as one row of float32."""
+
+
+class StepTimer(Protocol):
+    """Takes the time of a step's parts; such a step is not captured."""
+
+    def region(self, name: str) -> AbstractContextManager[None]:
+        """A stretch of the step; they nest. `forward` and `backward` are those of its first pass."""
+
+    def executor(self, inner: Executor) -> Executor:
+        """An executor that runs a model as this one does, and takes the time of what it is given."""
+
+
+@dataclass(frozen=True)
+class StepObserver:
+    """Who looks at a step: at its gradients and update, at its time."""
+
+    gradients: GradientObserver | None = None
+    timer: StepTimer | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +139,8 @@ class Step:
         self._sums: PlainGradients | GradientBuffer | None = None
         captured = self._captured = _captured_by(hardware)
         self._whole = captured(lambda *inputs: (*self._accumulate(*inputs), *self._update()))
-        self._observed: tuple[StepObserver, Work] | None = None  # the whole step as somebody looks at it
+        self._observed: tuple[GradientObserver, Work] | None = None  # the whole step as somebody looks at it
+        self._timer: StepTimer | None = None  # of the step at hand
         # Of several ranks a step is two pieces, with a sum between that is never captured: replayed, it would not be
         # waited for.
         self._forward_backward, self._move = captured(self._accumulate), captured(self._update)
@@ -146,58 +172,89 @@ class Step:
         assert first is not None
         divisor = self._divisor(batch.n_targets, first.device)
         with _threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
-            if self._ranks.alone and observer is None:
+            if observer is not None:
+                return self._observed_step(observer, divisor, first, *others)
+            if self._ranks.alone:
                 values = self._whole(divisor, first, *others)
                 return StepResult(self._metrics(values))
-            if self._ranks.alone and observer is not None:
-                *observed, seen = self._observed_by(observer)(divisor, first, *others)
-                return StepResult(self._metrics(observed), observed=seen)
-            norm, *words = self._step_together(divisor, observer, first, *others)
-            assert isinstance(self._sums, GradientBuffer)
-            values = (*self._sums.metrics(), norm)
-            figures = None if observer is None else observer.after_update()
-        return StepResult(self._metrics(values), dict(zip(WORDS, words, strict=True)), figures)
+            return self._result_of_ranks(self._step_together(None, divisor, first, *others))
+
+    def _observed_step(self, observer: StepObserver, divisor: Tensor, *inputs: Tensor | None) -> StepResult:
+        """A step that somebody looks at. One that is timed is not captured: its parts are Python's."""
+        self._timer = observer.timer
+        try:
+            with self._timed("step"):
+                if not self._ranks.alone:
+                    result = self._result_of_ranks(self._step_together(observer.gradients, divisor, *inputs))
+                    seen = None if observer.gradients is None else observer.gradients.after_update()
+                    return replace(result, observed=seen)
+                work = self._whole if observer.gradients is None else self._observed_by(observer.gradients)
+                values = self._as_timed(work)(divisor, *inputs)
+            if observer.gradients is None:
+                return StepResult(self._metrics(values))
+            return StepResult(self._metrics(values[:-1]), observed=values[-1])
+        finally:
+            self._timer = None
+
+    def _result_of_ranks(self, values: tuple[Tensor, ...]) -> StepResult:
+        norm, *words = values
+        assert isinstance(self._sums, GradientBuffer)
+        metrics = self._metrics((*self._sums.metrics(), norm))
+        return StepResult(metrics, dict(zip(WORDS, words, strict=True)))
+
+    def _as_timed(self, work: Work) -> Work:
+        """The work, uncaptured where its parts are timed."""
+        return work if self._timer is None else getattr(work, "plainly", work)
+
+    def _timed(self, region: str, part: int = 0) -> AbstractContextManager[None]:
+        """Of several parts the first one is timed."""
+        return nullcontext() if self._timer is None or part else self._timer.region(region)
 
     def _metrics(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
         """The metrics of a step by name; a student's objective is none: it cannot be compared between runs."""
         named = zip((*self._names, "grad_norm"), values, strict=True)
         return {name: value for name, value in named if name != _OBJECTIVE}
 
-    def _observed_by(self, observer: StepObserver) -> Work:
+    def _observed_by(self, observer: GradientObserver) -> Work:
         """The whole step with somebody who looks at it, captured by itself: the other steps stay as they are."""
 
         def work(*inputs: Any) -> tuple[Tensor, ...]:
             metrics = self._accumulate(*inputs)
             assert self._sums is not None
             self._sums.attach()
-            observer.after_backward()
-            return *metrics, *self._update(), observer.after_update()
+            with self._timed("inspect"):
+                observer.after_backward()
+            values = (*metrics, *self._update())
+            with self._timed("inspect"):
+                return *values, observer.after_update()
 
         if self._observed is None or self._observed[0] is not observer:
             self._observed = observer, self._captured(work)
         return self._observed[1]
 
     def _step_together(
-        self, divisor: Tensor, observer: StepObserver | None, first: Tensor, *others: Tensor | None
+        self, observer: GradientObserver | None, divisor: Tensor, first: Tensor | None, *others: Tensor | None
     ) -> tuple[Tensor, ...]:
         """A step of several ranks: the norm of the gradient, and what the ranks said."""
+        assert first is not None
         self._calls += 1
         self._overlapping = self._overlapping or self._may_overlap("on")
         if self._overlapping:  # hooks tell of gradients: nothing of it can be captured
             self._accumulate(divisor, first, *others)
         else:
-            self._forward_backward(divisor, first, *others)
+            self._as_timed(self._forward_backward)(divisor, first, *others)
         assert isinstance(self._sums, GradientBuffer)
         measuring = self._calls == _MEASURED_CALL and self._may_overlap("auto")
         began = _now(first.device) if measuring else 0.0
-        norm = self._sums.sum()
+        with self._timed("sum"):
+            norm = self._sums.sum()
         if measuring:
             share = self._ranks.first((_now(first.device) - began) / max(began - self._began, 1e-9))
             self._overlapping = share > _WORTH_OVERLAP
         if observer is not None:
             self._sums.attach()
             observer.after_backward()
-        result = self._move() if norm is None else self._move_by(norm)
+        result = self._as_timed(self._move)() if norm is None else self._as_timed(self._move_by)(norm)
         self.optimizers.exchange()
         self._began = _now(first.device) if self._calls == _MEASURED_CALL - 1 else 0.0
         return result
@@ -241,18 +298,20 @@ class Step:
             partial(self._forward, slice(start, start + self._rows), divisor, first, *others)
             for start in range(0, len(first), self._rows)
         ]
-        with attention_backend(self._attention):
+        passes = self._timed("passes") if len(parts) > 1 else nullcontext()
+        with attention_backend(self._attention), passes:
             if self._split_batch is None:
                 self._in_turn(parts, sums.add)
             else:
-                self._split_batch(parts, sums.add)
+                self._split_batch(parts, sums.add, self._timed)
         return sums.metrics()
 
     def _update(self, norm: Tensor | None = None) -> tuple[Tensor, ...]:
         """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' words."""
         assert self._sums is not None
         self._sums.attach()
-        return self.optimizers.step(norm), *self._sums.words()
+        with self._timed("update"):
+            return self.optimizers.step(norm), *self._sums.words()
 
     def _sums_for(self, order: SumOrder, device: torch.device) -> PlainGradients | GradientBuffer:
         """Where gradients are added up. One buffer holds them where ranks share them, or where shares are many."""
@@ -264,18 +323,22 @@ class Step:
 
     def _forward(self, rows: slice, divisor: Tensor, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         part = (None if tensor is None else tensor[rows] for tensor in inputs)
-        named = _by_name(self._loss(*part, divisor=divisor, executor=self._executor))
+        timer = self._timer if rows.start == 0 else None
+        executor = self._executor if timer is None else timer.executor(self._executor)
+        named = _by_name(self._loss(*part, divisor=divisor, executor=executor))
         self._names = tuple(named)
         return tuple(named.values())
 
     def _in_turn(self, parts: Sequence[_Forward], after_part: _AfterPart) -> None:
         """Forward and backward of each part; its gradients are added to those of the parameters."""
         for number, part in enumerate(parts):
-            shares = part()
+            with self._timed("forward", number):
+                shares = part()
             if self._overlapping and number == len(parts) - 1:
                 self._watch_gradients()
-            backward(shares[0])
-            self._executor.after_backward()
+            with self._timed("backward", number):
+                backward(shares[0])
+                self._executor.after_backward()
             after_part(tuple(share.detach() for share in shares))
 
     def _watch_gradients(self) -> None:
@@ -308,11 +371,14 @@ class SplitBatch:
             2, thread_name_prefix="linnet-half", initializer=use_threads, initargs=(threads // 2,)
         )
 
-    def __call__(self, parts: Sequence[_Forward], after_part: _AfterPart | None = None) -> list[tuple[Tensor, ...]]:
+    def __call__(
+        self, parts: Sequence[_Forward], after_part: _AfterPart | None = None, timed: _Timed | None = None
+    ) -> list[tuple[Tensor, ...]]:
         """The metrics of each part, its loss first; `after_part` is called with them when its gradients are there."""
         metrics: list[tuple[Tensor, ...]] = []
         for start in range(0, len(parts), 2):
-            pair = [self._pool.submit(self._forward_backward, part) for part in parts[start : start + 2]]
+            numbered = list(enumerate(parts))[start : start + 2]
+            pair = [self._pool.submit(self._forward_backward, part, number, timed) for number, part in numbered]
             wait(pair)  # where one fails, the other is no longer at work when that is raised
             for shares, by_parameter in [half.result() for half in pair]:
                 self._accumulate(by_parameter)
@@ -321,9 +387,14 @@ class SplitBatch:
                     after_part(shares)
         return metrics
 
-    def _forward_backward(self, part: _Forward) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        shares = part()
-        return tuple(share.detach() for share in shares), gradients(shares[0], self._parameters)
+    def _forward_backward(
+        self, part: _Forward, number: int, timed: _Timed | None
+    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+        timed = timed or _untimed
+        with timed("forward", number):
+            shares = part()
+        with timed("backward", number):
+            return tuple(share.detach() for share in shares), gradients(shares[0], self._parameters)
 
     @torch.no_grad()
     def _accumulate(self, by_parameter: list[Tensor | None]) -> None:

@@ -23,7 +23,9 @@ class GradientFigures:
     def __init__(self, parameters: Mapping[str, nn.Parameter], pieces: Iterable[TensorPiece]) -> None:
         self._parameters = {name: p for name, p in parameters.items() if p.requires_grad}
         self._pieces = [piece for piece in pieces if piece.parameter in self._parameters]
+        self._matrices = [piece for piece in self._pieces if len(piece.shape) > 1]
         self.rows = [row for piece in self._pieces for row in _rows(piece)]
+        self.rows += [_mask_row(piece, self._matrices) for piece in self._matrices]
         self._before: dict[str, Tensor] = {}
         self._gradients: list[Tensor] = []
 
@@ -41,6 +43,8 @@ class GradientFigures:
         for piece, of_gradient_R3 in zip(self._pieces, self._gradients, strict=True):
             ratio_R = _norms(piece, moved[piece.parameter]) / _norms(piece, self._before[piece.parameter])
             figures.append(torch.cat((of_gradient_R3, ratio_R[:, None]), 1).flatten())
+        for piece in self._matrices:
+            figures.append((piece.of(self._before[piece.parameter]) != 0).float().mean()[None])
         self._before, self._gradients = {}, []
         return torch.cat(figures)
 
@@ -50,6 +54,13 @@ def _rows(piece: TensorPiece) -> list[EventRow]:
     known = {"param": piece.tensor}
     of_heads = [EventRow("grad", {**known, "head": head}, _FIGURES) for head in range(piece.heads)]
     return [EventRow("grad", {**known, "shape": piece.toy_shape}, _FIGURES), *of_heads]
+
+
+def _mask_row(piece: TensorPiece, matrices: list[TensorPiece]) -> EventRow:
+    """The share of a matrix that is in use, which is told where some of it is pruned; by layer and place in it."""
+    in_layer = [other.tensor for other in matrices if other.layer == piece.layer]
+    known = {"li": piece.layer, "wi": in_layer.index(piece.tensor), "wname": piece.tensor}
+    return EventRow("mask", known, (("density", 0),))
 
 
 def _gradient_figures(piece: TensorPiece, parameter: nn.Parameter) -> Tensor:

@@ -1,8 +1,8 @@
 """`Inspection`: what `inspect` asks for, looked at beside the steps of a training, and written into its run.
 
 A step that is looked at computes what any other does. Activations come from a pass of their own, without gradients,
-before it; gradients and updates are read off the step itself; the distance from the first weights after it. None of
-it waits for the device: figures are written when they have come.
+before it; gradients, updates and times are read off the step itself; the distance from the first weights after it. Only
+the profiler waits for the device: figures are written when they have come.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +19,13 @@ from torch import Tensor
 
 from linnet.errors import is_out_of_memory
 from linnet.runs import Session
+from linnet.train.hardware import Hardware
 from linnet.train.inspection.drift import EMBEDDING, DriftFigures, TokenCounts
 from linnet.train.inspection.gradients import GradientFigures
-from linnet.train.inspection.late_events import EventRow, InspectedEvent, LateEvents, write
+from linnet.train.inspection.late_events import EventRow, InspectedEvent, LateEvents, PendingEvents, write
+from linnet.train.inspection.op_times import OpTimes
 from linnet.train.inspection.pieces import TensorPiece, tensor_pieces
+from linnet.train.inspection.region_times import RegionTimer
 from linnet.train.inspection.taps import look_at_batch, look_at_probe
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Batch, StepObserver, StepResult
@@ -46,6 +50,7 @@ class Inspection:
         self,
         model: Any,
         settings: TrainSettings,
+        hardware: Hardware,
         run: Session,
         *,
         probe: Tensor | None = None,
@@ -53,7 +58,8 @@ class Inspection:
         kept: Mapping[str, Tensor] | None = None,
         on_events: OnEvents = lambda step, events: None,
     ) -> None:
-        self._model, self._run, self._probe, self._on_events = model, run, probe, on_events
+        self._model, self._hardware, self._run = model, hardware, run
+        self._probe, self._on_events = probe, on_events
         self._rows = settings.batch
         self._parameters = dict(model.named_parameters())
         self._drift = None if first is None else DriftFigures(self._parameters, self._pieces, first)
@@ -62,7 +68,7 @@ class Inspection:
         if self._drift is not None and table is not None and table.requires_grad:
             counted = None if kept is None else kept.get(TOKEN_COUNTS)
             self._counts = TokenCounts(len(table), table.device, counted)
-        self._late: deque[LateEvents] = deque()
+        self._late: deque[PendingEvents] = deque()
         self._given_up: set[str] = set()
 
     @cached_property
@@ -85,13 +91,24 @@ class Inspection:
         if "gram" in groups and (probe := self._probe) is not None:
             self._try("gram", step, lambda: look_at_probe(self._model, probe))
 
-    def during(self, groups: frozenset[str], step: int, train_on: TrainOn) -> StepResult:
-        """Train on the step's batch, and look at its gradients and its update where they are asked for."""
-        if "grads" not in groups:
-            return train_on(None)
-        result = train_on(self._gradients)
+    def during(self, groups: frozenset[str], step: int, train_on: TrainOn, *, profiling: bool = False) -> StepResult:
+        """Train on the step's batch, and look at its gradients, its update and its time where they are asked for.
+
+        `profiling`: torch's profiler is at work already, and there is one at a time.
+        """
+        timer = op_times = None
+        if "regions" in groups:
+            timer = RegionTimer(self._model, self._hardware.device, step, compiled=self._hardware.compile)
+            self._late.append(timer)
+        if "ops" in groups and not profiling:
+            op_times = OpTimes(self._hardware, step)
+        gradients = self._gradients if "grads" in groups else None
+        with nullcontext() if op_times is None else op_times.profiled():
+            result = train_on(StepObserver(gradients, timer))
         if result.observed is not None:
             self._late.append(LateEvents(step, self._gradients.rows, [result.observed]))
+        if op_times is not None:
+            self._late.append(op_times)
         return result
 
     def after(self, groups: frozenset[str], step: int) -> None:

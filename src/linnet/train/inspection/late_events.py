@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from linnet.runs import Session
 
 # Figures that are whole numbers.
 _COUNTS = frozenset(("nan_count", "histogram", "token_id", "freq"))
+_DENSE = 0.999  # a matrix with fewer zeros than that was not pruned
 _DIGITS = 6  # float32 has hardly more, and a line is half as long
 
 
@@ -40,6 +41,18 @@ class InspectedEvent:
 
     kind: str
     fields: Mapping[str, Any]
+
+
+class PendingEvents(Protocol):
+    """Events of a look that may still be on their way."""
+
+    step: int
+
+    def are_here(self) -> bool:
+        """Have they arrived?"""
+
+    def events(self) -> Iterator[InspectedEvent]:
+        """The events; waits for the device where it must."""
 
 
 class LateEvents:
@@ -78,7 +91,7 @@ class LateEvents:
                 value = _figure(name, own if count else own[0])
                 if value is not None:
                     fields[name] = value
-            if fields.get("freq") == 0:  # a token that never came tells nothing
+            if fields.get("freq") == 0 or fields.get("density", 0) > _DENSE:  # nothing to tell of
                 continue
             if fields:
                 yield InspectedEvent(row.kind, fields)

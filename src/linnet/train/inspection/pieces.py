@@ -43,6 +43,12 @@ class TensorPiece:
         return own.reshape(self.heads, -1)
 
     @property
+    def layer(self) -> int:
+        """The block it is of; -1: of none."""
+        path = self.parameter.split(".")
+        return int(path[1]) if path[0] == "blocks" else -1
+
+    @property
     def toy_shape(self) -> list[int]:
         """The shape as events have it: the fastest dimension first."""
         return list(reversed(self.shape))
