@@ -30,6 +30,7 @@ from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
 from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
+from linnet.train.run_warnings import Found, RunWarnings
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.step import Batch
 from linnet.train.time_budget import TimeBudget
@@ -58,7 +59,7 @@ class Progress:
     not_better: int = 0  # evaluations since then
     last_evaluation: float | None = None  # the held-out loss by which it was compared
     evaluated_at: int | None = None
-    warned_of_rise: bool = False
+    warned: list[str] = field(default_factory=list)  # of what the run has told (`run_warnings.Warned`)
 
     def facts(self, seconds: float) -> dict[str, Any]:
         """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
@@ -74,6 +75,8 @@ class Progress:
             best = {"step": 0, "loss": facts["best_validation"]}
         known["validation"] = KeptEvaluation(validation) if validation else None
         known["best"] = BestCheckpoint(**best) if best else None
+        if facts.get("warned_of_rise"):
+            known["warned"] = ["held_out_rise"]
         return cls(**{**known, "step": step})
 
 
@@ -132,6 +135,10 @@ class Loop:
         self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
         self._stop_reason: str | None = None  # why a callback wants the run to end
         self.progress = progress or Progress()
+        self._warnings = RunWarnings(self._warn, self.progress.warned, self.progress.first_loss)
+        self._looked_at: set[int] = set()  # steps that were looked at, whose metrics have not come
+        if inspection is not None:
+            inspection.on_events = self._warnings.looked
         work = StepWork(data.unit, data.per_step, data.flops(recipe.model), settings.steps)
         peak = None if hardware.peak_flops is None else hardware.peak_flops * self._ranks.count
         self._metrics = MetricQueue(hardware.device, work, peak, run.run_id, together=not self._ranks.alone)
@@ -260,6 +267,7 @@ class Loop:
             result = self._recipe.train_on(batch, lr, step - 1)
             self._metrics.add(step, lr, result.metrics, result.words)
             return
+        self._looked_at.add(step)
         with self._monitor.paused() if self._monitor is not None else nullcontext():
             inspection.before(groups, step, batch)
             self._metrics.begin()
@@ -405,9 +413,11 @@ class Loop:
             if self._monitor is not None:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             self._run.log(metrics.step, metrics.values)
+            self._callbacks.call(Callback.on_step, metrics)
             if self._inspection is not None:
                 self._inspection.write()
-            self._callbacks.call(Callback.on_step, metrics)
+            self._warnings.stepped(metrics, looked=metrics.step in self._looked_at)
+            self._looked_at.discard(metrics.step)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
                 return problem
         return None
@@ -465,11 +475,14 @@ class Loop:
 
     def _warn_of_rise(self, step: int) -> None:
         """Tell once, where it happens, that the held-out loss has clearly risen from its best."""
-        if self.progress.warned_of_rise or (text := self._rise(evaluations=2)) is None:
-            return
-        self.progress.warned_of_rise = True
-        self._run.note(text, step=step, level="warning", metric="validation/loss")
-        self._callbacks.call(Callback.on_warning, step, text)
+        if "held_out_rise" not in self.progress.warned and (text := self._rise(evaluations=2)) is not None:
+            self._warn(step, Found("held_out_rise", text, "validation/loss"))
+
+    def _warn(self, step: int, found: Found) -> None:
+        """Tell what has come up: once, in the run and to callbacks."""
+        self.progress.warned.append(found.kind)
+        self._run.note(found.text, step=step, level="warning", metric=found.metric)
+        self._callbacks.call(Callback.on_warning, step, found.text)
 
     def _sample(self, step: int) -> None:
         if not self._ranks.is_first or self._shards_weights:

@@ -56,10 +56,10 @@ class Inspection:
         probe: Tensor | None = None,
         first: Mapping[str, Tensor] | None = None,
         kept: Mapping[str, Tensor] | None = None,
-        on_events: OnEvents = lambda step, events: None,
     ) -> None:
         self._model, self._hardware, self._run = model, hardware, run
-        self._probe, self._on_events = probe, on_events
+        self._probe = probe
+        self.on_events: OnEvents = lambda step, events: None
         self._rows = settings.batch
         self._parameters = dict(model.named_parameters())
         self._drift = None if first is None else DriftFigures(self._parameters, self._pieces, first)
@@ -123,7 +123,7 @@ class Inspection:
             events = list(late.events())
             for event in events:
                 write(self._run, late.step, event)
-            self._on_events(late.step, events)
+            self.on_events(late.step, events)
 
     def kept(self) -> dict[str, Tensor]:
         """What a state must hold so that another session goes on counting."""
