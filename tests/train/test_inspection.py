@@ -447,7 +447,7 @@ def test_a_look_that_fails_is_told_once_and_costs_nothing_else(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     plain = train_job(small_job(corpus, inspect=None), "plain")
-    monkeypatch.setattr("linnet.train.inspection.inspection.look_at_batch", out_of_memory)
+    monkeypatch.setattr("linnet.train.inspection.inspector.look_at_batch", out_of_memory)
     run = train_job(small_job(corpus, inspect="taps,grads@2"), "seen")
     assert losses(str(run.path)) == losses(str(plain.path))
     (note,) = (event for event in events_of(run, "note") if event.get("level") == "warning")

@@ -20,7 +20,7 @@ from linnet import gguf
 from linnet.cli.training import finish
 from linnet.errors import LinnetError
 from linnet.files import STAGED_SUFFIX
-from linnet.models import preset
+from linnet.models import build, preset
 from linnet.recipes import Job, TextData, resume, start, training
 from linnet.runs import Run
 from linnet.train import Callback, StepMetrics, checkpoint, state
@@ -341,6 +341,18 @@ def test_run_start_says_what_was_derived_and_chosen(corpus: Path) -> None:
     assert (chosen["device"], chosen["dtype"], chosen["compile"]) == ("cpu", "float32", False)
     assert (chosen["threads"], chosen["graph"]) == (1, True)
     assert (chosen["eval_every"], chosen["eval_tokens"], chosen["checkpoint_every"]) == (4, 1024, 4)
+    assert (chosen["passes"], chosen["shard"]) == (1, "none")
+    cost = first["cost"]
+    model = build(preset("tiny", vocab=384))
+    assert cost["total_params"] == cost["active_params"] == cost["trained_params"] == model.n_params()
+    assert cost["flops_per_token"] == model.flops_per_token(32) == cost["flops_per_step"] / cost["tokens_per_step"]
+    assert cost["planned_tokens"] == 40 * 4 * 32
+
+
+def test_a_resume_says_it_anew(run: Run) -> None:
+    resume(run, steps=20).run()
+    again = next(event.data for event in run.events().read_events() if event.kind == "resume")
+    assert again["schedule"]["n_steps"] == 20 and again["cost"]["planned_tokens"] == 12 * 4 * 32
 
 
 def test_a_checkpoint_event_names_its_losses_and_its_digest(corpus: Path) -> None:

@@ -15,7 +15,7 @@ from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
 from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
-from linnet.recipes.inspection import inspection_of, is_inspected, require_inspectable
+from linnet.recipes.inspecting import inspector_of, is_inspected, require_inspectable
 from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
 from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
 from linnet.recipes.recipe import AnyRecipe
@@ -30,7 +30,7 @@ from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
-from linnet.train.inspection.inspection import Inspection
+from linnet.train.inspection.inspector import Inspector
 from linnet.train.loop import Loop, Outcome, Progress
 from linnet.train.metrics import Gate
 from linnet.train.mirror_callback import MirrorCallback
@@ -147,7 +147,7 @@ def start(
             first = copy_weights(recipe)
         plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
-    chosen = _chosen(job, data, hardware)
+    chosen = _chosen(recipe, data, job, hardware, plan)
     with ranks.together():
         if previous is not None:
             session = _reopen(previous.run, job, progress.step, chosen, ranks, flags=previous.kept_flags)
@@ -179,8 +179,8 @@ def start(
         session.note(remark)
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
-    inspection = inspection_of(session, job, data, recipe, hardware, first)
-    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, inspection, remarks)
+    inspector = inspector_of(session, job, data, recipe, hardware, first)
+    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, inspector, remarks)
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -276,12 +276,13 @@ def resume(
         plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
+    chosen = _chosen(recipe, data, job, hardware, plan)
     changed = steps is not None or previous is not None
     with ranks.together():
-        session = _reopen(run, job, at, _chosen(job, data, hardware), ranks, changed=changed, flags=flags)
+        session = _reopen(run, job, at, chosen, ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
-    inspection = inspection_of(session, job, data, recipe, hardware, first, state)
-    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, inspection)
+    inspector = inspector_of(session, job, data, recipe, hardware, first, state)
+    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, inspector)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -432,11 +433,18 @@ def _check_metrics(job: Job, data: RunData) -> None:
         Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
 
 
-def _chosen(job: Job, data: RunData, hardware: Hardware) -> dict[str, Any]:
-    """What the run really does, for `run_start`: settings that were derived, and what `auto` became."""
+def _chosen(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan: Plan) -> dict[str, Any]:
+    """What the run really does, for `run_start`: settings that were derived, what `auto` became, what it costs."""
     tokens = data.per_step if data.unit == "tokens" else None
-    chosen = {**hardware.fields(), **job.settings.derived(tokens)}
-    return {"schedule": job.settings.schedule_fields(), "chosen": chosen}
+    at_once = job.settings.batch // 2 if hardware.halves else job.settings.batch
+    rows = data.rows_per_step // hardware.ranks.count
+    chosen = {
+        **hardware.fields(),
+        "passes": -(-rows // at_once),  # of one rank, for one step
+        "shard": sharing_of(recipe, data, hardware).shard,
+        **job.settings.derived(tokens),
+    }
+    return {"schedule": job.settings.schedule_fields(), "chosen": chosen, "cost": plan.cost(recipe.trained)}
 
 
 def _training(
@@ -449,7 +457,7 @@ def _training(
     progress: Progress,
     callbacks: Callbacks,
     plan: Plan,
-    inspection: Inspection | None,
+    inspector: Inspector | None,
     told: Iterable[str] = (),
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
@@ -457,7 +465,7 @@ def _training(
     if job.settings.mirror and hardware.ranks.is_first:
         mirror = Mirror(session.run_dir, job.settings.mirror)
         callbacks = callbacks.followed_by(MirrorCallback(mirror))
-    along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspection": inspection}
+    along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspector": inspector}
     loop = Loop(recipe, data, job.settings, hardware, session, **along)
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
     if recipe.remark is not None and progress.step == 0:

@@ -20,7 +20,7 @@ from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
 from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
-from linnet.train.inspection.inspection import Inspection
+from linnet.train.inspection.inspector import Inspector
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
 from linnet.train.moment_stream import MomentStream
 from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
@@ -119,7 +119,7 @@ class Loop:
         progress: Progress | None = None,
         callbacks: Callbacks | Iterable[Callback] = (),
         plan: Plan | None = None,
-        inspection: Inspection | None = None,
+        inspector: Inspector | None = None,
     ) -> None:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._ranks, self._shards_weights = hardware.ranks, hardware.shards_weights
@@ -130,15 +130,15 @@ class Loop:
         self._warm_at = 0.0  # seconds after which the first steps were done
         self.plan = plan
         self.unit = data.unit
-        self._inspection = inspection
+        self._inspector = inspector
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
         self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
         self._stop_reason: str | None = None  # why a callback wants the run to end
         self.progress = progress or Progress()
         self._warnings = RunWarnings(self._warn, self.progress.warned, self.progress.first_loss)
         self._looked_at: set[int] = set()  # steps that were looked at, whose metrics have not come
-        if inspection is not None:
-            inspection.on_events = self._warnings.looked
+        if inspector is not None:
+            inspector.on_events = self._warnings.looked
         work = StepWork(data.unit, data.per_step, data.flops(recipe.model), settings.steps)
         peak = None if hardware.peak_flops is None else hardware.peak_flops * self._ranks.count
         self._metrics = MetricQueue(hardware.device, work, peak, run.run_id, together=not self._ranks.alone)
@@ -194,9 +194,9 @@ class Loop:
         finally:
             if self._profile is not None:
                 self._profile.stop()
-            if self._inspection is not None:
+            if self._inspector is not None:
                 with suppress(RuntimeError):  # a device that has failed has told so already
-                    self._inspection.write(wait=True)
+                    self._inspector.write(wait=True)
             if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
                 self._save(last=True)
             self._checkpointer.close()
@@ -259,23 +259,23 @@ class Loop:
 
     def _train_on(self, batch: Batch, lr: float, step: int) -> None:
         """One step; where it is due, with a look inside. What is looked at beside the step is no part of its time."""
-        inspection = self._inspection
-        groups = frozenset[str]() if inspection is None else self._inspected(step)
-        if inspection is not None:
-            inspection.count(batch)
-        if inspection is None or not groups:
+        inspector = self._inspector
+        groups = frozenset[str]() if inspector is None else self._inspected(step)
+        if inspector is not None:
+            inspector.count(batch)
+        if inspector is None or not groups:
             result = self._recipe.train_on(batch, lr, step - 1)
             self._metrics.add(step, lr, result.metrics, result.words)
             return
         self._looked_at.add(step)
         with self._monitor.paused() if self._monitor is not None else nullcontext():
-            inspection.before(groups, step, batch)
+            inspector.before(groups, step, batch)
             self._metrics.begin()
             profiling = self._profile is not None and self._profile.is_on
             train_on = partial(self._recipe.train_on, batch, lr, step - 1)
-            result = inspection.during(groups, step, train_on, profiling=profiling)
+            result = inspector.during(groups, step, train_on, profiling=profiling)
             self._metrics.add(step, lr, result.metrics, result.words)
-            inspection.after(groups, step)
+            inspector.after(groups, step)
             self._metrics.begin()
 
     def _inspected(self, step: int) -> frozenset[str]:
@@ -414,8 +414,8 @@ class Loop:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             self._run.log(metrics.step, metrics.values)
             self._callbacks.call(Callback.on_step, metrics)
-            if self._inspection is not None:
-                self._inspection.write()
+            if self._inspector is not None:
+                self._inspector.write()
             self._warnings.stepped(metrics, looked=metrics.step in self._looked_at)
             self._looked_at.discard(metrics.step)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
@@ -509,7 +509,7 @@ class Loop:
         facts = {"run_id": self._run.run_id, "compared_loss": compared, **progress.facts(self._seconds_so_far)}
         layouts = recipe.moment_layouts()
         stream = MomentStream(layouts, self._ranks) if layouts else None
-        moments = recipe.moments() | ({} if self._inspection is None else self._inspection.kept())
+        moments = recipe.moments() | ({} if self._inspector is None else self._inspector.kept())
         tensors = recipe.kept_parameters(), moments
         self._checkpointer.save(progress.step, *tensors, facts, origin, stream, last=last)
         self._saved_at = progress.step

@@ -93,6 +93,18 @@ class Plan:
         steps = left * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
         return max(steps, share * (self.saves - 1) * self.save_seconds) + self.save_seconds
 
+    def cost(self, model: Any) -> dict[str, Any]:
+        """As `run_start` has it, in Toy's words and some more: sizes, arithmetic, and how much is trained on.
+
+        All parameters of a dense model are active: each of them works on every token.
+        """
+        total = sum(parameter.numel() for parameter in model.parameters())
+        one = self.unit.removesuffix("s")
+        cost: dict[str, Any] = {"total_params": total, "active_params": total, "trained_params": self.parameters}
+        cost |= {f"flops_per_{one}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}
+        cost |= {f"{self.unit}_per_step": self.per_step}
+        return cost if self.planned is None else {**cost, f"planned_{self.unit}": self.planned}
+
     def fields(self) -> dict[str, Any]:
         """As `run.json`, `plan` events and `--json` have it."""
         named = {"planned": self.planned, "epochs": self.epochs, "steps": self.steps, "flops": self.flops}

@@ -10,7 +10,7 @@ from linnet.recipes.job import Job
 from linnet.recipes.recipe import AnyRecipe
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
-from linnet.train.inspection.inspection import Inspection
+from linnet.train.inspection.inspector import Inspector
 from linnet.train.protocols import RunData
 from linnet.train.state import State
 
@@ -38,7 +38,7 @@ def require_inspectable(job: Job, data: RunData, hardware: Hardware) -> None:
         )
 
 
-def inspection_of(
+def inspector_of(
     session: Session,
     job: Job,
     data: RunData,
@@ -46,7 +46,7 @@ def inspection_of(
     hardware: Hardware,
     first: Mapping[str, Tensor] | None,
     state: State | None = None,
-) -> Inspection | None:
+) -> Inspector | None:
     """What looks inside; None where nobody asked for it, and of all ranks but the first.
 
     `first`: the weights that drift is measured from; `state`: that of the checkpoint that is gone on from.
@@ -54,7 +54,7 @@ def inspection_of(
     if job.settings.inspected is None or not hardware.ranks.is_first:
         return None
     device = recipe.trained.device
-    return Inspection(
+    return Inspector(
         recipe.trained,
         job.settings,
         hardware,

@@ -1,4 +1,4 @@
-"""`Inspection`: what `inspect` asks for, looked at beside the steps of a training, and written into its run.
+"""`Inspector`: what `inspect` asks for, looked at beside the steps of a training, and written into its run.
 
 A step that is looked at computes what any other does. Activations come from a pass of their own, without gradients,
 before it; gradients, updates and times are read off the step itself; the distance from the first weights after it. Only
@@ -38,7 +38,7 @@ TrainOn = Callable[[StepObserver | None], StepResult]
 OnEvents = Callable[[int, list[InspectedEvent]], None]
 
 
-class Inspection:
+class Inspector:
     """Looks inside a training; rank 0 does, of several.
 
     - `model`: the one that is trained. `probe`: a fixed sequence, or images, for Gram matrices.
