@@ -41,6 +41,11 @@ _usual_event = st.one_of(
     st.builds(lambda step, numbers: {"kind": "eval", "step": step, "name": "eval", **numbers}, _step, _numbers),
     st.builds(lambda percent: {"kind": "system", "t": 0.5, "cpu": {"percent": percent}}, st.floats(0, 9)),
     st.builds(lambda step: {"kind": "resume", "step": step}, _step | st.none()),
+    st.builds(
+        lambda kind, step: {"kind": kind, "t": 0.5, "step": step, "loss": 0.5, "region": "a"},
+        st.sampled_from(["tap", "grad", "drift", "region_enter", "region_exit", "op_timing"]),
+        _step,
+    ),
     st.builds(lambda step: {"kind": "step", "step": step, "loss": None, "nonfinite": {"loss": "nan"}}, _step),
     st.builds(
         lambda step, name: {

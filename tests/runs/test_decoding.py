@@ -38,6 +38,13 @@ _EXTRA = [
     b'{"kind":"step","t":9.0,"step":30,"loss":0.25,"loss":0.5,"lr":0.5}',
     b'{"kind":"step","t":9.0,"step":30,"loss":0.25,"lr":0.5}\r',
     b'{"kind":"scalars","t":9.0,"values":{"loss":0.125}}',
+    b'{"kind":"tap","t":9.0,"step":30,"region":"embd","loss":0.25}',
+    b'{"kind":"tap","t":9.0,"step":30,"region":"embd","lo',
+    b'{"kind":"grad","t":9.0,"step":30,"param":"a","l2":0.25}\r',
+    b'{"kind":"region_enter","t":9.0,"step":30,"region":"a"}',
+    b'{"kind":"region_x","t":9.0,"step":30}',
+    b'{"kind":"drift","t":1e9,"step":3,"param":"a"}',
+    b'{"kind":"tape","t":9.0,"step":30,"loss":0.25}',
 ]
 _mutation = st.one_of(
     st.tuples(st.just("insert"), st.integers(0, 150), st.sampled_from(_EXTRA)),

@@ -18,7 +18,9 @@ _line = st.one_of(
         lambda kind, step, spaces: json.dumps(
             {"kind": kind, "t": 1.0, "step": step}, separators=(",", ": ") if spaces else (",", ":")
         ),
-        st.sampled_from(["step", "scalars", "artifact", "note", "sample", "resume", "checkpoint", "eval"]),
+        st.sampled_from(
+            ["step", "scalars", "artifact", "note", "sample", "resume", "checkpoint", "eval", "tap", "region_enter"]
+        ),
         st.integers(0, 9),
         st.booleans(),
     ),

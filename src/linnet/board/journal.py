@@ -16,6 +16,7 @@ from linnet.runs.artifacts import ArtifactList
 from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
+from linnet.runs.look_lines import is_look, own_regions
 
 _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
@@ -218,10 +219,14 @@ class Journal:
 
     def _take_parts(self, block: bytes, parts: Sequence[Segment]) -> None:
         for part in parts:
-            if part.columns is None:
-                self._take(block[part.begin : part.end])
-            else:
+            if part.columns is not None:
                 self.lines += len(part.columns[0])
+            elif part.looks:
+                self.lines += part.looks
+                for line in own_regions(block[part.begin : part.end]):
+                    self._take_line(line)
+            else:
+                self._take(block[part.begin : part.end])
 
     def _take(self, block: bytes) -> None:
         count = block.count(b"\n")
@@ -232,6 +237,8 @@ class Journal:
             self.lines += 1
             head = line[:_HEAD]
             if line.endswith((b"}", b"}\r")) and any(word in head for word in _NUMBERS):
+                continue
+            if is_look(line) and not own_regions(line):
                 continue
             if line and not line.isspace():
                 self._take_line(line)

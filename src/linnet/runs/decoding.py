@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -24,13 +25,15 @@ from linnet.files import read_at
 from linnet.runs.events import Event, parse
 from linnet.runs.line_struct import LineStructs, NumberFields
 from linnet.runs.lines import LineReader
+from linnet.runs.look_lines import LOOK_HEADS, SHORT_HEADS
 from linnet.runs.metric_names import is_field_name, rows
 
 _ENVELOPE = ("kind", "phase", "t", "step", "epoch")
 _MOST_SCHEMAS = 256  # held ready; a stream of ever new fields must not take memory for each
 _LEAST_LINES = 32  # fewer lines are not worth decoding together
 _HEAD = re.compile(rb"[^0-9\-\n]{1,24}")  # how the lines of one schema begin: all that stands before the first number
-_NEWLINE = ord("\n")
+_NEWLINE, _BRACE = ord("\n"), ord("}")
+_LOOK_HEAD = len(SHORT_HEADS[0])
 _schemas: dict[tuple[str, ...], LineSchema] = {}
 
 PARALLEL_BYTES = 128 << 20  # of a stream that is worth workers: one takes a quarter of a second to come
@@ -97,12 +100,16 @@ def schema_of(line: bytes) -> LineSchema | None:
 
 
 class Segment(NamedTuple):
-    """Successive whole lines, `block[begin:end]`: steps of one schema as columns; without columns, to take singly."""
+    """Successive whole lines, `block[begin:end]`: steps of one schema as columns; without columns, to take singly.
+
+    `looks`: lines without columns in which there are no metrics (`look_lines.py`), so many.
+    """
 
     begin: int
     end: int
     names: tuple[str, ...] = ()
     columns: Columns | None = None
+    looks: int = 0
 
 
 def segments(block: bytes) -> Iterator[Segment]:
@@ -113,6 +120,27 @@ def segments(block: bytes) -> Iterator[Segment]:
         return
     content = np.frombuffer(block, dtype=np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(content == _NEWLINE) + 1])
+    looks = _are_looks(content, starts)
+    bounds = [0, *(np.flatnonzero(np.diff(looks)) + 1).tolist(), len(looks)]
+    for begin, end in pairwise(bounds):
+        if looks[begin]:
+            yield Segment(int(starts[begin]), int(starts[end]), looks=end - begin)
+        else:
+            yield from _of_lines(block, content, starts[begin : end + 1])
+
+
+def _are_looks(content: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[Any]:
+    """Which lines are whole events in which there are no metrics."""
+    heads = content.take(starts[:-1, None] + np.arange(_LOOK_HEAD), mode="clip").view(f"S{_LOOK_HEAD}").ravel()
+    ends = content[np.maximum(starts[1:] - 2, 0)]
+    looks: NDArray[Any] = np.isin(heads, SHORT_HEADS) & (ends == _BRACE)
+    for at in np.flatnonzero(looks & (heads == SHORT_HEADS[-1])):  # longer heads begin so: `region_`
+        looks[at] = content[starts[at] : starts[at + 1]].tobytes().startswith(LOOK_HEADS)
+    return looks
+
+
+def _of_lines(block: bytes, content: NDArray[np.uint8], starts: NDArray[np.int64]) -> Iterator[Segment]:
+    """Segments of successive lines, by an example from among them."""
     middle = len(starts) // 2 - 1
     for index in (middle, 0, len(starts) - 2):
         example = block[starts[index] : starts[index + 1]]
@@ -123,7 +151,7 @@ def segments(block: bytes) -> Iterator[Segment]:
             for begin, end in zip([0, *bounds], [*bounds, len(alike)], strict=True):
                 yield from _cut(block, starts[begin : end + 1], schema if alike[begin] else None)
             return
-    yield Segment(0, len(block))
+    yield Segment(int(starts[0]), int(starts[-1]))
 
 
 def _cut(block: bytes, starts: NDArray[np.int64], schema: LineSchema | None) -> Iterator[Segment]:

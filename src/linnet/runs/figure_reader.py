@@ -15,6 +15,7 @@ from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
 from linnet.runs.figures import MetricFigures, Wanted
 from linnet.runs.folder import CACHE, EVENTS
 from linnet.runs.lines import BOM, LineReader, UnfitLinesError
+from linnet.runs.look_lines import without_looks
 from linnet.runs.metric_names import goal_of
 from linnet.runs.points_cache import kept_figures
 
@@ -72,7 +73,7 @@ def _scan(events: Path, wanted: Wanted) -> dict[str, MetricFigures]:
     figures = {name: MetricFigures(at=dict.fromkeys(steps)) for name, steps in wanted.items()}
     decoder = figure_decoder(tuple(wanted))
     for block in _blocks(events):
-        decoder.take(block, figures)
+        decoder.take(without_looks(block), figures)
     return {name: figure for name, figure in figures.items() if figure.count}
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from linnet.runs.decoding import Columns, Segment, schema_of, segments
 from linnet.runs.events import Event, as_number, decode
 from linnet.runs.lines import split_lines
+from linnet.runs.look_lines import is_look
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Rows, Table
 
@@ -97,10 +98,14 @@ class MetricParser:
 
     def _take_segments(self, block: bytes, parts: Sequence[Segment]) -> bool:
         """Take a block that is mostly steps of one schema, in order; False, with nothing taken, when it is not."""
-        if sum(part.end - part.begin for part in parts if part.columns is None) > max(_FEW_BYTES, len(block) // 4):
+        sizes = {part.begin: part.end - part.begin for part in parts if not part.looks}
+        others = sum(sizes[part.begin] for part in parts if part.columns is None and not part.looks)
+        if others > max(_FEW_BYTES, sum(sizes.values()) // 4):
             return False
         for part in parts:
-            if part.columns is None:
+            if part.looks:
+                self.state.lines += part.looks
+            elif part.columns is None:
                 self._take_lines(block[part.begin : part.end])
                 self._empty_buffers()  # so that metrics are known in the order in which they came
             else:
@@ -126,6 +131,8 @@ class MetricParser:
         heads: dict[bytes, tuple[list[int], list[bytes]]] = {}
         base, lines = self.state.lines, split_lines(block)
         for number, line in enumerate(lines, base):
+            if is_look(line):
+                continue
             numbers, alike = heads.setdefault(line[:_HEAD], ([], []))
             numbers.append(number)
             alike.append(line)
@@ -156,6 +163,8 @@ class MetricParser:
 
     def _take_line(self, line: bytes) -> None:
         number, self.state.lines = self.state.lines, self.state.lines + 1
+        if is_look(line):
+            return
         event = decode(line, self._origin)
         if event is None:
             self.state.damaged += 1

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from linnet.runs.events import Event, decode
 from linnet.runs.lines import UnfitLinesError
+from linnet.runs.look_lines import without_looks
 from linnet.runs.metric_names import rows
 from linnet.runs.point_decoder import LineDecoder, LineGroup, MetricPoints
 
@@ -35,7 +36,7 @@ class PointCollector:
 
     def take(self, block: bytes) -> None:
         """Add what a block says; UnfitStreamError where only another reader can tell."""
-        lines, begin = block.removesuffix(b"\n").split(b"\n"), 0
+        lines, begin = without_looks(block).removesuffix(b"\n").split(b"\n"), 0
         for at in [at for at, line in enumerate(lines) if b"resume" in line] if b"resume" in block else []:
             event = decode(lines[at])
             if event is not None and event.kind == "resume":  # it makes void what stands before

@@ -21,6 +21,7 @@ from linnet.runs.cache import stamp
 from linnet.runs.events import Event, decode
 from linnet.runs.folder import CACHE
 from linnet.runs.lines import BOM, LONGEST_LINE
+from linnet.runs.look_lines import SHORT_HEADS
 
 KINDS = ("artifact", "checkpoint", "note", "resume", "sample")
 
@@ -32,7 +33,7 @@ _NUMBERS = [
     for space in ("", " ")
     for key, words in (("kind", ("step", "scalars", "system", "heartbeat")), ("type", ("scalar", "metric")))
     for word in words
-]
+] + list(SHORT_HEADS)
 _NAME = "events"
 _MAGIC = b"linnet-events-1\n"
 _KEPT_FROM = 1 << 20  # bytes of a stream that are worth keeping what was found in them

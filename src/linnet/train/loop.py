@@ -412,10 +412,10 @@ class Loop:
             self._heard = metrics.words
             if self._monitor is not None:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
+            if self._inspector is not None:  # before the step's own event, which readers look for at the end
+                self._inspector.write()
             self._run.log(metrics.step, metrics.values)
             self._callbacks.call(Callback.on_step, metrics)
-            if self._inspector is not None:
-                self._inspector.write()
             self._warnings.stepped(metrics, looked=metrics.step in self._looked_at)
             self._looked_at.discard(metrics.step)
             if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
