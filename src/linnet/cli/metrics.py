@@ -17,11 +17,13 @@ from linnet.cli.options import (
     require_metrics,
 )
 from linnet.cli.printing import json_line, print_json
+from linnet.errors import UsageError
 from linnet.runs import Run, RunStore
 from linnet.runs.encode import jsonable_record
 
 if TYPE_CHECKING:
     from linnet.runs import Metrics, Series
+    from linnet.runs.inspection import Inspection
     from linnet.runs.metric_names import Goal
 
 Row = dict[str, object]
@@ -32,6 +34,7 @@ def metrics(
     filters: RunFilters = EVERY_RUN,
     key: list[str] | None = None,
     wide: bool = False,
+    inspect: Literal["taps", "grads", "drift", "tokens", "regions", "ops"] | None = None,
     format: Literal["tsv", "csv", "json", "jsonl"] | None = None,
     superseded: bool = False,
     runs: RunsFolder = None,
@@ -42,12 +45,21 @@ def metrics(
     Args:
         key: The metric whose rows are wanted; may be given several times.
         wide: A row a step and a column a metric, of all metrics or those of --key.
+        inspect: What a training with --inspect told of its inside: figures of activations, of gradients and updates, of
+            the distance from the first weights; of tokens; times by part of the model; by operation.
         format: tsv (by default), csv, json or jsonl.
         superseded: Show also the steps that a resumed run trained again.
         json: The same as --format json.
     """
     store = RunStore(runs)
     chosen = choose_runs(store, run, filters) if run or filters else [store.find("latest")]
+    if inspect is not None:
+        if key or wide:
+            raise UsageError("--inspect has columns of its own: leave out --key and --wide")
+        looks = [(one, one.inspection(superseded=superseded)) for one in chosen]
+        told = (row for one, seen in looks for row in _told(one, seen, inspect, len(chosen) > 1))
+        _write(told, "json" if json else format or "tsv")
+        return 0
     measured = [(one, one.metrics(superseded=superseded)) for one in chosen]
     known = list(dict.fromkeys(name for _, of_run in measured for name in of_run.names()))
     require_metrics(key or (), known, f"run {chosen[0].id} has" if len(chosen) == 1 else "these runs have")
@@ -68,6 +80,33 @@ def _summaries(run: Run, metrics: Metrics, several: bool) -> Iterator[Row]:
     for name in metrics:
         series = metrics[name]
         yield {**_name(run, several), "metric": name, **series_summary(series, series.goal)}
+
+
+def _told(run: Run, inspection: Inspection, group: str, several: bool) -> Iterator[Row]:
+    """What a run told of its inside, a row for each region, tensor, token or operation at each step."""
+    name = _name(run, several)
+    tables = {"taps": inspection.taps, "grads": inspection.grads, "drift": inspection.drift}
+    if group in tables:
+        figures = tables[group].figures
+        for record in tables[group].records():
+            place = {column: record[column] for column in ("step", "name", "layer", "head")}
+            yield {**name, **place, **{figure: record.get(figure) for figure in figures}}
+    elif group == "tokens":
+        for step in inspection.token_steps:
+            drift = inspection.tokens(step)
+            columns = (drift.token_id, drift.freq, drift.cos_to_init, drift.l2_to_init)
+            for token, freq, cosine, distance in zip(*(column.tolist() for column in columns), strict=True):
+                figures_of = {"token_id": token, "freq": freq, "cos_to_init": cosine, "l2_to_init": distance}
+                yield {**name, "step": step, **figures_of}
+    elif group == "regions":
+        for step in inspection.region_steps:
+            for depth, node in inspection.regions(step).walk():
+                times = {"begin_us": node.begin_us, "us": node.us, "own_us": node.own_us}
+                yield {**name, "step": step, "region": node.path, "depth": depth, **times}
+    else:
+        for timing in inspection.op_timings:
+            for operation, us in timing.buckets.items():
+                yield {**name, "step": timing.step, "operation": operation, "us": us}
 
 
 def _name(run: Run, several: bool) -> Row:

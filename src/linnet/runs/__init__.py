@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from linnet.runs.findings import Findings as Findings
     from linnet.runs.findings import examine as examine
     from linnet.runs.frame import wide_table as wide_table
+    from linnet.runs.inspection import Inspection as Inspection
     from linnet.runs.manifest import Manifest as Manifest
     from linnet.runs.metrics import Metrics as Metrics
     from linnet.runs.run import Run as Run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,11 +37,18 @@ def wide_table(metrics: Metrics, names: Iterable[str] | None = None) -> tuple[In
 
 def to_pandas(metrics: Metrics, names: Iterable[str] | None = None) -> DataFrame:
     """The same as a DataFrame, whose index is `step`."""
+    pandas = require_pandas()
+    steps, columns = wide_table(metrics, names)
+    frame: DataFrame = pandas.DataFrame(columns, index=pandas.Index(steps, name="step"))
+    return frame
+
+
+def require_pandas() -> Any:
+    """The package, which is loaded when it is asked for."""
     try:
         import pandas
     except ImportError:
         raise LinnetError(
             "to_pandas needs the package pandas, which is not installed: pip install 'linnet[notebook]'"
         ) from None
-    steps, columns = wide_table(metrics, names)
-    return pandas.DataFrame(columns, index=pandas.Index(steps, name="step"))
+    return pandas

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # numpy takes longer to load than a list of runs to print
     from pandas import DataFrame
 
     from linnet.runs.artifacts import Artifact
+    from linnet.runs.inspection import Inspection
     from linnet.runs.metrics import Metrics
 
 
@@ -218,6 +219,12 @@ class Run(Shown):
 
         goals = self.manifest.goals
         return Metrics(self.events_path, goals=goals, origin=self.origin, superseded=superseded, cached=cached)
+
+    def inspection(self, *, superseded: bool = False) -> Inspection:
+        """What its training told of its inside (`inspect`); `superseded` as for `metrics`."""
+        from linnet.runs.inspection import Inspection
+
+        return Inspection(self.events_path, superseded=superseded)
 
     def artifacts(
         self,
