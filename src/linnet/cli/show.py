@@ -66,7 +66,6 @@ def show(
                 "end": summary.end,
                 "damaged_lines": metrics.damaged,
                 "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
-                "inspected": shown.inspection().looks if "inspect" in shown.config else {},
                 **Kept(shown).as_json(),
             }
         )
@@ -76,7 +75,6 @@ def show(
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
-    _print_looks(shown)
     Kept(shown).print(all)
     if summary.warning is not None:
         print(paint(f"\n! {summary.warning}", "yellow"))
@@ -115,6 +113,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "rates": _rates(manifest.plan),
         "model": _pairs(manifest.model.items(), " · "),
         "config": _pairs(manifest.config.items(), " · "),
+        "inspected": _inspected(run),
         "summary": _pairs(manifest.summary.items(), " · "),
         "started": words.moment(manifest.created_at),
         "host": manifest.provenance.get("host"),
@@ -125,6 +124,14 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "gate": _verdict(end.get("quality_gate")),
     }
     print_facts(facts, cut=True)
+
+
+def _inspected(run: Run) -> str:
+    """What its training was asked to tell of its inside, and how that is read."""
+    asked = run.config.get("inspect")
+    if not isinstance(asked, str):
+        return ""
+    return words.bounded(f"{asked} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
 
 
 def _rates(plan: Mapping[str, object]) -> str:
@@ -174,18 +181,6 @@ def _print_metrics(metrics: Metrics, all: bool) -> None:
     if lines:
         print()
         print_table(("metric", "last", "best", "at step", "points"), lines, right=(1, 2, 3, 4))
-
-
-def _print_looks(run: Run) -> None:
-    """At which steps its training looked inside, and how to read what was seen."""
-    looks = run.inspection().looks if "inspect" in run.config else {}
-    if looks:
-        counted = ((name, *map(words.number, (len(steps), steps[0], steps[-1]))) for name, steps in looks.items())
-        print()
-        print_table(("inspected", "looks", "from step", "to"), list(counted), right=(1, 2, 3))
-        first = next(iter(looks))
-        if first in ("taps", "grads", "drift", "tokens", "regions", "ops"):
-            print(paint(f"read it with: {words.command('metrics', run.path)} --inspect {first}", "dim"))
 
 
 def tail(
