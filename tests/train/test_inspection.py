@@ -456,6 +456,15 @@ def test_a_look_that_fails_is_told_once_and_costs_nothing_else(
     assert caplog.text.count("no taps are inspected") == 1
 
 
+def test_the_plan_counts_what_looks_write(corpus: Path) -> None:
+    plain, inspected = (
+        start(small_job(corpus, inspect=text), run_id=name) for text, name in ((None, "b"), ("all@2", "c"))
+    )
+    assert plain.plan is not None and inspected.plan is not None
+    written = train_job(small_job(corpus, inspect="all@2"), "looked").events_path.stat().st_size
+    assert 0.5 < (inspected.plan.disk - plain.plan.disk) / written < 2.5, "an estimate, for models of a usual size"
+
+
 def test_rows_and_a_loss_of_ones_own_are_looked_at_too() -> None:
     def doubled(model: Any, batch: Any) -> Tensor:
         loss: Tensor = 2 * model.loss(batch.ids_BT, batch.targets_BT)

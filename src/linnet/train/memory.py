@@ -125,6 +125,9 @@ def peak_memory(
     if (teacher := getattr(recipe, "teacher", None)) is not None:
         own, beside = teacher.activations(shape.tokens, hardware.device.type, fused=hardware.compile)
         activations = max(own, activations + beside)
+    if settings.inspected is not None and "grads" in settings.inspected.every:
+        update += weights.gradients  # the weights as they were before the update
+        held += activations if hardware.graph else 0  # a step that is looked at is captured by itself
     step = moments + cast + held + max(activations, update)
     pause = moments + cast + held + shape.evaluation(scored)
     present = _present(hardware) if sharing.of_process is None else sharing.of_process

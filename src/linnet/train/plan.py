@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linnet.train.inspection.schedule import look_bytes
 from linnet.train.memory import ALONE, Sharing, Weights, peak_memory, total_memory
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def make_plan(
     vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None else 0
     state = weights.moments + _averaged(recipe) + (0 if settings.file_type == "f32" else weights.parameters)
     layers = recipe.config.n_layers
-    events = (0 if timed else _STEP_BYTES * steps) + _LAYER_BYTES * layers
+    events = (0 if timed else _STEP_BYTES * steps + _look_bytes(recipe.config, settings, done)) + _LAYER_BYTES * layers
     device = hardware.device.type
     reading = (weights.parameters - _looked_up(model)) / _READ_BYTES.get(device, 8e9)
     token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
@@ -208,6 +209,19 @@ def _times(settings: TrainSettings, kind: Periodic, done: int) -> list[int]:
     steps = list(range(done - done % interval + interval, settings.steps + 1, interval)) if interval else []
     last = [settings.steps] if interval or kind == "checkpoint" else []
     return steps if steps and steps[-1] == settings.steps else steps + last
+
+
+def _look_bytes(config: Any, settings: TrainSettings, done: int) -> int:
+    """Bytes of the events of all looks inside (`inspect`)."""
+    schedule = settings.inspected
+    if schedule is None:
+        return 0
+    heads = config.n_heads + getattr(config, "n_kv", config.n_heads)
+    return sum(
+        look_bytes(group, config.n_layers, heads)
+        * schedule.looks(group, first=settings.first, last=settings.steps, done=done)
+        for group in schedule.every
+    )
 
 
 def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int], done: int) -> list[int]:

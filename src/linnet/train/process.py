@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -148,6 +149,19 @@ def keep_freed_memory() -> bool:
         return False
     wanted = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
     return all(mallopt(name, value) == 1 for name, value in wanted.items())
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many of the CPU's threads for a while; the change itself costs nothing."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def use_threads(count: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from linnet.kernels.replay import Work
 from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
-from linnet.train.process import keep_freed_memory, use_threads
+from linnet.train.process import keep_freed_memory, threads, use_threads
 from linnet.train.ranks import WORDS
 from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import FULL_MOMENTUM, TrainSettings
@@ -171,7 +171,7 @@ class Step:
         first, *others = batch.inputs
         assert first is not None
         divisor = self._divisor(batch.n_targets, first.device)
-        with _threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
+        with threads(self._threads), ordered_sums(self._ordered_sums), refuse_unordered(self._strict):
             if observer is not None:
                 return self._observed_step(observer, divisor, first, *others)
             if self._ranks.alone:
@@ -457,14 +457,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many of the CPU's threads for a while; the change itself costs nothing."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from linnet.train.inspection.late_events import EventRow
 from linnet.train.inspection.pieces import TensorPiece, l2_of
+from linnet.train.process import threads
 
 EMBEDDING = "token_embd.weight"
 CORRELATION = "drift/token_frequency"  # the metric: Pearson's r of a token's log frequency and its cosine
@@ -63,6 +64,10 @@ class DriftFigures:
     @torch.no_grad()
     def look(self, counts: TokenCounts | None = None) -> tuple[list[EventRow], list[Tensor]]:
         """Every tensor; with `counts` also tokens of the embedding, and how their drift goes with their frequency."""
+        with threads(1):
+            return self._look(counts)
+
+    def _look(self, counts: TokenCounts | None) -> tuple[list[EventRow], list[Tensor]]:
         values = [
             drift_figures(piece, self._parameters[piece.parameter].detach(), self._first[piece.parameter])
             for piece in self._pieces

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from linnet.train.inspection.late_events import EventRow
 from linnet.train.inspection.pieces import TensorPiece, l2_of
+from linnet.train.process import threads
 
 _OF_GRADIENT = (("l2", 0), ("abs_mean", 0), ("nan_count", 0))
 _FIGURES = (*_OF_GRADIENT, ("update_ratio", 0))
@@ -33,15 +34,25 @@ class GradientFigures:
     def after_backward(self) -> None:
         """The gradients of the whole batch are in `.grad`."""
         self._before = {name: p.detach().clone() for name, p in self._parameters.items()}
-        self._gradients = [_gradient_figures(piece, self._parameters[piece.parameter]) for piece in self._pieces]
+        with threads(1):  # a second one would be waited for at each of a thousand small operations
+            self._gradients = self._of_gradients()
+
+    def _of_gradients(self) -> list[Tensor]:
+        return [_gradient_figures(piece, self._parameters[piece.parameter]) for piece in self._pieces]
 
     @torch.no_grad()
     def after_update(self) -> Tensor:
         """The weights have been moved: all figures, one row after the other."""
-        figures = []
-        moved = {name: p.detach() - self._before[name] for name, p in self._parameters.items()}
+        with threads(1):
+            return self._of_updates()
+
+    def _of_updates(self) -> Tensor:
+        figures, moved_name, moved = [], "", Tensor()
         for piece, of_gradient_R3 in zip(self._pieces, self._gradients, strict=True):
-            ratio_R = _norms(piece, moved[piece.parameter]) / _norms(piece, self._before[piece.parameter])
+            if piece.parameter != moved_name:  # one after the other: not all updates at a time
+                moved_name = piece.parameter
+                moved = self._parameters[moved_name].detach() - self._before[moved_name]
+            ratio_R = _norms(piece, moved) / _norms(piece, self._before[moved_name])
             figures.append(torch.cat((of_gradient_R3, ratio_R[:, None]), 1).flatten())
         for piece in self._matrices:
             figures.append((piece.of(self._before[piece.parameter]) != 0).float().mean()[None])

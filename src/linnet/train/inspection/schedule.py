@@ -73,6 +73,14 @@ class InspectSchedule:
         return max(0, last // every - done // every) + len(edges)
 
 
+def look_bytes(group: str, layers: int, heads: int) -> int:
+    """About how many bytes of events a look at a group writes, by layers, and heads of queries, keys and values."""
+    of_layer = {"taps": 5_300, "gram": 24_000, "grads": 1_500 + 320 * heads, "drift": 1_100 + 260 * heads}
+    of_layer |= {"regions": 2_900, "ops": 0}
+    besides = {"taps": 2_000, "drift": 30_000, "ops": 400}
+    return min(of_layer[group] * layers, 260_000 if group == "gram" else 1 << 62) + besides.get(group, 0)
+
+
 def _steps(text: str, whole: str) -> int:
     try:
         steps = int(text)
