@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from linnet.train.inspection.schedule import InspectSchedule
 from linnet.train.inspection.taps import look_at_batch
 from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
+from tests.kernels.conftest import without_inductor as without_inductor
 from tests.train.test_recording import GPT2, LLAMA, batch
 
 Fields = dict[str, Any]
@@ -243,14 +245,19 @@ def plain_gradients(config: Config, number: int) -> dict[str, Tensor]:
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["llama", "gpt2"])
-def test_gradients_and_updates_are_those_of_every_tensor_and_head(config: Config) -> None:
+@pytest.mark.usefixtures("without_inductor")
+@pytest.mark.parametrize(
+    ("config", "compiled"), [(LLAMA, False), (LLAMA, True), (GPT2, False)], ids=["llama", "llama-compiled", "gpt2"]
+)
+def test_gradients_and_updates_are_those_of_every_tensor_and_head(config: Config, compiled: bool) -> None:
     model = build(config)
     parameters, pieces = dict(model.named_parameters()), tensor_pieces(config, model.named_parameters())
     before = {name: p.detach().clone() for name, p in parameters.items()}
     observer = GradientFigures(parameters, pieces)
     settings = TrainSettings(batch=2, device="cpu", optimizer="adamw", clip=0.01)  # two passes, and clipped
-    result = Step(model, settings, choose_cpu(32))(batch(1, 4, False), 1e-2, observer=StepObserver(observer))
+    hardware = choose_cpu(32)
+    hardware = replace(hardware, compile=True, graph=False) if compiled else hardware
+    result = Step(model, settings, hardware)(batch(1, 4, False), 1e-2, observer=StepObserver(observer))
     assert result.observed is not None
     events = told(1, observer.rows, [result.observed])
     heads = config.n_layers * (2 * config.n_heads + 2 * config.n_kv)

@@ -74,7 +74,7 @@ class DriftFigures:
         ]
         if counts is None or EMBEDDING not in self._trained:
             return self._rows, values
-        counts_V = counts.now()
+        counts_V = counts.now().to(self._first[EMBEDDING].device)
         of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
         tokens_K = by_log_rank(counts_V)
         freq_K = counts_V[tokens_K].float()
@@ -116,7 +116,8 @@ class TokenCounts:
     """
 
     def __init__(self, vocab: int, device: torch.device, kept: Tensor | None = None) -> None:
-        self._counts_V = torch.zeros(vocab, dtype=torch.int64, device=device)
+        at = device if device.type in ("cpu", "cuda") else torch.device("cpu")  # Metal adds no int64
+        self._counts_V = torch.zeros(vocab, dtype=torch.int64, device=at)
         if kept is not None and kept.numel() == 2 * vocab:
             self._counts_V.copy_(kept.contiguous().view(torch.int64).reshape(-1))
         self._pending: list[Tensor] = []
@@ -139,6 +140,6 @@ class TokenCounts:
 
     def _count(self) -> None:
         for ids in self._pending:
-            flat = ids.reshape(-1)
+            flat = ids.reshape(-1).to(self._counts_V.device)
             self._counts_V.scatter_add_(0, flat, torch.ones_like(flat))
         self._pending = []

@@ -125,8 +125,7 @@ def histograms(x_RM: Tensor, low_R: Tensor, high_R: Tensor) -> Tensor:
     if x_RM.device.type == "cpu":  # a byte holds a bin, and such bytes are counted in a quarter of the time
         counts_RB = torch.stack([torch.bincount(row, minlength=BINS) for row in place_RM.to(torch.uint8)]).float()
     else:
-        places_RM = place_RM.long()
-        counts_RB = places_RM.new_zeros(len(x_RM), BINS).scatter_add_(1, places_RM, torch.ones_like(places_RM)).float()
+        counts_RB = x_RM.new_zeros(len(x_RM), BINS).scatter_add_(1, place_RM.long(), torch.ones_like(x_RM))
     return torch.where(torch.isfinite(low_R + high_R)[:, None], counts_RB, torch.nan)
 
 
