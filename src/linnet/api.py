@@ -370,6 +370,8 @@ def _value(flag: Flag, value: Any, runs: str | os.PathLike[str] | None) -> Any:
     """A value of the type that its flag has; a path for a text where the command takes one."""
     if flag.is_model and isinstance(value, Run):
         value = model_path(value, runs)
+    if flag.is_run and isinstance(value, Run):
+        value = value.path.absolute()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     name, kind = flag.name, flag.type

@@ -75,6 +75,7 @@ compare: Compare runs: what was set differently, and what came of it.
     linnet compare llama-20260531-001 llama-20260531-002
     linnet compare wide narrow --key loss
     linnet compare 'xor-*' --where 'lr>=1e-3 and tag:base'
+    linnet compare --baseline wide narrow 'xor-*'
 
 metrics: Print the metrics of runs, with all digits, for other programs.
     linnet metrics

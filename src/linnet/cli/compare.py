@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.run_columns import Cells, cells_of, differing_terms, fit, labels_of
+from linnet.cli.completion import complete_run
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, require_metrics
 from linnet.cli.pictures import print_chart
@@ -37,6 +40,7 @@ def compare(
     *run: RunNames,
     filters: RunFilters = EVERY_RUN,
     key: list[str] | None = None,
+    baseline: Annotated[str | None, Parameter(completer=complete_run)] = None,
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
@@ -44,7 +48,16 @@ def compare(
 
     Args:
         key: Only these metrics, and their curves over each other.
+        baseline: Hold each run against this one instead: its loss after as many tokens, and the verdict. Without runs:
+            all that were trained beside it.
     """
+    if baseline is not None:
+        from linnet.cli.standings import print_standings
+
+        if key:
+            raise UsageError("--key goes with runs beside each other: leave out --baseline, or --key")
+        print_standings(RunStore(runs), baseline, run, filters, json=json)
+        return 0
     compared = _to_compare(RunStore(runs), run, filters)
     metrics = [one.metrics() for one in compared]
     settings = [settings_of(one.manifest) for one in compared]

@@ -19,6 +19,7 @@ from linnet.cli.streams import LastingStream
 from linnet.train.callback import Callback
 
 if TYPE_CHECKING:
+    from linnet.runs.baseline import Comparison
     from linnet.train.metrics import StepMetrics
     from linnet.train.plan import Plan
     from linnet.train.protocols import EvalResult
@@ -65,6 +66,15 @@ def _main_figure(result: EvalResult) -> str:
     return words.number(result.loss) if accuracy is None else f"{accuracy:.2%}"
 
 
+_STANDING = {"ahead": "green", "par": "", "behind": "yellow", "abort": "red"}  # beside a baseline, and its colour
+
+
+def _standing(comparison: Comparison) -> str:
+    """How a run stands beside its baseline, in two words: `behind 4.2 %`."""
+    verdict = "behind" if comparison.verdict == "abort" else comparison.verdict
+    return verdict if verdict == "par" else f"{verdict} {100 * abs(comparison.share):.1f} %"
+
+
 class PlainLines(Callback):
     """Lines for a log, as Toy's trainers print them: of the first and the last step, and every few seconds between."""
 
@@ -72,6 +82,7 @@ class PlainLines(Callback):
         self._out = LastingStream(out)
         self._next = 0.0  # when the next step line is due
         self._unsaid: StepMetrics | None = None
+        self._verdict = ""  # that was said last
 
     def on_remark(self, text: str) -> None:
         self._say(words.flags(text))
@@ -95,6 +106,16 @@ class PlainLines(Callback):
     def on_evaluation(self, step: int, result: EvalResult) -> None:
         rest = "".join(f" {name}={value:.4g}" for name, value in result.figures.items() if name != "loss")
         self._say(f"eval {step}: loss={result.loss:.6f}{rest}")
+
+    def on_comparison(self, comparison: Comparison, baseline: str) -> None:
+        """Every held-out loss; of the training loss, which is compared more often, a verdict that is another."""
+        if comparison.metric == "loss" and comparison.verdict == self._verdict:
+            return
+        self._verdict = comparison.verdict
+        self._say(
+            f"compare {comparison.step}: {comparison.standing(words.plain(baseline))},"
+            f" {comparison.metric}={comparison.loss:.6f} against {comparison.baseline_loss:.6f}"
+        )
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         self._say(f"sample {step}: {words.plain(prompt + text)}")
@@ -132,6 +153,7 @@ class LiveLine(Callback):
         self._drawn = 0.0
         self._evaluation: EvalResult | None = None
         self._last: StepMetrics | None = None
+        self._comparison: Comparison | None = None
 
     def on_remark(self, text: str) -> None:
         self._above(
@@ -164,6 +186,9 @@ class LiveLine(Callback):
     def on_evaluation(self, step: int, result: EvalResult) -> None:
         self._evaluation = result
 
+    def on_comparison(self, comparison: Comparison, baseline: str) -> None:
+        self._comparison = comparison
+
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """Above the line, in at most two rows, the second below the text of the first."""
         prompt = words.plain(prompt)
@@ -192,17 +217,20 @@ class LiveLine(Callback):
             return ""
         room = _columns(self._out) - 1  # a full row would make some terminals begin the next
         done = round(10 * metrics.step / metrics.steps)
+        compared = self._comparison
+        standing = ("", "") if compared is None else (_standing(compared), _STANDING[compared.verdict])
         # In the order of the row; where there is too little room, the part with the lowest figure goes first.
         parts = [
             (3, "█" * done + "░" * (10 - done), ""),
-            (9, f"{metrics.step:,}/{metrics.steps:,}", ""),
-            (8, f"loss {words.number(metrics.loss)}", "bold"),
+            (10, f"{metrics.step:,}/{metrics.steps:,}", ""),
+            (9, f"loss {words.number(metrics.loss)}", "bold"),
             (6, _accuracy(metrics, "accuracy "), ""),
             (4, "" if self._evaluation is None else f"held-out {_main_figure(self._evaluation)}", ""),
+            (7, *standing),
             (2, f"lr {metrics.lr:.2g}", ""),
             (5, f"{metrics.per_s:,.0f} {_SHORT[metrics.unit]}/s", ""),
             (1, "" if metrics.mfu is None else f"MFU {metrics.mfu:.0%}", ""),
-            (7, f"{words.duration(metrics.seconds_left)} left", ""),
+            (8, f"{words.duration(metrics.seconds_left)} left", ""),
         ]
         parts = [part for part in parts if part[1]]
         curve = min(_CURVE, room - _row_length(parts) - 2)

@@ -20,6 +20,7 @@ from linnet.cli.runs import as_json
 from linnet.errors import UsageError
 from linnet.runs import RunStore
 from linnet.runs.artifacts import to_artifact
+from linnet.runs.baseline import latest_of, logged_comparisons
 from linnet.runs.family import origin_of
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.settings import commit
@@ -106,6 +107,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "experiment": manifest.experiment,
         "group": manifest.group,
         "parent": origin_of(manifest.parent, manifest.parent_step),
+        "baseline": _baseline(run),
         "tags": " ".join(manifest.tags),
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
@@ -132,6 +134,14 @@ def _inspected(run: Run) -> str:
     if not isinstance(asked, str):
         return ""
     return words.bounded(f"{asked} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
+
+
+def _baseline(run: Run) -> str:
+    """The run that it was compared with, and how it stood beside that."""
+    name = run.manifest.compare_to
+    if name is None or (latest := latest_of(logged_comparisons(run))) is None:
+        return name or ""
+    return f"{latest.standing(name)} at step {latest.step:,}: {latest.figures}"
 
 
 def _rates(plan: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from cyclopts import Group, Parameter, Token
 
 from linnet.board import words
-from linnet.cli.completion import complete_model
+from linnet.cli.completion import complete_model, complete_run
 from linnet.cli.options import AsJson, ConfigPath, RunsFolder, unless_off
 from linnet.cli.torchrun import start_ranks
 from linnet.errors import UsageError
@@ -101,7 +101,7 @@ def _parameter(flag: Flag, group: Group) -> inspect.Parameter:
         show_default=unless_off,
         negative=negative,
         converter=_count if flag.is_count else None,
-        completer=complete_model if flag.is_model else None,
+        completer=complete_model if flag.is_model else complete_run if flag.is_run else None,
     )
     return _keyword(flag.name, Annotated[Path if flag.is_path else flag.type, shown], default)
 

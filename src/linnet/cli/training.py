@@ -135,6 +135,10 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     if outcome.gate is not None:
         verdict = paint("reached", "green") if outcome.gate["passed"] else paint("missed", "red")
         print(f"  gate {verdict}: {outcome.gate['metric']} {outcome.gate['value']} against {outcome.gate['threshold']}")
+    if training.standing is not None:
+        baseline, comparison = training.standing
+        at = "" if comparison.step == progress.step else f" at step {comparison.step:,}"
+        _print_wrapped("  compare ", f"{comparison.standing(baseline)}{at}: {comparison.figures}")
     _print_wrapped("  folder  ", words.shown_path(folder))
     of_text = training.unit == "tokens"
     if model is not None:
@@ -219,4 +223,12 @@ def _as_json(training: Training, outcome: Outcome, model: Path | None) -> dict[s
         "latest": str(outcome.model.absolute()) if outcome.model is not None else None,
         "mirror": None if training.mirrored is None else asdict(training.mirrored),
         "quality_gate": outcome.gate,
+        "baseline": _standing_fields(training),
     }
+
+
+def _standing_fields(training: Training) -> dict[str, object] | None:
+    if training.standing is None:
+        return None
+    baseline, comparison = training.standing
+    return {"run_id": baseline, "step": comparison.step, "share": comparison.share, **comparison.fields()}

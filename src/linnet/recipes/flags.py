@@ -48,6 +48,11 @@ class Flag:
         return "model" in _marks(self.type)
 
     @property
+    def is_run(self) -> bool:
+        """Is its value a RUN?"""
+        return "run" in _marks(self.type)
+
+    @property
     def is_count(self) -> bool:
         """May its value be written as 20M or 1e9?"""
         return "count" in _marks(self.type)

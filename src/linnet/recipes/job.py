@@ -52,6 +52,8 @@ FREE = (
     "profile",
     "inspect",
     "on_nan",
+    "baseline",
+    "abort_behind",
     "mirror",
     "cache",
     "prompts",

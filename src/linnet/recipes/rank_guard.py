@@ -20,7 +20,7 @@ from linnet.train.shards import shards_moments
 
 _LATE_SECONDS = 10.0  # after which a new folder has appeared on every machine that shares it
 # Settings that may be others on each machine: of data and donors their content is compared.
-_OF_A_MACHINE = ("device", "cache", "profile", "corpus", "images", "donor", "tokenizer", "lens", "teacher")
+_OF_A_MACHINE = ("device", "cache", "profile", "corpus", "images", "donor", "tokenizer", "lens", "teacher", "baseline")
 
 
 def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:

@@ -13,6 +13,7 @@ from linnet import gguf
 from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
 from linnet.files import step_path
+from linnet.recipes.baseline import baseline_callback, baseline_remark, check_baseline, with_baseline
 from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.inspecting import inspector_of, is_inspected, require_inspectable
@@ -24,8 +25,10 @@ from linnet.recipes.restart import PreviousRun
 from linnet.recipes.teacher import TeacherFile, admitted, meet, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
+from linnet.runs.baseline import Baseline, Comparison
 from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.runs.mirror import Mirror, MirrorReport, check_mirror
+from linnet.train.baseline_callback import BaselineCallback
 from linnet.train.callback import Callback, Callbacks
 from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
@@ -69,11 +72,12 @@ class Training:
         remarks: Iterable[str] = (),
         ranks: Ranks = ALONE,
         mirror: Mirror | None = None,
+        compared: BaselineCallback | None = None,
     ) -> None:
         self.run_dir, self.ranks = run_dir, ranks
         self.run_id = session.run_id
         self.unit = loop.unit  # what is counted: tokens or images
-        self._session = session
+        self._session, self._compared = session, compared
         self._loop, self._remarks, self._mirror = loop, tuple(remarks), mirror
         self.mirrored: MirrorReport | None = None  # at the end, where the run has a mirror
         self.waiting: Callable[[str], None] = lambda _: None  # told when the end of the run waits for its mirror
@@ -82,6 +86,11 @@ class Training:
     def plan(self) -> Plan | None:
         """What it will take; with the expected time once that is known."""
         return self._loop.plan
+
+    @property
+    def standing(self) -> tuple[str, Comparison] | None:
+        """The baseline's id and how the run stands beside it; None without one, or where nothing was compared."""
+        return None if self._compared is None else self._compared.standing
 
     def run(self) -> Outcome:
         """Train to the end and close the run with the true reason."""
@@ -136,7 +145,9 @@ def start(
         if job.settings.mirror:
             check_mirror(job.settings.mirror)
         root, called = require_writable(runs_root), Callbacks(callbacks)
+        job, baseline = with_baseline(job, runs_root, ranks)
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
+        check_baseline(baseline, job, data)
         first: Mapping[str, Tensor] | None = None
         progress, remarks = Progress(), []
         if fork is not None:
@@ -147,7 +158,7 @@ def start(
             first = copy_weights(recipe)
         plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
-    chosen = _chosen(recipe, data, job, hardware, plan)
+    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
     with ranks.together():
         if previous is not None:
             session = _reopen(previous.run, job, progress.step, chosen, ranks, flags=previous.kept_flags)
@@ -180,7 +191,8 @@ def start(
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
     inspector = inspector_of(session, job, data, recipe, hardware, first)
-    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, inspector, remarks)
+    along: dict[str, Any] = {"inspector": inspector, "told": remarks, "baseline": baseline}
+    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, **along)
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -255,6 +267,7 @@ def resume(
             job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
         if previous is not None:
             job = previous.changed(job)
+        job, baseline = with_baseline(job, run.path.parent, ranks, resumed=run)
         if job.settings.tokens is None and job.settings.epochs is None:
             _check_steps_left(run, at, job.settings.steps)
         require_writable(run.path)
@@ -269,6 +282,7 @@ def resume(
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)
         _check_metrics(job, data)
+        check_baseline(baseline, job, data)
         require_inspectable(job, data, hardware)
         first: Mapping[str, Tensor] | None = None
         if ranks.is_first and is_inspected(job, "drift"):
@@ -276,13 +290,14 @@ def resume(
         plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
-    chosen = _chosen(recipe, data, job, hardware, plan)
+    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
     changed = steps is not None or previous is not None
     with ranks.together():
         session = _reopen(run, job, at, chosen, ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
     inspector = inspector_of(session, job, data, recipe, hardware, first, state)
-    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, inspector)
+    along: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
+    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, **along)
 
 
 def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
@@ -365,6 +380,7 @@ def _reopen(
             settings.pop("minutes", None)
         session.manifest.config = settings
         session.manifest.flags = session.manifest.flags if flags is None else flags
+        session.manifest.compare_to = chosen.get("compare_to", session.manifest.compare_to)
         session.manifest.write(session.run_dir)
     return session
 
@@ -433,8 +449,10 @@ def _check_metrics(job: Job, data: RunData) -> None:
         Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
 
 
-def _chosen(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan: Plan) -> dict[str, Any]:
-    """What the run really does, for `run_start`: settings that were derived, what `auto` became, what it costs."""
+def _chosen(
+    recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan: Plan, baseline: Baseline | None
+) -> dict[str, Any]:
+    """What the run really does, for `run_start`: derived settings, what `auto` became, its cost, its baseline."""
     tokens = data.per_step if data.unit == "tokens" else None
     at_once = job.settings.batch // 2 if hardware.halves else job.settings.batch
     rows = data.rows_per_step // hardware.ranks.count
@@ -444,7 +462,13 @@ def _chosen(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan
         "shard": sharing_of(recipe, data, hardware).shard,
         **job.settings.derived(tokens),
     }
-    return {"schedule": job.settings.schedule_fields(), "chosen": chosen, "cost": plan.cost(recipe.trained)}
+    compared = {} if baseline is None else {"compare_to": baseline.id}
+    return {
+        "schedule": job.settings.schedule_fields(),
+        "chosen": chosen,
+        "cost": plan.cost(recipe.trained),
+        **compared,
+    }
 
 
 def _training(
@@ -457,14 +481,20 @@ def _training(
     progress: Progress,
     callbacks: Callbacks,
     plan: Plan,
+    *,
     inspector: Inspector | None,
     told: Iterable[str] = (),
+    baseline: Baseline | None,
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
     mirror = None
     if job.settings.mirror and hardware.ranks.is_first:
         mirror = Mirror(session.run_dir, job.settings.mirror)
         callbacks = callbacks.followed_by(MirrorCallback(mirror))
+    compared = None
+    if baseline is not None:
+        compared = baseline_callback(baseline, job, data, progress, callbacks)
+        callbacks = callbacks.followed_by(compared)
     along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspector": inspector}
     loop = Loop(recipe, data, job.settings, hardware, session, **along)
     remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
@@ -472,8 +502,10 @@ def _training(
         remarks.append(recipe.remark)
     if job.teacher is not None:
         remarks.append(teacher_remark(job.teacher, int(job.model.vocab)))  # type: ignore[union-attr]
+    if (remark := baseline_remark(baseline, job)) is not None:
+        remarks.append(remark)
     all_remarks = [*remarks, *shortages(plan, run_dir)]
-    return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror)
+    return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror, compared)
 
 
 def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:

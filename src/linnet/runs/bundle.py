@@ -343,9 +343,14 @@ class RunBundle(Shown):
         return file
 
     @never_raises
-    def compare(self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str) -> None:
-        """How the run stands against another: `ahead`, `behind`, `par` (within 1 %) or `abort`."""
-        fields = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict}
+    def compare(
+        self, step: int, baseline_run_id: str, loss_delta: Any, ppl_ratio: Any, verdict: str, **fields: Any
+    ) -> None:
+        """How the run stands against another: `ahead`, `behind`, `par` (within 1 %) or `abort`.
+
+        `fields`: `metric`, which was compared, and what both runs have of it: `loss`, `baseline_loss`.
+        """
+        fields = {"loss_delta": loss_delta, "ppl_ratio": ppl_ratio, "verdict": verdict, **fields}
         self._event("compare", step, {"baseline_run_id": baseline_run_id, **fields})
 
     # -- looking inside ----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The fields of `run.json`. `dialect` tells who wrote it and is not itself written.
 
     - `summary`: figures that its user declared to be the run's (`run.summary`).
+    - `compare_to`: the id of its baseline.
     - `plan`: what it was expected to take. `parent_step`: the step of its parent at which it began.
     - `flags`: what a training was asked for with, by name; None where nobody wrote it down.
     - `archived`: lists leave it out.
@@ -41,6 +42,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     parent: str | None = None
     parent_step: int | None = None
     recipe: str | None = None
+    compare_to: str | None = None
     tags: list[str] = []
     archived: bool = False
     total_steps: int | None = None
@@ -271,6 +273,7 @@ def from_run_start(start: dict[str, Any], folder: Path) -> Manifest:
         run_id=_text(start.get("run_id")) or folder.name,
         created_at=unix_seconds(start.get("started_at")) or _modified(folder),
         name=_text(start.get("name")),
+        compare_to=_text(start.get("compare_to")),
         total_steps=_count(config.get("steps")),
         model=_object(start.get("model")),
         config=config,
@@ -333,7 +336,7 @@ def _goals(value: object) -> dict[str, str]:
 
 
 _FIELDS: dict[str, Callable[[object], Any]] = {
-    **dict.fromkeys(("name", "experiment", "group", "parent", "recipe"), _text),
+    **dict.fromkeys(("name", "experiment", "group", "parent", "recipe", "compare_to"), _text),
     **dict.fromkeys(("total_steps", "total_epochs"), _count),
     "parent_step": _integer,
     **dict.fromkeys(("model", "config", "provenance", "summary", "plan"), _object),

@@ -23,7 +23,7 @@ from linnet.runs.folder import CACHE
 from linnet.runs.lines import BOM, LONGEST_LINE
 from linnet.runs.look_lines import SHORT_HEADS
 
-KINDS = ("artifact", "checkpoint", "note", "resume", "sample")
+KINDS = ("artifact", "checkpoint", "compare", "note", "resume", "sample")
 
 _WORDS = [f'"{word}"'.encode() for word in (*KINDS, "media", "artifact_output", "artifact_input", "notes", "resumed")]
 _BLOCK = 1 << 20

@@ -363,6 +363,7 @@ def start(
         "parent": parent,
         "parent_step": parent_step,
         "recipe": recipe,
+        "compare_to": compare_to,
         "tags": [tags] if isinstance(tags, str) else [str(tag) for tag in tags],
         "total_steps": total_steps,
         "total_epochs": total_epochs,

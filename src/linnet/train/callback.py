@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from linnet.runs import Session
+    from linnet.runs.baseline import Comparison
     from linnet.train.metrics import StepMetrics
     from linnet.train.plan import Plan
     from linnet.train.protocols import EvalResult
@@ -32,11 +33,12 @@ class CallbackError(LinnetError):
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a callback may reach: the run being written, the model being trained, and a way to stop."""
+    """What a callback may reach: the run being written, the model being trained, and two ways to end it."""
 
     run: Session
     model: nn.Module
     stop: Callable[[str], None]
+    abort: Callable[[str], None]
 
 
 class Callback:
@@ -66,6 +68,10 @@ class Callback:
     def stop(self, why: str = "") -> None:
         """End the run after this step; it is completed, and `why` stands in a note."""
         self._attached.stop(why or f"stopped by {type(self).__name__}")
+
+    def abort(self, why: str) -> None:
+        """End the run after this step as aborted, with a last checkpoint and exit code 1: it is not worth going on."""
+        self._attached.abort(why)
 
     def attach(self, context: TrainingContext) -> None:
         """Called by the loop before anything else."""
@@ -99,6 +105,9 @@ class Callback:
 
     def on_evaluation(self, step: int, result: EvalResult) -> None:
         """The held-out data was scored."""
+
+    def on_comparison(self, comparison: Comparison, baseline: str) -> None:
+        """The run was compared with its baseline, the run of that id."""
 
     def on_sample(self, step: int, prompt: str, text: str) -> None:
         """The model continued a prompt."""

@@ -132,8 +132,9 @@ class Loop:
         self.unit = data.unit
         self._inspector = inspector
         self._callbacks = callbacks if isinstance(callbacks, Callbacks) else Callbacks(callbacks)
-        self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop))
+        self._callbacks.attach(TrainingContext(run, recipe.model, self._ask_to_stop, self._ask_to_abort))
         self._stop_reason: str | None = None  # why a callback wants the run to end
+        self._aborts = False  # and that it is not completed then
         self.progress = progress or Progress()
         self._warnings = RunWarnings(self._warn, self.progress.warned, self.progress.first_loss)
         self._looked_at: set[int] = set()  # steps that were looked at, whose metrics have not come
@@ -197,7 +198,10 @@ class Loop:
             if self._inspector is not None:
                 with suppress(RuntimeError):  # a device that has failed has told so already
                     self._inspector.write(wait=True)
-            if reason in ("completed", "interrupted") and self._saved_at < self.progress.step:
+            ended_in_order = reason in ("completed", "interrupted") or (
+                reason == "aborted" and self._aborts and error == self._stop_reason
+            )
+            if ended_in_order and self._saved_at < self.progress.step:
                 self._save(last=True)
             self._checkpointer.close()
             if reason == "completed" and self._checkpointer.failure:
@@ -306,12 +310,13 @@ class Loop:
 
     def _agree_to_stop(self) -> tuple[bool, bool]:
         """Does the run end now, by a signal, or since it is enough? One rank that is to stop is enough for all."""
-        signals, reasons = zip(*self._ranks.gather((self._stop.caught, self._stop_reason)), strict=True)
+        asked = (self._stop.caught, self._stop_reason, self._aborts)
+        signals, reasons, aborts = zip(*self._ranks.gather(asked), strict=True)
         caught = next((number for number in signals if number is not None), None)
         reason = next((why for why in reasons if why is not None), None)
         if caught is not None and self._stop.caught is None:
             self._stop.caught = caught
-        self._stop_reason = reason
+        self._stop_reason, self._aborts = reason, any(aborts)
         return caught is not None, reason is not None
 
     def _clock(self) -> tuple[float, float]:
@@ -376,10 +381,18 @@ class Loop:
     def _ask_to_stop(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why
 
+    def _ask_to_abort(self, why: str) -> None:
+        self._stop_reason, self._aborts = why, True
+
     def _end_early(self) -> tuple[str, str | None]:
-        """A callback has seen enough, or the data ended: the run is completed, and says why it is short."""
+        """A callback has seen enough, or the data ended: the run is completed, and says why it is short.
+
+        One that a callback aborts has that as its error.
+        """
         if problem := self._log_steps(self._metrics.ready(wait=True)):
             return "aborted", problem
+        if self._aborts:
+            return "aborted", self._stop_reason
         self._run.note(f"ended early: {self._stop_reason}", step=self.progress.step)
         return "completed", None
 

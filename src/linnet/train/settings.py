@@ -10,6 +10,7 @@ from linnet.errors import UsageError
 from linnet.train.inspection.schedule import InspectSchedule
 
 Count = Annotated[int, "count"]  # may be written as 20M or 1e9
+RunName = Annotated[str, "run"]  # an id, a part of one, or a path; a run keeps the path
 OptimizerName: TypeAlias = Literal["adamw", "muon"]  # adamw, and those of `optim.OPTIMIZERS`
 MuonNorm: TypeAlias = Literal["spectral", "rms"]
 Periodic: TypeAlias = Literal["eval", "sample", "checkpoint"]  # what is done between steps
@@ -80,6 +81,9 @@ class TrainSettings:
         inspect: Look inside while training, into the run's events: taps (activations), gram (their similarity), grads,
             drift (distance from the first weights), regions and ops (where the time goes), or all, as in
             taps,grads,drift@100 for every 100 steps; by default 50 times a run. Losses and weights stay the same.
+        baseline: A RUN to compare with while training: is the loss ahead or behind after as many tokens?
+        abort_behind: End the run, with exit code 1, when it is behind its baseline by more than this share of the loss,
+            twice in a row: 0.05, 5%, or 0.05@2000 from that step on, else from a tenth of the run on.
         mirror: Copy the run and its finished checkpoints below this URL in the background: s3://bucket/runs, gs://,
             hf://, file:///; a store that is slow or gone never delays the training.
     """
@@ -130,6 +134,8 @@ class TrainSettings:
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     gate: str | None = None
     inspect: str | None = None
+    baseline: RunName | None = None
+    abort_behind: str | None = None
     mirror: str | None = None
     # Of a fork (docs/train.md); no flags.
     schedule_start: int | None = None  # the step after which its schedule begins; None: at the first
