@@ -31,6 +31,41 @@ def test_the_header_says_what_the_run_is_and_how_far(trained: Path) -> None:
     assert all(view in header[2] for view in VIEWS)
 
 
+def compared(step: int, loss: float, verdict: str) -> dict[str, object]:
+    own = {"metric": "validation/loss", "loss": loss, "baseline_loss": 2.0, "verdict": verdict}
+    event = {"kind": "compare", "t": float(step), "step": step, "baseline_run_id": "base"}
+    return {**event, "loss_delta": loss - 2.0, "ppl_ratio": 1.0, **own}
+
+
+def test_a_run_beside_its_baseline_shows_that_ones_line_as_far_as_it_has_come(root: Path) -> None:
+    write(root / "base", steps(400, loss=lambda _: 2.0))
+    events = [*steps(100, loss=lambda _: 3.0), *(compared(step, 2.5, "behind") for step in (50, 100)), END]
+    write(root / "own", events, compare_to="base")
+    board = board_of(root, "own")
+    shown = look(board, 100, 24)
+    assert "25.0 % behind base" in shown.splitlines()[0]
+    assert "baseline" in styles(screen.whole(board, 100, 24))
+    assert "1 ━" in shown and "━ 100 ┛" in shown, "its axis ends where the run does"
+    assert "2.15" not in shown.splitlines()[4]
+    board.open_metric("loss")
+    detail = look(board, 100, 24)
+    assert "b base" in detail.splitlines()[3]
+    assert re.search(r"^ +2\.?0* .*b", detail, re.MULTILINE), "its line ends in a letter"
+    board.show("log")
+    log = look(board, 100, 24)
+    assert log.count("25.0 % behind base: held-out loss 2.5 against 2") == 1, "a verdict is told where it changes"
+
+
+def test_a_baseline_that_is_shown_itself_is_not_drawn_twice_and_one_that_is_gone_not_at_all(root: Path) -> None:
+    write(root / "base", steps(50))
+    write(root / "own", steps(50), compare_to="base")
+    assert "baseline" not in styles(screen.whole(board_of(root, "own", "base"), 100, 24))
+    shutil.rmtree(root / "base")
+    board = board_of(root, "own")
+    assert "baseline" not in styles(screen.whole(board, 100, 24))
+    assert "beside" not in look(board)
+
+
 def with_status(root: Path, status: str) -> Board:
     """A board on the one run `a`, as if that stood so."""
     board = board_of(root, "a")

@@ -13,6 +13,7 @@ from linnet.board.gallery import ArtifactSeries, series_of
 from linnet.board.words import flags
 from linnet.runs import Event, Run
 from linnet.runs.artifacts import ArtifactList
+from linnet.runs.baseline import Comparison, latest_of, to_comparison
 from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
@@ -28,6 +29,7 @@ _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothi
 )
 _HEAD = 40  # bytes in which a line tells its kind
 _SAMPLES, _NOTES, _ENTRIES, _CHECKPOINTS, _EVALUATIONS, _TIMINGS = 200, 500, 1000, 2000, 500, 100
+_COMPARISONS = 500
 _CLASSES = 1000  # of a classifier whose figures are kept by class
 _NOT_LOGGED = frozenset(
     ("step", "scalars", "system", "heartbeat", "eval", "tap", "grad", "drift", "align", "mask", "goal")
@@ -114,6 +116,7 @@ class Journal:
         self._checkpoints: dict[str, dict[str, Any]] = {}
         self._evaluations: deque[Evaluation] = deque(maxlen=_EVALUATIONS)
         self._timings: deque[OpTiming] = deque(maxlen=_TIMINGS)
+        self._comparisons: deque[Comparison] = deque(maxlen=_COMPARISONS)
         self._artifacts = ArtifactList(self._folder)
         self._series: tuple[int, list[ArtifactSeries]] | None = None  # made of so many changes of the list
 
@@ -141,6 +144,11 @@ class Journal:
         """Where the time of profiled steps went."""
         with self._lock:
             return list(self._timings)
+
+    def standing(self) -> Comparison | None:
+        """The comparison with its baseline that the run is judged by; None where it was never compared."""
+        with self._lock:
+            return latest_of(self._comparisons)
 
     def log_entries(self) -> list[LogEntry]:
         with self._lock:
@@ -265,12 +273,16 @@ class Journal:
             self._take_end(event)
         elif event.kind == "eval":
             self._evaluations.append(_evaluation(event))
+        elif event.kind == "compare" and (comparison := to_comparison(event)) is not None:
+            self._take_comparison(event, comparison)
         elif event.kind not in _NOT_LOGGED and event.kind:
             if event.kind in ("artifact", "resume"):
                 self._artifacts.take(event)
             if event.kind == "resume" and step is not None:
                 kept = [known for known in self._evaluations if known.step is None or known.step <= step]
                 self._evaluations = deque(kept, maxlen=_EVALUATIONS)
+                compared = [known for known in self._comparisons if known.step <= step]
+                self._comparisons = deque(compared, maxlen=_COMPARISONS)
             elif event.kind == "op_timing":
                 buckets = _figures(data.get("buckets"))
                 self._timings.append(OpTiming(step, t, as_number(data.get("compute_us"), 0.0), buckets))
@@ -283,6 +295,15 @@ class Journal:
             self._add(event.t, event.step, level, text or f"{data.get('lost_events')} events were lost")
         else:
             self._notes.append(Note(event.t, event.step, _text(data.get("at")), text))
+
+    def _take_comparison(self, event: Event, comparison: Comparison) -> None:
+        """Log a verdict where it changes; there may be hundreds that say the same."""
+        before = self._comparisons[-1].verdict if self._comparisons else ""
+        self._comparisons.append(comparison)
+        if comparison.verdict != before:
+            standing = comparison.standing(_text(event.data.get("baseline_run_id")))
+            level = "error" if comparison.aborts else "info"
+            self._add(event.t, event.step, level, f"{standing}: {comparison.figures}")
 
     def _take_end(self, event: Event) -> None:
         data, reason = event.data, _text(event.data.get("reason")) or "ended"

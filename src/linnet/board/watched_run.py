@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from linnet.board.baseline import BaselineLines
 from linnet.board.curve import Curve
 from linnet.board.fold import FoldLimits
 from linnet.board.history import History, RunHistory
@@ -35,7 +36,7 @@ class WatchedRun:
     - `limits`: how much of a long run is held.
     - `look_seconds`: between two looks at how the run stands; new events are read at every `read`.
     - `history`: makes what holds its numbers; by default they are folded when they are many.
-    - `inherits`: a fork has the lines of the runs it came from.
+    - `inherits`: a fork has the lines of the runs it came from, and a run those of its baseline.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class WatchedRun:
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
         self.inherited: dict[str, Curve] = {}  # of a fork: the lines of its ancestors, up to where it began
+        self.baseline: BaselineLines | None = None  # of the run that it is compared with
+        self._limits, self._wants_baseline = limits, inherits
         self._inherits = inherits and run.manifest.parent is not None
         self._close_lock = threading.Lock()
         self._want_close_up = False
@@ -85,6 +88,7 @@ class WatchedRun:
             changed |= self._log_trouble()
             changed |= self._read_close_up()
             changed |= self._read_ancestors()
+            changed |= self._read_baseline(seconds)
         return changed
 
     @property
@@ -148,6 +152,8 @@ class WatchedRun:
     def close(self) -> None:
         self.history.close()
         self.journal.close()
+        if self.baseline is not None:
+            self.baseline.close()
         self.want_every_row(False)
 
     def _look(self) -> bool:
@@ -192,6 +198,13 @@ class WatchedRun:
         if inherits:
             self.inherited = inherited_curves(self.run)
         return bool(inherits and self.inherited)
+
+    def _read_baseline(self, seconds: float) -> bool:
+        """Open the run that this one is compared with, once, and read on in it."""
+        wanted, self._wants_baseline = self._wants_baseline, False
+        if wanted:
+            self.baseline = BaselineLines.of(self.run, self._limits)
+        return self.baseline is not None and self.baseline.read(seconds)
 
     def _read_close_up(self) -> bool:
         if not self._want_close_up or not self.history.folded:

@@ -52,6 +52,13 @@ def test_without_the_built_page_it_says_how_to_build_it(tmp_path: Path) -> None:
     assert built.get("../secret") is None
 
 
+def test_a_row_names_the_baseline_of_its_run(client: TestClient, root: Path) -> None:
+    write(root / "base", training(), **ABOUT)
+    write(root / "own", training(), **ABOUT, compare_to="base")
+    named = {row["id"]: row["compare_to"] for row in client.get("/api/runs").json()["rows"]}
+    assert named == {"base": None, "own": "base"}
+
+
 def test_the_newest_run_or_those_of_the_command_line_are_read_before_somebody_asks(root: Path) -> None:
     for created, name in enumerate(("first", "second", "third")):
         write(root / name, training(), **(ABOUT | {"created_at": 1_780_000_000.0 + created}))

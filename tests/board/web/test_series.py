@@ -120,6 +120,15 @@ def test_all_series_of_an_answer_lie_on_one_grid(root: Path, series: Series) -> 
     assert np.isnan(late["low"][:30]).all() and not np.isnan(late["low"][40:]).any()
 
 
+def test_the_line_of_a_baseline_lies_on_the_grid_of_the_run_beside_it(root: Path, series: Series) -> None:
+    """A long one takes no columns away from a short run."""
+    write(root / "base", steps(4000))
+    write(root / "own", steps(40))
+    below, own = series(runs="own", keys="loss", points=100, beside=["base", "gone"])
+    assert [below["run"], own["run"]] == ["base", "own"]
+    assert [len(below["x"]), len(own["x"])] == [41, 40], "and a row to draw the line on to"
+
+
 def test_nan_and_infinity_break_the_line_and_are_marked(root: Path, series: Series) -> None:
     nan = {"kind": "step", "t": 300.5, "step": 301, "loss": None, "nonfinite": {"loss": "nan"}}
     inf = {"kind": "step", "t": 302.5, "step": 302, "loss": None, "nonfinite": {"loss": "inf"}}

@@ -1,4 +1,5 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { baselinesOf } from "../data/state";
 import { ChartModel } from "./model";
 import type { ChartSubject } from "./styling";
 import { ChartSurface } from "./surface";
@@ -41,8 +42,9 @@ const NO_SETTINGS: ChartSubject["settings"] = new Map();
 export function Chart(props: ChartProps) {
   const { runs, keys, heldOut = NO_KEYS, settings = NO_SETTINGS, view = boardView } = props;
   const host = useRef<HTMLDivElement>(null);
-  const names = JSON.stringify([runs, keys, [...heldOut]]);
-  const subject = useMemo<ChartSubject>(() => ({ runs, keys, heldOut, settings }), [names, settings]);
+  const baselines = baselinesOf(runs);
+  const names = JSON.stringify([runs, baselines, keys, [...heldOut]]);
+  const subject = useMemo<ChartSubject>(() => ({ runs, baselines, keys, heldOut, settings }), [names, settings]);
   const latest = useRef(props);
   latest.current = props;
   const [model, setModel] = useState<ChartModel | null>(null);

@@ -81,6 +81,9 @@ export class FakeSource implements Partial<Source> {
     const from = query.from ?? Math.min(...all.map(({ made }) => made.x[0] ?? 0));
     const to = query.to ?? Math.max(...all.map(({ made }) => made.x.at(-1) ?? 0)) + 1;
     const grid = { from, to, points: query.points };
+    for (const { id, series } of this.made.filter((run) => query.beside?.includes(run.id))) {
+      for (const key of query.keys) if (series[key]) all.push({ run: id, key, made: series[key], superseded: false });
+    }
     const series = all.map(({ run, key, made, superseded }) => ({
       ...reduced(made, grid, query.alpha ?? 1),
       run,
@@ -127,6 +130,7 @@ function rowOf({ id, row, series }: MadeRun, at: number): RunRow {
     experiment: null,
     group: null,
     parent: null,
+    compare_to: null,
     tags: [],
     hidden: false,
     colour: at % 12,

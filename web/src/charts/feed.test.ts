@@ -23,6 +23,7 @@ const demand = (changes: Partial<Demand> = {}): Demand => ({
   superseded: false,
   points: 100,
   range: null,
+  beside: [],
   ...changes,
 });
 const LOSS = { key: "loss", axis: "step" as const, again: false };

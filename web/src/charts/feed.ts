@@ -14,6 +14,8 @@ import { type Grid, Trace } from "./trace";
 /** What a chart wants. `range` null: all of it. */
 export interface Demand {
   readonly runs: readonly string[];
+  /** Runs whose lines go as far as those of the others. */
+  readonly beside: readonly string[];
   readonly keys: readonly string[];
   readonly axis: Axis;
   readonly alpha: number;
@@ -110,7 +112,7 @@ export class SeriesFeed {
   async #ask(group: readonly Waiting[]): Promise<void> {
     const [first] = group;
     if (!first) return;
-    const { runs, axis, points, alpha, superseded, range } = first.demand;
+    const { runs, beside, axis, points, alpha, superseded, range } = first.demand;
     const keys = [...new Set(group.flatMap(({ demand }) => demand.keys))];
     const abort = new AbortController();
     for (const { signal } of group) {
@@ -121,6 +123,7 @@ export class SeriesFeed {
     const query: SeriesQuery = { runs, keys, axis, points };
     if (alpha < 1) query.alpha = alpha;
     if (superseded) query.superseded = true;
+    if (beside.length) query.beside = beside;
     if (range) {
       query.from = range.min;
       query.to = range.max;
@@ -207,8 +210,8 @@ function added(trace: Trace, change: SeriesChange, values: readonly number[]): b
   return known >= values.length || trace.append(change.x.slice(known), values.slice(known), change.position);
 }
 
-function withoutKeys({ runs, axis, alpha, superseded, points, range }: Demand): string {
-  return JSON.stringify([runs, axis, alpha, superseded, points, range]);
+function withoutKeys({ runs, beside, axis, alpha, superseded, points, range }: Demand): string {
+  return JSON.stringify([runs, beside, axis, alpha, superseded, points, range]);
 }
 
 function groupedBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
@@ -225,7 +228,7 @@ function groupedBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<stri
 function traceSet(answer: SeriesAnswer, demand: Demand): TraceSet {
   const grid: Grid = { from: answer.from, to: answer.to, points: answer.points };
   const keys = new Set(demand.keys);
-  const order = new Map(demand.runs.map((run, at) => [run, at]));
+  const order = new Map([...demand.beside, ...demand.runs].map((run, at) => [run, at]));
   const traces = answer.series
     .filter((series) => keys.has(series.key))
     .map((series) => new Trace(series, grid, demand.alpha))

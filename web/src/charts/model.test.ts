@@ -5,6 +5,7 @@ import { known, start } from "../data/state";
 import { FakeSource, type MadeSeries } from "./fake-source";
 import { ChartModel } from "./model";
 import type { ChartSubject } from "./styling";
+import { headline } from "./summary";
 import { ownView } from "./view";
 
 const series = (rows: number, value: (x: number) => number): MadeSeries => {
@@ -49,6 +50,22 @@ beforeAll(async () => {
 afterEach(() => {
   for (const model of models.splice(0)) model.dispose();
   fake.asked.length = 0;
+});
+
+test("the line of a baseline is faint, lies below, and stretches no axis", async () => {
+  const view = ownView();
+  const model = new ChartModel(view, { ...subject("short"), baselines: ["long"] });
+  models.push(model);
+  model.setPoints(400);
+  model.setShown(true);
+  await settled();
+  const [below, own] = model.styled;
+  expect([below?.trace.run, own?.trace.run]).toEqual(["long", "short"]);
+  expect(below?.label).toBe("long · baseline");
+  expect([below?.isBaseline, own?.isBaseline]).toEqual([true, false]);
+  expect(view.extents.value?.max).toBeLessThan(1010);
+  expect(fake.asked).toMatchObject([{ runs: ["short"], beside: ["long"] }]);
+  expect(headline(model.styled, ["loss"], "step", true).text).toBe("best 3 at 1,000");
 });
 
 describe("what is fetched", () => {

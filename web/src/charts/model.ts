@@ -176,10 +176,11 @@ export class ChartModel implements Follower {
   }
 
   #demand(range: Range | null): Demand {
-    const { runs, keys } = this.subject;
+    const { runs, baselines = [], keys } = this.subject;
     const { axis, smooth, superseded } = this.view;
     return {
       runs,
+      beside: baselines,
       keys,
       axis: axis.value,
       alpha: alphaOf(smooth.value),
@@ -241,8 +242,9 @@ export class ChartModel implements Follower {
   #dropForeign(): void {
     const before = this.#overview?.demand;
     if (!before) return;
-    const { runs, keys } = this.subject;
-    const sameSubject = JSON.stringify([before.runs, before.keys]) === JSON.stringify([runs, keys]);
+    const { runs, baselines = [], keys } = this.subject;
+    const sameSubject =
+      JSON.stringify([before.runs, before.beside, before.keys]) === JSON.stringify([runs, baselines, keys]);
     if (before.axis === this.axis && (sameSubject || this.#shown)) return;
     this.#overview = null;
     this.#details = [];
@@ -328,7 +330,8 @@ export class ChartModel implements Follower {
     this.#bestPoints = this.#rings();
     this.#lines.value = this.styled;
     batch(() => {
-      const extent = this.#overview && xRange(this.#overview.traces, this.view.logX.value);
+      const own = this.#overview?.traces.filter(({ run }) => this.subject.runs.includes(run)); // and no baseline
+      const extent = own ? xRange(own, this.view.logX.value) : null;
       this.view.extents.set(this, extent && fromZero(extent, this.axis, this.view.logX.value), grown);
       this.#draw();
     });

@@ -12,6 +12,8 @@ export interface StyledTrace {
   readonly dashed: boolean;
   /** The band is a spread across runs, and not the extremes of a column. */
   readonly spread: boolean;
+  /** Of a run that those of the chart are compared with. */
+  readonly isBaseline?: boolean;
 }
 
 /** Colours and fonts of the page, as a canvas needs them. */

@@ -9,6 +9,8 @@ import type { ChartView } from "./view";
 /** What a chart is of. */
 export interface ChartSubject {
   readonly runs: readonly string[];
+  /** Runs that these are compared with: their lines are faint, and lie below. */
+  readonly baselines?: readonly string[];
   /** The metric of the chart, and those drawn with it. */
   readonly keys: readonly string[];
   /** Of these, what is measured on held-out data: dashed. */
@@ -26,13 +28,19 @@ export function styledTraces(set: TraceSet, subject: ChartSubject, view: ChartVi
     return keys.flatMap((key) => groups.flatMap((group, at) => groupLine(set, subject, view, key, group, at)));
   }
   const several = keys.length > 1 && keys.some((key) => !heldOut.has(key) && key !== keys[0]);
-  return set.traces.map((trace) => ({
-    trace,
-    label: lineLabel(nameOf(trace.run), trace, several, heldOut),
-    colour: several && runs.length === 1 ? paletteColour(keys.indexOf(trace.key)) : paintOf(trace.run),
-    dashed: heldOut.has(trace.key) && keys.length > 1,
-    spread: false,
-  }));
+  return set.traces.map((trace) => {
+    const isBaseline = !runs.includes(trace.run);
+    const label = lineLabel(nameOf(trace.run), trace, several, heldOut);
+    const own = several && runs.length === 1 ? paletteColour(keys.indexOf(trace.key)) : paintOf(trace.run);
+    return {
+      trace,
+      label: isBaseline ? `${label} · baseline` : label,
+      colour: isBaseline ? token("ghost") : own,
+      dashed: heldOut.has(trace.key) && keys.length > 1,
+      spread: false,
+      isBaseline,
+    };
+  });
 }
 
 /** The mean of a group; no line where none of its runs has the metric. */
@@ -66,8 +74,8 @@ function groupLine(
 export function bestOf(styled: readonly StyledTrace[], key: string): StyledTrace | null {
   let best: StyledTrace | null = null;
   for (const candidate of styled) {
-    const { trace } = candidate;
-    if (trace.key !== key || !trace.best || trace.goal === null || trace.superseded) continue;
+    const { trace, isBaseline } = candidate;
+    if (isBaseline || trace.key !== key || !trace.best || trace.goal === null || trace.superseded) continue;
     const value = trace.best[1];
     const other = best?.trace.best?.[1];
     if (other === undefined || (trace.goal === "min" ? value < other : value > other)) best = candidate;

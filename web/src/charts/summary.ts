@@ -42,7 +42,8 @@ export interface Headline {
 
 /** In the corner of a chart: its warnings, else the best value and whose it is, else the last value. */
 export function headline(styled: readonly StyledTrace[], keys: readonly string[], axis: Axis, long: boolean): Headline {
-  const warnings = styled.flatMap(({ trace, label }) => trace.marks.map((mark) => ({ mark, label })));
+  const own = styled.filter(({ isBaseline }) => !isBaseline);
+  const warnings = own.flatMap(({ trace, label }) => trace.marks.map((mark) => ({ mark, label })));
   const [first] = warnings;
   if (first) {
     const others = warnings.length > 1 ? ` +${warnings.length - 1}` : "";
@@ -52,11 +53,11 @@ export function headline(styled: readonly StyledTrace[], keys: readonly string[]
   const best = bestPoint(styled, keys);
   if (best?.trace.best) {
     const [at, value] = best.trace.best;
-    const several = new Set(styled.map(({ trace }) => trace.run)).size > 1;
+    const several = new Set(own.map(({ trace }) => trace.run)).size > 1;
     const whole = `best ${number(value)}${several ? ` · ${nameOf(best.trace.run)}` : ""} at ${xText(at, axis)}`;
     return { text: long ? whole : number(value), warning: false, title: whole };
   }
-  const only = styled.filter(({ trace }) => !trace.superseded);
+  const only = own.filter(({ trace }) => !trace.superseded);
   const [line] = only;
   if (only.length !== 1 || !line) return { text: "", warning: false, title: "" };
   const last = number(line.trace.last?.[1]);

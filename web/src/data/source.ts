@@ -41,6 +41,7 @@ export interface SeriesQuery {
   to?: number;
   alpha?: number; // of the exponential mean; left out: no smoothing
   superseded?: boolean;
+  beside?: readonly string[]; // runs whose series lie on the grid of the others, as far as those go
 }
 
 export interface ChangesQuery {

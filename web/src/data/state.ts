@@ -71,6 +71,12 @@ export function nameOf(id: string): string {
   return known.value.get(id)?.name ?? id;
 }
 
+/** The baselines of runs, as far as they are not among these: charts show their lines faintly. */
+export function baselinesOf(ids: readonly string[]): string[] {
+  const named = ids.flatMap((id) => known.value.get(id)?.compare_to ?? []);
+  return [...new Set(named)].filter((id) => !ids.includes(id));
+}
+
 let assigned: ReadonlyMap<string, number> = new Map();
 /** Of the runs that are shown: no two alike as long as there are colours enough. */
 const shownColours = computed(() => {

@@ -31,6 +31,7 @@ export interface RunRow {
   experiment: string | null;
   group: string | null;
   parent: string | null;
+  compare_to: string | null; // its baseline, whose lines charts show faintly
   tags: string[];
   hidden: boolean; // archived
   colour: number; // 0..11, stays with the run
@@ -120,7 +121,7 @@ export interface RunMetrics {
 }
 
 /**
- * GET api/series?runs=…&keys=…&from=&to=&points=&axis=&alpha=&superseded=   (binary)
+ * GET api/series?runs=…&keys=…&from=&to=&points=&axis=&alpha=&superseded=&beside=…   (binary)
  * bytes: "LNS1", uint32 LE length of the header, the header (JSON, padded with spaces to a multiple of 8), columns.
  * Every series of an answer lies on the same grid of `points` columns from `from` to `to`; a column is [from + i·dx, from + (i+1)·dx).
  */

@@ -26,7 +26,7 @@ _COLOURS = {  # dark, light
     "bad": ("#e67e80", "#b3261e"),
 }
 _STYLES = {  # colour and, of its attributes, those that do its work where there is no colour; the styles that look so
-    ("dim", "dim"): "dim axis prompt",
+    ("dim", "dim"): "dim axis prompt baseline",
     ("dim", ""): "tab",
     ("dim", "bold"): "group",
     ("dim", "underline"): "head",

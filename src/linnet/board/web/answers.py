@@ -49,6 +49,7 @@ class RunRow(msgspec.Struct, gc=False):
     experiment: str | None
     group: str | None
     parent: str | None
+    compare_to: str | None
     tags: list[str]
     hidden: bool
     colour: int

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from linnet.board.curve import AXES, Curve, Floats, is_smoothed
+from linnet.board.run_table import RunRow
 from linnet.board.web.answers import Figure, Mark, RequestError, SeriesEntry, SeriesHeader, encoded, figure
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
@@ -36,6 +38,7 @@ class SeriesQuestion:
     axis: str
     alpha: float
     superseded: bool
+    beside: list[str] = field(default_factory=list)  # runs that are drawn on the others' grid
 
     @classmethod
     def of_whole(cls, runs: list[str], keys: list[str], points: int) -> SeriesQuestion:
@@ -46,20 +49,24 @@ class SeriesQuestion:
     def of(cls, parameters: Parameters) -> SeriesQuestion:
         """From the query of an address."""
         runs, keys = parameters.texts("runs", MOST_RUNS), parameters.texts("keys", MOST_KEYS)
+        beside = parameters.texts("beside", MOST_RUNS)
         points = parameters.integer("points", _USUAL_POINTS, _FEWEST_POINTS, MOST_POINTS)
         begin, end, alpha = parameters.number("from"), parameters.number("to"), parameters.number("alpha")
         if not runs or not keys:
             raise RequestError(400, "runs and keys are needed: which series of which runs")
-        if len(runs) * len(keys) > MOST_SERIES or len(runs) * len(keys) * points > MOST_CELLS:
+        series = (len(runs) + len(beside)) * len(keys)
+        if series > MOST_SERIES or series * points > MOST_CELLS:
             raise RequestError(
-                400, f"{len(runs)} runs × {len(keys)} keys × {points} points are more than one answer holds"
+                400,
+                f"{len(runs) + len(beside)} runs × {len(keys)} keys × {points} points are more than one answer holds",
             )
         if begin is not None and end is not None and begin > end:
             raise RequestError(400, f"from is less than to, found {begin} and {end}")
         if alpha is not None and not 0.0 < alpha <= 1.0:
             raise RequestError(400, f"alpha is above 0 and at most 1, found {alpha}")
         axis = parameters.choice("axis", AXES)
-        return cls(runs, keys, begin, end, points, axis, alpha or 1.0, parameters.flag("superseded"))
+        superseded = parameters.flag("superseded")
+        return cls(runs, keys, begin, end, points, axis, alpha or 1.0, superseded, beside)
 
 
 @dataclass
@@ -79,12 +86,10 @@ def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
     rows = board.known(question.runs)
     if not rows:
         raise RequestError(404, "none of these runs is there")
-    lines: list[Line] = []
-    for row in rows:
-        with board.open_runs.use(row.path) as run:
-            run.read_numbers()
-            lines += lines_of(run, board.id_of(row), question)
+    lines = _lines_of_rows(board, rows, question)
     grid = grid_of(lines, question)
+    if question.beside:
+        lines = [*_lines_of_rows(board, board.known(question.beside), question), *lines]
     entries, body = list[SeriesEntry](), bytearray()
     for line in lines:
         with line.run.lock:
@@ -94,6 +99,15 @@ def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
         body += b"\0" * (-len(body) % 8)
         entries.append(entry)
     return packed(SeriesHeader(question.axis, grid.begin, grid.end, grid.points, entries), bytes(body))
+
+
+def _lines_of_rows(board: WebBoard, rows: Iterable[RunRow], question: SeriesQuestion) -> list[Line]:
+    lines: list[Line] = []
+    for row in rows:
+        with board.open_runs.use(row.path) as run:
+            run.read_numbers()
+            lines += lines_of(run, board.id_of(row), question)
+    return lines
 
 
 def packed(header: SeriesHeader, body: bytes) -> bytes:

@@ -240,6 +240,7 @@ def run_row(board: WebBoard, row: RunRow, now: float, terms: Sequence[Term] = ()
         experiment=manifest.experiment,
         group=manifest.group,
         parent=manifest.parent,
+        compare_to=manifest.compare_to,
         tags=manifest.tags,
         hidden=manifest.archived,
         colour=colour_of(run_id),

@@ -30,6 +30,7 @@ function part({ id, loss, lr = 0.001, acc, row, settings }: Made, at: number): R
     experiment: null,
     group: null,
     parent: null,
+    compare_to: null,
     tags: [],
     ...row,
   };

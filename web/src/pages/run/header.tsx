@@ -134,7 +134,7 @@ function MainMetric({ detail }: { detail: RunDetail }) {
   );
 }
 
-function Family({ detail: { family } }: { detail: RunDetail }) {
+function Family({ detail: { family, row } }: { detail: RunDetail }) {
   const parent = family.ancestors[0];
   const forks = family.children.slice(0, MOST_FORKS);
   return (
@@ -153,6 +153,11 @@ function Family({ detail: { family } }: { detail: RunDetail }) {
                 .join(" ← ")}
             </span>
           )}
+        </span>
+      )}
+      {row.compare_to !== null && (
+        <span>
+          beside <RunLink id={row.compare_to} />
         </span>
       )}
       {forks.length > 0 && (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,22 @@ PIN = "▴"
 HELD_OUT = "○"  # a point of the same metric on held-out data
 HELD_OUT_STYLE = "run1"  # of its line, where one run is shown
 _POINT_ROOM = 3  # columns from one such point to the next
+BASELINE_STYLE, BASELINE_LETTER = "baseline", "b"  # of the faint line of the run that another is compared with
 RunCurve = tuple[int, Curve]  # which run of the board, and one of its metrics
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is drawn beside the curves of a metric.
+
+    - `held_out`: the same on held-out data, as points; of a single run with a line through them.
+    - `inherited`: what forks have from their parents, and `baselines`: the lines of runs that these are compared with,
+      both faint.
+    """
+
+    held_out: Sequence[RunCurve] = ()
+    inherited: Sequence[RunCurve] = ()
+    baselines: Sequence[Curve] = ()
 
 
 @dataclass
@@ -72,6 +88,24 @@ def inherited_of(board: Board, name: str) -> list[RunCurve]:
     return [(index, watched.inherited[name]) for index, watched in runs if name in watched.inherited]
 
 
+def baselines_of(board: Board, curves: Sequence[RunCurve]) -> list[Curve]:
+    """The same metric of the runs that these are compared with, where those have no line of their own."""
+    shown = {watched.run.path.resolve() for watched in board.watched_runs}
+    lines: dict[Path, Curve] = {}
+    for index, curve in curves:
+        baseline = board.watched_runs[index].baseline
+        if baseline is None or board.axis == "wall time" or (path := baseline.run.path.resolve()) in shown:
+            continue
+        if (line := baseline.beside(curve, board.axis)) is not None:
+            lines[path] = max(line, lines.get(path, line), key=len)  # of several runs up to where the longest ends
+    return list(lines.values())
+
+
+def beside_of(board: Board, name: str, curves: Sequence[RunCurve]) -> Beside:
+    """What is drawn beside the curves of a metric."""
+    return Beside(held_out_curves(board, name), inherited_of(board, name), baselines_of(board, curves))
+
+
 def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
     """A curve on the board's axis; None where the run does not tell it."""
     tokens = watched.history.curve("tokens") if board.axis == "tokens" else None
@@ -97,27 +131,26 @@ def draw(
     window: Range | None = None,
     labels: int = 0,
     best: bool = False,
-    held_out: Sequence[RunCurve] = (),
-    inherited: Sequence[RunCurve] = (),
+    beside: Beside = Beside(),  # noqa: B008 (it is frozen)
 ) -> Drawing | None:
     """Curves in `height` rows of `width` characters, y labels included; None when there is nothing to draw.
 
     - `labels`: how many labels at the y axis; 0 for two or three, at the ends and in the middle.
     - `best`: the best point of each curve is marked.
-    - `held_out`: the same metric on held-out data, drawn as points; of a single run with a line through them.
-    - `inherited`: what forks have from their parents, drawn faintly.
     """
     log_scale = board.log_scale
     left_out = sum(int(np.count_nonzero(curve.low <= 0)) for _, curve in curves) if log_scale else 0
     shown = [(index, logarithms(curve) if log_scale else curve) for index, curve in curves]
-    evaluated = [(index, logarithms(curve) if log_scale else curve) for index, curve in held_out]
-    faint = [(index, logarithms(curve) if log_scale else curve) for index, curve in inherited]
-    ranges = range_of([curve for _, curve in (*shown, *evaluated, *faint)], window, board.clip)
+    evaluated = [(index, logarithms(curve) if log_scale else curve) for index, curve in beside.held_out]
+    faint = [(index, logarithms(curve) if log_scale else curve) for index, curve in beside.inherited]
+    baselines = [logarithms(curve) if log_scale else curve for curve in beside.baselines]
+    ranges = range_of([*(curve for _, curve in (*shown, *evaluated, *faint)), *baselines], window, board.clip)
     if ranges is None or width < 8 or height < 1:
         return None
     texts = y_labels(ranges[1], height, log_scale, labels)
     margin = max((cells(text) for text in texts.values()), default=0)
     plot = Plot(max(2, width - margin - 1), height, *ranges)
+    draw_curves(plot, [(curve, BASELINE_STYLE, BASELINE_LETTER) for curve in baselines], board.alpha)
     for index, curve in faint:
         plot.draw(curve, f"{style_of(index)}.raw")
     letters = LETTERS if len(board.watched_runs) > 1 else [""] * len(LETTERS)

@@ -15,17 +15,16 @@ from linnet.board.words import duration, number
 def draw(board: Board, width: int, height: int) -> list[Line]:
     name = board.detail or ""
     curves = chart.curves_of(board, name)
-    inherited = chart.inherited_of(board, name)
-    whole = range_of([curve for _, curve in (*curves, *inherited)])
+    beside = chart.beside_of(board, name, curves)
+    held_out = list(beside.held_out)
+    whole = range_of([curve for _, curve in (*curves, *beside.inherited)])
     board.zoom.whole = whole[0] if whole else None
     shown = chart.curves_of(board, name, close=board.needs_every_row())
-    held_out = chart.held_out_curves(board, name)
     below = [*_cursor(board, curves), *_numbers(board, curves, held_out, width), _modes(board, width)]
     rows = max(1, height - 3 - len(below))
     window, labels = board.zoom.shown(), max(2, rows // 4)
-    lines_beside = {"held_out": held_out, "inherited": inherited}
-    drawing = chart.draw(board, shown, width - 2, rows, window=window, labels=labels, best=True, **lines_beside)
-    lines = [_title(board, name, curves, held_out, drawing, width)]
+    drawing = chart.draw(board, shown, width - 2, rows, window=window, labels=labels, best=True, beside=beside)
+    lines = [_title(board, name, curves, held_out, drawing, width, baselines=bool(beside.baselines))]
     if drawing is None:
         lines += [*centered(_why_empty(board, curves), width, rows), []]
     else:
@@ -46,6 +45,8 @@ def _title(
     held_out: list[chart.RunCurve],
     drawing: chart.Drawing | None,
     width: int,
+    *,
+    baselines: bool,
 ) -> Line:
     left: Line = [(" ", ""), (safe(name, max(10, width - 30)), "title")]
     if len(curves) == 1:
@@ -57,6 +58,9 @@ def _title(
         sign = (f"  {chart.HELD_OUT} ", "" if len(board.watched_runs) > 1 else chart.HELD_OUT_STYLE)
         left += [sign, (safe(curve.name, 40), "dim")]
         left += [] if len(held_out) > 1 else [(f" {number(curve.last_value)}", chart.HELD_OUT_STYLE)]
+    named = {watched.baseline.run.id for watched in board.watched_runs if watched.baseline is not None}
+    if baselines:
+        left += [(f"  {chart.BASELINE_LETTER} ", chart.BASELINE_STYLE), (safe(", ".join(sorted(named)), 40), "dim")]
     right: Line = []
     if drawing is not None and drawing.left_out:
         right = [(f"{drawing.left_out:,} values ≤ 0 are not on a log scale ", "warning")]

@@ -78,9 +78,9 @@ def _tile(board: Board, cell: Cell, selected: bool) -> list[Line]:
     shown = cell.name[len(cell.group) + 1 :] if cell.group else cell.name
     title += [(chart.PIN, "mark")] if cell.name in board.charts.preferences.pinned else []
     title += [(safe(shown or cell.name, 200), "title")]
-    held_out, inherited = chart.held_out_curves(board, cell.name), chart.inherited_of(board, cell.name)
-    value = _value(curves, held_out, cell.width - length(title) - 7)
-    drawing = chart.draw(board, curves, cell.width - 2, cell.height - 2, held_out=held_out, inherited=inherited)
+    beside = chart.beside_of(board, cell.name, curves)
+    value = _value(curves, list(beside.held_out), cell.width - length(title) - 7)
+    drawing = chart.draw(board, curves, cell.width - 2, cell.height - 2, beside=beside)
     if drawing is None:
         text = "nothing to draw: all values are NaN or infinite" if curves else "no values"
         if board.log_scale and any(curve.stats.low is not None for _, curve in curves):

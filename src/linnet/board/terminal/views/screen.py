@@ -23,6 +23,9 @@ _HEAD, _FOOT = 3, 1  # lines above and below the body
 _NARROW = 64  # columns below which three letters of a tab must do
 
 
+_STANDING_STYLES = {"ahead": "bar.ok", "behind": "warning", "abort": "error"}  # beside a baseline
+
+
 def _draw_scatter(board: Board, width: int, height: int) -> list[Line]:
     from linnet.board.terminal.views import scatter  # most boards never show it
 
@@ -107,6 +110,11 @@ def _about(board: Board, watched: WatchedRun, width: int) -> Line:
         line += [("  ", ""), (f"from {safe(origin, 40)}", "dim")]
     if forks := children_of(watched.id, [row.summary for row in board.run_table.rows]):
         line += [("  ", ""), (f"{len(forks)} forks" if len(forks) > 1 else f"fork {safe(forks[0], 40)}", "dim")]
+    if (standing := watched.journal.standing()) is not None and manifest.compare_to is not None:
+        style = _STANDING_STYLES.get(standing.verdict, "")
+        line += [("  ", ""), (standing.standing(safe(manifest.compare_to, 40)), style)]
+    elif watched.baseline is not None:
+        line += [("  ", ""), (f"beside {safe(watched.baseline.run.id, 40)}", "dim")]
     for tag in manifest.tags[:12]:
         line += [("  ", ""), (safe(f"#{tag}", 24), "dim")]
     right: Line = []
