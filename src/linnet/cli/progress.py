@@ -28,6 +28,7 @@ _CURVE = 24  # characters of the little curve, where there is room for it
 _LEAST_CURVE = 8
 _LOG_EVERY = 3.0  # seconds between two step lines in a log
 _SAMPLE_INDENT = 8  # columns before the text of a sample: its step
+_COMPARISON_LASTS = 5  # for what share of the steps how the run stands beside its baseline is shown
 _SHORT = {"tokens": "tok", "images": "img"}
 
 
@@ -218,6 +219,8 @@ class LiveLine(Callback):
         room = _columns(self._out) - 1  # a full row would make some terminals begin the next
         done = round(10 * metrics.step / metrics.steps)
         compared = self._comparison
+        if compared is not None and metrics.step - compared.step > max(1, metrics.steps // _COMPARISON_LASTS):
+            compared = None  # the baseline has ended before
         standing = ("", "") if compared is None else (_standing(compared), _STANDING[compared.verdict])
         # In the order of the row; where there is too little room, the part with the lowest figure goes first.
         parts = [
