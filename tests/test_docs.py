@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/linnet"
 PAGES = {
+    "analysis": ("analysis",),
     "architectures": ("architectures",),
     "board": ("board",),
     "cli": ("cli",),

@@ -17,7 +17,7 @@ ROOMS = [
     "linnet",
     *(
         f"linnet.{name}"
-        for name in ["architectures", "data", "gguf", "infer", "kernels", "models", "recipes", "runs", "train"]
+        for name in ["analysis", "architectures", "data", "gguf", "infer", "kernels", "models", "recipes", "runs", "train"]
     ),
 ]
 

@@ -94,6 +94,29 @@ eval: How well a model predicts a text or tells images apart, and what it expect
     linnet eval model.gguf --prompt "def main(" --top-k 5
     linnet eval vit-20260531-001 --images photos/
 
+lmc: The loss on the straight line between two models: one basin, or a barrier between them?
+    linnet lmc base@200 base@1000
+    linnet lmc seed-0 seed-1 --align
+    linnet lmc seed-0 seed-1 --align --alphas 0,0.25,0.5,0.75,1 --record
+    linnet lmc vit-0 vit-1 --out line.svg
+
+drift: How far each layer of a run moved from where it began, checkpoint by checkpoint.
+    linnet drift latest
+    linnet drift warm@500
+    linnet drift warm --out drift.svg
+    linnet drift warm --record
+
+cka: How alike the layers of two models represent a text, or those of one.
+    linnet cka latest
+    linnet cka base@200 base@1000
+    linnet cka student smollm2.gguf --corpus books/
+    linnet cka base --region ffn_out --json
+
+lens-words: What each layer of a model would say: the logit lens.
+    linnet lens-words latest --prompt "def main("
+    linnet lens-words smollm2.gguf --prompt "The capital of France is" --layers 20:
+    linnet lens-words base@200 --prompt "import" --top 5 --json
+
 classify: What a trained vision transformer sees in images.
     linnet classify latest cat.jpg
     linnet classify vit-20260531-001@best scans/*.png photos/ --top 5 --json
@@ -213,6 +236,7 @@ _FILES = {
     "data teach": "teach",
     "data list": "cache",
     "data rm": "cache",
+    "lens-words": "lens_words",
     "tail": "show",
     "note": "runs",
     **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),

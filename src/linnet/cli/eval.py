@@ -16,9 +16,9 @@ from linnet.data.errors import encodings_sentence, left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
+from linnet.gguf.tokenizer import rebuild_tokenizer
 from linnet.runs import Run
-from linnet.runs.run import RunError, add_evaluation
+from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -69,6 +69,9 @@ def eval(
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         device: auto, cpu, cuda or mps (auto).
     """
+    from linnet.analysis.checkpoint import run_of
+    from linnet.analysis.held_out import is_pack, prepared_text, reading_of
+    from linnet.cli.progress import preparing
     from linnet.models import load, pick_device
 
     if held_out and all:
@@ -78,7 +81,7 @@ def eval(
     chosen = pick_device(device)
     path = find_model(model, runs)
     prompt = read_prompt(prompt, prompt_file)
-    run = _run_of(path)
+    run = run_of(path)
     if record is not None:
         _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
     with GGUFFile.open(path) as file:
@@ -98,8 +101,8 @@ def eval(
     scored = corpus or (own.get("corpus") if prompt is None else None)
     if scored is None and prompt is None:
         raise UsageError(f"{path} belongs to no run with a corpus of its own: give --corpus or --prompt")
-    reading = _reading(own if corpus is None else None, field)
-    reads_text = scored is not None and not _is_pack(str(scored), reading)
+    reading = reading_of(own if corpus is None else None, field)
+    reads_text = scored is not None and not is_pack(str(scored), reading)
     with GGUFFile.open(path) as file:
         loaded = load(file, chosen, task="text")
     given_tokenizer = None if tokenizer is None else find_model(tokenizer, runs)
@@ -121,9 +124,10 @@ def eval(
             "held_out": float(own.get("held_out", 0.02)) if split == "held_out" else 0.0,
             **reading,
             "cache": cache or own.get("cache"),
+            "progress": preparing if sys.stdout.isatty() else None,
         }
         trained_with = own if corpus is None and split == "held_out" else None
-        prepared = _prepared(str(scored), tokenizer_file, loaded.config.vocab, trained_with, options)
+        prepared = prepared_text(str(scored), tokenizer_file, loaded.config.vocab, trained_with, options)
         result |= {
             "corpus": scored,
             "split": split,
@@ -143,14 +147,6 @@ def eval(
         figures = {name: result[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
         add_evaluation(run, record, step_of(path), {**figures, "samples": result["tokens"]})
     return 0
-
-
-def _run_of(path: Path) -> Run | None:
-    """The run a checkpoint lies in."""
-    try:
-        return Run.load(path.resolve().parent.parent)
-    except RunError:
-        return None
 
 
 def _check_record(name: str, run: Run | None, path: Path, *, scores: bool) -> None:
@@ -173,24 +169,6 @@ def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
-def _reading(own: dict[str, Any] | None, field: tuple[str, ...]) -> dict[str, Any]:
-    """How a corpus is read: a run's own (`own`: its config) as when it was trained, another one as asked."""
-    if own is None:
-        return {"field": field}
-    return {
-        "field": field or own.get("field") or (),
-        "dedup": bool(own.get("dedup")),
-        "dedup_threshold": own.get("dedup_threshold"),
-        "plain": own.get("plain"),
-    }
-
-
-def _is_pack(corpus: str, reading: dict[str, Any]) -> bool:
-    from linnet.data.corpus import find_corpus
-
-    return find_corpus(corpus, reading["field"], plain=reading.get("plain", False)).is_pack
-
-
 def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
     """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
     with GGUFFile.open(path) as file:
@@ -206,31 +184,6 @@ def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
             f"--tokenizer {given} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
         )
     return given
-
-
-def _prepared(
-    corpus: str, tokenizer: Path | None, vocab: int, trained_with: dict[str, Any] | None, options: dict[str, Any]
-) -> Prepared:
-    """The corpus in the model's own tokens.
-
-    `tokenizer` is None where the corpus is token ids already. `trained_with`: the config of the run whose own corpus
-    this is; it was prepared when the run was trained, and is found again.
-    """
-    from linnet.cli.progress import preparing
-    from linnet.data import prepare
-    from linnet.gguf.metadata import MetadataBlock
-
-    options["progress"] = preparing if sys.stdout.isatty() else None
-    if tokenizer is None:
-        return prepare(corpus, vocab=vocab, **options)
-    if trained_with is not None:
-        prepared = prepare(corpus, vocab=vocab, tokenizer=trained_with.get("tokenizer"), **options)
-        with GGUFFile.open(tokenizer) as file:
-            keys = MetadataBlock().copy(file.metadata, donor_keys(file.metadata))
-        if prepared.tokenizer_keys is not None and prepared.tokenizer_keys.to_bytes() == keys.to_bytes():
-            return prepared
-    # Other words than this corpus gives: it is not the one of the run, or has changed since.
-    return prepare(corpus, tokenizer=tokenizer, **options)
 
 
 def _scored(model: LanguageModel, prepared: Prepared, split: str, window: int, most: int | None) -> dict[str, object]:

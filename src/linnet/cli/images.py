@@ -7,20 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from linnet.board import words
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.data.errors import left_out_sentence
-from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
     import torch
 
-    from linnet.data.images import Images, ImageSet
-    from linnet.models import ViTConfig
     from linnet.runs import Run
 
 _LABEL = 100  # characters of a class's name
@@ -37,24 +32,16 @@ def eval_images(
     record: str | None = None,
 ) -> int:
     """Score a model on a RUN's own held-out images, or on those of `source`."""
+    from linnet.analysis.checkpoint import Checkpoint
+    from linnet.analysis.held_out import probe_images
     from linnet.cli.progress import preparing
-    from linnet.data.images import load_images
     from linnet.models import load
     from linnet.train.images import evaluate_images
 
-    own = run.manifest.config if run is not None else {}
-    wanted = source or own.get("images")
-    if wanted is None:
-        raise UsageError(f"{path} belongs to no run with images of its own: give --images")
+    checkpoint = Checkpoint(path, run, step_of(path))
     model = load(path, device, task="images")
-    images = load_images(
-        str(wanted),
-        size=model.config.image_size,
-        channels=model.config.num_channels,
-        held_out=float(own.get("held_out", 0.2)) if source is None else 0.2,
-        progress=preparing if sys.stdout.isatty() and not json else None,
-    )
-    scored = _renumbered(_part(images, all), images.labels, model.config, str(wanted))
+    show_progress = preparing if sys.stdout.isatty() and not json else None
+    scored, wanted, skipped = probe_images(checkpoint, model.config, images=source, all=all, progress=show_progress)
     began = time.perf_counter()
     evaluated = evaluate_images(model, scored)
     labels = model.config.labels or tuple(map(str, range(model.config.num_classes)))
@@ -69,7 +56,7 @@ def eval_images(
         "per_class": evaluated.per_class(labels),
         "labels": list(labels),
         "confusion": evaluated.confusion_KK.tolist(),
-        "skipped": list(images.skipped),
+        "skipped": list(skipped),
     }
     if json:
         print_json(result)
@@ -79,30 +66,6 @@ def eval_images(
         figures = {"samples": evaluated.samples, **evaluated.figures, "images": wanted, "split": result["split"]}
         add_evaluation(run, record, step_of(path), figures)
     return 0
-
-
-def _part(images: Images, all: bool) -> ImageSet:
-    from linnet.data.images import ImageSet
-
-    if not all:
-        return images.held_out
-    train, held = images.train, images.held_out
-    return ImageSet(
-        np.concatenate([train.images_NCHW, held.images_NCHW]), np.concatenate([train.labels_N, held.labels_N])
-    )
-
-
-def _renumbered(part: ImageSet, names: tuple[str, ...], config: ViTConfig, source: str) -> ImageSet:
-    """The images with the model's own numbers of their classes, found by name."""
-    from linnet.data.images import ImageSet
-
-    known = config.labels or tuple(map(str, range(config.num_classes)))
-    for name in (names[number] for number in np.unique(part.labels_N)):
-        if name not in known:
-            shown = ", ".join(words.shorten(label, 40) for label in known[:8]) + (" …" if len(known) > 8 else "")
-            raise UsageError(f"{source}: the model knows no class {words.shorten(name, 40)!r}; it tells apart {shown}")
-    numbers = np.array([known.index(name) if name in known else -1 for name in names])
-    return ImageSet(part.images_NCHW, numbers[part.labels_N])
 
 
 def _print_evaluation(result: dict[str, Any]) -> None:

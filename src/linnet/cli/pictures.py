@@ -116,6 +116,9 @@ def remark(text: str) -> None:
 def _painted(text: str, style: str, theme: ThemeName) -> str:
     colours = THEMES[theme]
     name, _, variant = style.partition(".")
+    if name == "pixel":  # a cell of a heat map: its text and its ground
+        inks = [";".join(str(int(ink[at : at + 2], 16)) for at in (0, 2, 4)) for ink in variant.split(".")]
+        return f"\x1b[38;2;{inks[0]};48;2;{inks[1]}m{text}\x1b[0m"
     if name.startswith("line"):
         colour = colours.lines[int(name[4:])]
         colour = mixed(colour, colours.ground, 0.4) if variant == "raw" else colour

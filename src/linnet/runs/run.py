@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from linnet.files import is_file, is_folder
 from linnet.runs import provenance
 from linnet.runs.encode import drop_none, encode_lines, jsonable_record
 from linnet.runs.events import iso_now, to_event
-from linnet.runs.folder import EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
+from linnet.runs.folder import EVENTS, ID_TEMPLATE, LOGGED_MEDIA, MANIFEST, WEIGHTS, absolute, claim_folder, runs_folder
 from linnet.runs.lines import ends_inside_a_line
 from linnet.runs.manifest import LiveTags, Manifest, take_munin_events
 from linnet.runs.stream import EventStream
@@ -310,3 +311,19 @@ def add_evaluation(run: Run, name: str, step: int | None, figures: Mapping[str, 
     seconds = last_seconds(run.events_path, run.origin)
     event = {"kind": "eval", "phase": "eval", "t": seconds, "step": step, "name": name, **figures, "at": iso_now()}
     run.append_event(drop_none(event))
+
+
+def add_image(run: Run, name: str, step: int | None, png: bytes, size: tuple[int, int], caption: str) -> Path:
+    """Keep a PNG among the media of a run of ours or of Toy's that nobody writes, with its event; the file's path."""
+    digest = hashlib.sha256(png).hexdigest()
+    path = f"{LOGGED_MEDIA}/{digest[:2]}/{digest}.png"
+    try:
+        (run.path / path).parent.mkdir(parents=True, exist_ok=True)
+        files.write_file(run.path / path, png)
+    except OSError as error:
+        raise RunError(f"the picture was not written to {run.path / path}: {error.strerror or error}") from error
+    fields = {"name": name, "media": "image", "path": path, "bytes": len(png), "sha256": digest, "mime": "image/png"}
+    event = {"kind": "artifact", "t": last_seconds(run.events_path, run.origin), "step": step, **fields}
+    shape = {"width": size[0], "height": size[1], "channels": 3, "caption": caption}
+    run.append_event(drop_none({**event, **shape, "at": iso_now()}))
+    return run.path / path

@@ -29,6 +29,7 @@ from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, ro
 STATUSES = ("live", "completed", "interrupted", "aborted", "errored", "crashed", "stalled")
 _ENDED = ("completed", "interrupted", "aborted", "errored")
 _PATIENCE = 200  # lines to look back for a loss, after the last line that told something new
+_ADDED = ("note", "eval", "artifact")  # what may be added from outside, with `at`, however many
 _LATE = 64  # lines that may follow a run_end and not undo it; so many are mostly in the first block that is read
 _TURNS = ("run_end", "resume", "run_start")  # what says whether a run has ended
 _SILENT_SECONDS = 90.0  # a writer of ours says something at least every twenty
@@ -155,9 +156,11 @@ class _StreamEnd:
         for line in lines:
             if self._settled and is_look(line):
                 continue
-            if (event := decode(line, origin)) is not None:
+            event = decode(line, origin)
+            if event is not None:
                 self._take(event)
-            self._since += bool(self.metrics)
+            if event is None or event.kind not in _ADDED or "at" not in event.data:
+                self._since += bool(self.metrics)
             if self._has_loss or self._since > _PATIENCE:
                 break
         if self._settled or not self._has_loss:

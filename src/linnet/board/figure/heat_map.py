@@ -1,0 +1,74 @@
+"""`HeatMap`: a table of numbers that is drawn as colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linnet.board.figure.colours import Theme, mixed
+from linnet.board.words import number, plain
+
+_NONE = "·"  # a cell without a number
+_PALEST, _STRONGEST = 0.04, 0.92  # how much of the colour there is at the ends of the scale
+_DARK_FROM = 0.52  # from which share of the colour on a text on it has the colour of the ground
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table that is drawn as colours.
+
+    - `values`: NaN where there is no number.
+    - `low`, `high`: the ends of the scale of colours; None: those of the values.
+    - `quantity`: what a number is; `percent`: it is shown in hundredths.
+    - `texts`: what stands in the cells instead of their numbers.
+    """
+
+    values: NDArray[np.float64]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    quantity: str
+    title: str = ""
+    row_label: str = ""
+    column_label: str = ""
+    low: float | None = None
+    high: float | None = None
+    percent: bool = True
+    texts: Sequence[Sequence[str]] | None = None
+
+    @property
+    def cell_texts(self) -> list[list[str]]:
+        """What stands in each cell."""
+        if self.texts is not None:
+            return [[plain(text) for text in row] for row in self.texts]
+        return [[self.text(value) for value in row] for row in self.values.tolist()]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the scale of colours."""
+        finite = self.values[np.isfinite(self.values)]
+        low = (float(finite.min()) if len(finite) else 0.0) if self.low is None else self.low
+        high = (float(finite.max()) if len(finite) else 1.0) if self.high is None else self.high
+        return low, high if high > low else low + 1.0
+
+    def share(self, value: float) -> float:
+        """Where on the scale of colours a value lies, from 0 to 1; NaN stays NaN."""
+        low, high = self.ends
+        return value if math.isnan(value) else min(1.0, max(0.0, (value - low) / (high - low)))
+
+    def text(self, value: float) -> str:
+        """A value as its cell says it."""
+        if math.isnan(value):
+            return _NONE
+        return f"{100 * value:.0f}" if self.percent else number(value, 2)
+
+    def colour(self, share: float, theme: Theme) -> str:
+        """The ground of a cell."""
+        return mixed(theme.lines[0], theme.ground, _PALEST + (_STRONGEST - _PALEST) * share)
+
+    def ink(self, share: float, theme: Theme) -> str:
+        """The colour of a text on that ground."""
+        return theme.ground if share > _DARK_FROM else theme.text
