@@ -15,10 +15,7 @@ import linnet
 
 ROOMS = [
     "linnet",
-    *(
-        f"linnet.{name}"
-        for name in ["analysis", "architectures", "data", "gguf", "infer", "kernels", "models", "recipes", "runs", "train"]
-    ),
+    *(f"linnet.{name}" for name in "analysis architectures data gguf infer kernels models recipes runs train".split()),
 ]
 
 

@@ -162,6 +162,14 @@ def test_a_fork_is_compared_with_the_run_it_came_from(corpus: Path) -> None:
     assert (first.step, first.loss_delta) == (33, 0.0), "its window is its parent's, and so is its first loss"
 
 
+def test_the_same_command_again_may_name_a_baseline_that_the_first_did_not(corpus: Path) -> None:
+    same = {"corpus": corpus, "lr": 1e-3, "run_id": "again", "resume": "auto", **LAZY}
+    assert linnet.train(steps=4, **same).manifest.compare_to is None
+    run = linnet.train(steps=8, baseline="base", **same)
+    assert run.manifest.compare_to == "base"
+    assert {one.step for one in logged_comparisons(run)} == {5, 6, 7, 8}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
