@@ -15,7 +15,21 @@ import linnet
 
 ROOMS = [
     "linnet",
-    *(f"linnet.{name}" for name in "analysis architectures data gguf infer kernels models recipes runs train".split()),
+    *(
+        f"linnet.{name}"
+        for name in [
+            "analysis",
+            "architectures",
+            "data",
+            "gguf",
+            "infer",
+            "kernels",
+            "models",
+            "recipes",
+            "runs",
+            "train",
+        ]
+    ),
 ]
 
 
