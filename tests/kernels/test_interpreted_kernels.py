@@ -19,12 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from linnet.gguf.planes import SPLITTABLE
+from linnet.gguf.tensor import GGMLType
 from linnet.kernels import ops
 from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.head_loss import cross_entropy_grad
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
+from linnet.models.adapters import AdapterShape, add_adapter, parse_targets
 from linnet.models.llama import rotary_table
 from linnet.models.transformer import document_mask
+from tests.kernels.packed_matrices import packed
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 
@@ -57,6 +61,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         "norm",
         "ordered_attention",
         "short_attention",
+        "unpack",
     )
     return {name: importlib.import_module(f"linnet.kernels.cuda.{name}") for name in names}
 
@@ -187,6 +192,30 @@ def test_norm_linear_has_autograds_gradients(kernels: dict[str, ModuleType], kin
     for gradient, other in zip(others, expected, strict=True):
         assert torch.allclose(gradient, other, rtol=1e-4, atol=1e-4)
     assert torch.allclose(by_held, expected[1].sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_norm_alone_has_autograds_gradients(kernels: dict[str, ModuleType], kind: str) -> None:
+    N, width, centred = 7, 300, kind == "layer"
+    x, added = random(N, width).requires_grad_(), (3 + random(N, width, seed=1)).requires_grad_()
+    scale, shift = random(width, seed=2).requires_grad_(), random(width, seed=3).requires_grad_() if centred else None
+    taken = [tensor for tensor in (x, added, scale, shift) if tensor is not None]
+    total = x + added
+    normed = F.layer_norm(total, (width,), scale, shift, 1e-5) if centred else F.rms_norm(total, (width,), scale, 1e-5)
+    grads = (random(N, width, seed=6), random(N, width, seed=7))
+    expected = torch.autograd.grad((total, normed), taken, grads)
+    found = kernels["norm"].NormRows.apply(x, added, None, scale, shift, 1e-5, centred)
+    assert torch.allclose(found[0], total) and torch.allclose(found[1], normed, atol=1e-5)
+    for gradient, other in zip(torch.autograd.grad(found, taken, grads), expected, strict=True):
+        assert torch.allclose(gradient, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("type", SPLITTABLE, ids=lambda type: type.name)
+def test_a_packed_matrix_is_decoded_as_on_a_cpu(kernels: dict[str, ModuleType], type: GGMLType) -> None:
+    matrix, exact = packed((type, 130), values=256)
+    ((packing, planes),) = matrix.parts
+    found = kernels["unpack"].unpack(packing, planes, torch.float32, None)
+    assert torch.allclose(found.T, torch.from_numpy(exact), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("width", [64, 300])
@@ -322,6 +351,19 @@ def test_a_model_by_kernels_has_the_plain_ones_gradients(
             monkeypatch.setattr(kernels[name], constant, size)
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2]] * 2)
     with sdpa_kernel(SDPBackend.MATH):  # its gradients lie in memory as no other's do
+        _agree(model, lambda: model.loss(ids, ids.roll(-1, 1), documents), monkeypatch)
+
+
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
+def test_an_adapted_model_by_kernels_has_the_plain_ones_gradients(
+    kernels: dict[str, ModuleType], config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(config, seed=1)
+    targets = ["attn_output", "ffn_up", "ffn_down"]  # one projection stays as it was
+    add_adapter(model, AdapterShape(parse_targets(targets, config), rank=3, dropout=0.2))
+    ids = torch.arange(16).reshape(2, 8) * 7 % 64
+    documents = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2]] * 2)
+    with sdpa_kernel(SDPBackend.MATH):
         _agree(model, lambda: model.loss(ids, ids.roll(-1, 1), documents), monkeypatch)
 
 

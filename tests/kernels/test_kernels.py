@@ -15,7 +15,7 @@ ROOM = {80: 166_912, 89: 101_376, 90: 232_448}
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton has no wheel for this machine")
 @pytest.mark.parametrize("capability", ROOM)
 def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
-    from linnet.kernels.cuda import activations, cross_entropy, embedding, heads, muon, norm, short_attention
+    from linnet.kernels.cuda import activations, cross_entropy, embedding, heads, muon, norm, short_attention, unpack
 
     strides = dict.fromkeys(("q_b", "q_t", "q_h", "k_b", "k_t", "k_h", "v_b", "v_t", "v_h"), "i32")
     heads_of = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", **strides, "N": "i32", "T": "i32"}
@@ -104,6 +104,17 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
             capability,
         ),
     }
+    of_planes = dict.fromkeys(("low", "high"), "*u8") | dict.fromkeys(("scale", "minimum"), "*fp16")
+    of_planes |= dict.fromkeys(("sub_scale", "sub_minimum"), "*i8") | {"out": "*bf16", "K": "i32", "M": "i32"}
+    for kind, (bits, high, sub, sign, levels) in {
+        "q8_0": (8, 0, False, 0, False),
+        "q5_k": (4, 1, True, -1, False),
+        "iq4_xs": (4, 0, True, 0, True),
+    }.items():
+        form = {"BITS": bits, "HIGH_BITS": high, "GROUP": 32, "BLOCK": 256, "OFFSET": 0, "SIGN": sign, "SUB": sub}
+        form |= {"LEVELS": levels, "LOW": -(1 << 62), "HIGH": (1 << 62) + 3}
+        form |= {"BLOCK_K": unpack.BLOCK_K, "BLOCK_M": unpack.BLOCK_M}
+        bytes_of[f"unpack {kind}"] = shared(unpack._unpack, of_planes, form, capability)
     for width, rows, stages, warps in ((192, 4, 3, 1), (768, 1, 3, 1), (2048, 1, 3, 2), (8192, 1, 1, 8)):
         sizes = {"WIDTH": width, "ROWS": rows, "BLOCK": 1 << (width - 1).bit_length(), "STAGES": stages}
         bytes_of[f"norm {width}"] = shared(norm._norm_backward, of_norm, flags | sizes, capability, num_warps=warps)

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from linnet.gguf import check as check
     from linnet.gguf import convert as convert
     from linnet.gguf import tokenizer as tokenizer
+    from linnet.gguf.adapter import AdapterFile as AdapterFile
+    from linnet.gguf.adapter import adapter_layout as adapter_layout
+    from linnet.gguf.adapter import write_adapter as write_adapter
     from linnet.gguf.blocks import dequantize as dequantize
     from linnet.gguf.blocks import quantize_q8_0 as quantize_q8_0
     from linnet.gguf.card import Card as Card
     from linnet.gguf.card import read_card as read_card
     from linnet.gguf.check import Finding as Finding
     from linnet.gguf.checkpoint import Provenance as Provenance
-    from linnet.gguf.checkpoint import adapter_layout as adapter_layout
     from linnet.gguf.checkpoint import read_params as read_params
     from linnet.gguf.checkpoint import stored_params as stored_params
     from linnet.gguf.checkpoint import unfolded as unfolded
     from linnet.gguf.checkpoint import write as write
-    from linnet.gguf.checkpoint import write_adapter as write_adapter
     from linnet.gguf.checkpoint import write_step as write_step
     from linnet.gguf.config import config_of as config_of
     from linnet.gguf.errors import GGUFError as GGUFError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from linnet.gguf.file import resolve_link as resolve_link
     from linnet.gguf.locate import Found as Found
     from linnet.gguf.locate import find_models as find_models
+    from linnet.gguf.merge import merge as merge
     from linnet.gguf.metadata import MetadataBlock as MetadataBlock
     from linnet.gguf.metadata import ValueType as ValueType
     from linnet.gguf.tensor import GGMLType as GGMLType

@@ -29,7 +29,7 @@ Floats = NDArray[np.float32]
 # Values decoded at a time: a pass over this many stays in the second-level cache and the temporaries below 3 MB.
 _AT_ONCE = 192 * 1024
 # The sixteen levels of the non-linear 4-bit formats.
-_IQ4_LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
+IQ4_LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 
 
 def dequantize(raw: Bytes, type: GGMLType, out: Floats | None = None) -> Floats:
@@ -224,7 +224,7 @@ def _q4_1(blocks: Bytes, out: Floats) -> None:
 
 def _q5_0(blocks: Bytes, out: Floats) -> None:
     """Half scale, 32 fifth bits, 16 bytes of two low halves; values less 16."""
-    signed = _five_bits(blocks, 2).view(np.int8)
+    signed = five_bits(blocks, 2).view(np.int8)
     signed -= 16
     out[...] = signed
     out *= _half(blocks, 0)
@@ -232,15 +232,15 @@ def _q5_0(blocks: Bytes, out: Floats) -> None:
 
 def _q5_1(blocks: Bytes, out: Floats) -> None:
     """Half scale, half minimum, 32 fifth bits, 16 bytes of two low halves."""
-    out[...] = _five_bits(blocks, 4)
+    out[...] = five_bits(blocks, 4)
     out *= _half(blocks, 0)
     out += _half(blocks, 2)
 
 
 def _iq4_nl(blocks: Bytes, out: Floats) -> None:
     """Half scale, 16 bytes of two indices into the sixteen levels."""
-    out[:, :16] = _IQ4_LEVELS[blocks[:, 2:] & 15]
-    out[:, 16:] = _IQ4_LEVELS[blocks[:, 2:] >> 4]
+    out[:, :16] = IQ4_LEVELS[blocks[:, 2:] & 15]
+    out[:, 16:] = IQ4_LEVELS[blocks[:, 2:] >> 4]
     out *= _half(blocks, 0)
 
 
@@ -249,7 +249,7 @@ def _half(blocks: Bytes, at: int) -> Floats:
     return blocks[:, at : at + 2].view(np.float16).astype(np.float32)
 
 
-def _five_bits(blocks: Bytes, at: int) -> Bytes:
+def five_bits(blocks: Bytes, at: int) -> Bytes:
     """Values 0-31 [n, 32] from four bytes of fifth bits at `at` and the 16 bytes of halves behind them."""
     values = np.empty((len(blocks), 32), np.uint8)
     values[:, :16] = (blocks & 15)[:, at + 4 :]
@@ -269,18 +269,18 @@ def _q2_k(blocks: Bytes, out: Floats) -> None:
     scales *= _half(blocks, 80)
     minima = (blocks[:, :16] >> 4).astype(np.float32)
     minima *= _half(blocks, 82)
-    out[...] = _two_bits(blocks[:, 16:80]).reshape(-1, 256)
+    out[...] = two_bits(blocks[:, 16:80]).reshape(-1, 256)
     out *= np.repeat(scales, 16, axis=-1)
     out -= np.repeat(minima, 16, axis=-1)
 
 
 def _q3_k(blocks: Bytes, out: Floats) -> None:
     """32 bytes of third bits, 64 bytes of four 2-bit values, 12 bytes of 6-bit scales, half scale."""
-    scales = _six_bit_scales(blocks[:, 96:108]).astype(np.float32)
+    scales = six_bit_scales(blocks[:, 96:108]).astype(np.float32)
     scales *= _half(blocks, 108)
-    values = _two_bits(blocks[:, 32:96])
+    values = two_bits(blocks[:, 32:96])
     # 4 is subtracted where the third bit is *not* set, so: add 4 where it is, then subtract 4 everywhere.
-    values |= _one_bit(blocks[:, :32], 2).reshape(-1, 2, 4, 32)
+    values |= one_bit(blocks[:, :32], 2).reshape(-1, 2, 4, 32)
     signed = values.view(np.int8)
     signed -= 4
     out[...] = signed.reshape(-1, 256)
@@ -300,7 +300,7 @@ def _q5_k(blocks: Bytes, out: Floats) -> None:
     values = np.empty((len(blocks), 4, 2, 32), np.uint8)
     values[:, :, 0] = (blocks & 15)[:, 48:].reshape(-1, 4, 32)
     values[:, :, 1] = (blocks >> 4)[:, 48:].reshape(-1, 4, 32)
-    values |= _one_bit(blocks[:, 16:48], 4).reshape(-1, 4, 2, 32)
+    values |= one_bit(blocks[:, 16:48], 4).reshape(-1, 4, 2, 32)
     out[...] = values.reshape(-1, 256)
     _scale_and_shift(blocks, out)
 
@@ -329,8 +329,8 @@ def _q6_k(blocks: Bytes, out: Floats) -> None:
 def _iq4_xs(blocks: Bytes, out: Floats) -> None:
     """Half scale, 6-bit scales split over two and four bytes, 128 bytes of two indices into the levels."""
     pairs = out.reshape(-1, 8, 2, 16)
-    pairs[:, :, 0] = _IQ4_LEVELS[blocks[:, 8:] & 15].reshape(-1, 8, 16)
-    pairs[:, :, 1] = _IQ4_LEVELS[blocks[:, 8:] >> 4].reshape(-1, 8, 16)
+    pairs[:, :, 0] = IQ4_LEVELS[blocks[:, 8:] & 15].reshape(-1, 8, 16)
+    pairs[:, :, 1] = IQ4_LEVELS[blocks[:, 8:] >> 4].reshape(-1, 8, 16)
     scales = np.empty((len(blocks), 8), np.uint8)
     scales[:, 0::2] = blocks[:, 4:8] & 15
     scales[:, 1::2] = blocks[:, 4:8] >> 4
@@ -343,7 +343,7 @@ def _iq4_xs(blocks: Bytes, out: Floats) -> None:
     out *= np.repeat(steps, 32, axis=-1)
 
 
-def _two_bits(packed: Bytes) -> Bytes:
+def two_bits(packed: Bytes) -> Bytes:
     """Values 0-3 [n, 2, 4, 32] from 64 bytes: two halves of 32, four groups in the pairs of bits."""
     shifted = packed.copy()
     values = np.empty((len(packed), 2, 4, 32), np.uint8)
@@ -354,7 +354,7 @@ def _two_bits(packed: Bytes) -> Bytes:
     return values
 
 
-def _one_bit(packed: Bytes, bit: int) -> Bytes:
+def one_bit(packed: Bytes, bit: int) -> Bytes:
     """Bit g of each of 32 bytes, moved to `bit`, as group g of eight [n, 8, 32]."""
     source = packed.copy()
     moved = np.empty((len(packed), 8, 32), np.uint8)
@@ -365,21 +365,26 @@ def _one_bit(packed: Bytes, bit: int) -> Bytes:
 
 
 def _scale_and_shift(blocks: Bytes, out: Floats) -> None:
-    """Multiply by the eight scales of Q4_K and Q5_K, times the super-block's own, and subtract the minima likewise.
-
-    Of the 12 bytes, the first four hold scales 0-3 and the next four minima 0-3 in their low six bits; the last four
-    hold the low halves of scales and minima 4-7, whose upper two bits are left in the first eight.
-    """
-    first, second, mixed = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
-    scales = np.concatenate([first & 63, (mixed & 15) | ((first >> 2) & 48)], axis=1).astype(np.float32)
-    minima = np.concatenate([second & 63, (mixed >> 4) | ((second >> 2) & 48)], axis=1).astype(np.float32)
+    """Multiply by the eight scales of Q4_K and Q5_K, times the super-block's own, and subtract the minima likewise."""
+    scales, minima = (sub.astype(np.float32) for sub in k_scales_and_minima(blocks))
     scales *= _half(blocks, 0)
     minima *= _half(blocks, 2)
     out *= np.repeat(scales, 32, axis=-1)
     out -= np.repeat(minima, 32, axis=-1)
 
 
-def _six_bit_scales(packed: Bytes) -> NDArray[np.int8]:
+def k_scales_and_minima(blocks: Bytes) -> tuple[Bytes, Bytes]:
+    """The eight 6-bit scales and minima of each block of Q4_K or Q5_K, out of twelve bytes behind two halves.
+
+    The first four bytes hold scales 0-3 and the next four minima 0-3 in their low six bits; the last four hold the low
+    halves of scales and minima 4-7, whose upper two bits are left in the first eight.
+    """
+    first, second, mixed = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
+    scales = np.concatenate([first & 63, (mixed & 15) | ((first >> 2) & 48)], axis=1)
+    return scales, np.concatenate([second & 63, (mixed >> 4) | ((second >> 2) & 48)], axis=1)
+
+
+def six_bit_scales(packed: Bytes) -> NDArray[np.int8]:
     """Sixteen signed scales from 12 bytes: eight of low halves, then four of upper pairs of bits; less 32."""
     scales = np.empty((len(packed), 16), np.uint8)
     scales[:, :8] = packed[:, :8] & 15

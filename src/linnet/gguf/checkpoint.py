@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.architectures.description import Config
-from linnet.architectures.parameters import Layout, Param, Piece, layout
+from linnet.architectures.parameters import Layout, Param, layout
 from linnet.architectures.registry import AnyConfig, describe
 from linnet.architectures.rotary import rope_scaling_of
 from linnet.architectures.vit import ViTConfig
@@ -87,15 +87,15 @@ def write(
     params = _complete(config, params)
     plan = layout(config)
     check_shapes(plan, params)
-    metadata = _general_keys(config, "model", name if name is not None else run_id, wanted)
+    metadata = general_keys(config, "model", name if name is not None else run_id, wanted)
     if wanted is GGMLType.Q8_0:
         metadata.u32("general.quantization_version", 2)
     metadata.extend(hyper_parameters(config))
     if not isinstance(config, ViTConfig):
         metadata.extend(_tokenizer(config, tokenizer))
     pieces = sum(len(plan.params[name].pieces) for name in params)
-    _add_origin(metadata, run_id, step, pieces, provenance, extra, toy_format=describe(config).toy_format)
-    return _write(metadata, plan, params, wanted, path)
+    add_origin(metadata, run_id, step, pieces, provenance, extra, toy_format=describe(config).toy_format)
+    return write_params(metadata, plan, params, wanted, path)
 
 
 def write_step(
@@ -116,40 +116,6 @@ def write_step(
     path = write(config, params, step_path(folder, step), run_id, step, **options)
     point_link(folder / "latest", path.name)
     return path
-
-
-def write_adapter(
-    config: AnyConfig,
-    params: Mapping[str, Any],
-    path: str | os.PathLike[str],
-    run_id: str,
-    step: int,
-    *,
-    alpha: float,
-    base: str,
-    type: str = "f32",
-    name: str | None = None,
-    provenance: Provenance | None = None,
-    extra: MetadataBlock | None = None,
-) -> Path:
-    """Write a LoRA adapter that llama.cpp applies to `base`; `params` holds pairs as in `adapter_layout`."""
-    wanted = writable_type(type)
-    targets = {name.rsplit(".", 2)[-2] for name in params if name.endswith((".lora_a", ".lora_b"))}
-    firsts = [params[name] for name in sorted(params) if name.endswith(".lora_b")]
-    if not targets or not firsts:
-        found = f"{len(params)} parameters without one"
-        raise GGUFError("there is no LoRA pair", "params", "….lora_a and ….lora_b", found, path)
-    rank = int(firsts[0].shape[1])
-    plan = adapter_layout(config, rank, targets)
-    # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
-    present = Layout(param for key, param in plan.params.items() if _other_half(key) in params or key in params)
-    check_shapes(present, params)
-    metadata = _general_keys(config, "adapter", name if name is not None else run_id, wanted)
-    metadata.text("adapter.type", "lora").f32("adapter.lora.alpha", float(alpha))
-    metadata.text("linnet.adapter.base", base).u32("linnet.adapter.rank", rank)
-    metadata.texts("linnet.adapter.targets", sorted(targets))
-    _add_origin(metadata, run_id, step, len(params), provenance, extra)
-    return _write(metadata, present, params, wanted, path)
 
 
 def unfolded(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,44 +186,16 @@ def check_shapes(plan: Layout, params: Mapping[str, Any]) -> None:
         shape = tuple(param.shape)
         if name not in plan.params:
             problem = "the model has no such parameter, and llama.cpp refuses extra tensors"
-            raise _wrong_param(name, problem, "a name of the table", quoted(name))
+            raise wrong_param(name, problem, "a name of the table", quoted(name))
         if shape != plan.params[name].shape:
-            raise _wrong_param(name, "the shape is wrong", str(list(plan.params[name].shape)), str(list(shape)))
+            raise wrong_param(name, "the shape is wrong", str(list(plan.params[name].shape)), str(list(shape)))
     for name, planned in plan.params.items():
         if name not in params and not planned.optional:
-            raise _wrong_param(name, "the parameter is missing", str(list(planned.shape)), "none")
+            raise wrong_param(name, "the parameter is missing", str(list(planned.shape)), "none")
 
 
-def adapter_layout(config: AnyConfig, rank: int, targets: Iterable[str]) -> Layout:
-    """The pairs of a LoRA adapter; a target is a projection of the file: `attn_q`, `ffn_up`, `token_embd`.
-
-    `blocks.3.attn_q.lora_a` [rank, in] and `blocks.3.attn_q.lora_b` [out, rank] are in the file
-    `blk.3.attn_q.weight.lora_a` and `.lora_b`. There is one pair for each of q, k and v although the base
-    matrix is fused: that is what llama.cpp applies. For `token_embd` it expects the pair transposed:
-    [vocab, rank] and [d, rank].
-    """
-    wanted = set(targets)
-    params, known = [], set()
-    for tensor, (_, piece) in layout(config).tensors.items():
-        base = tensor.removesuffix(".weight")
-        target = base.rsplit(".", 1)[-1]
-        if len(piece.shape) != 2 or target == "position_embd":
-            continue
-        known.add(target)
-        if target in wanted:
-            out, into = piece.shape
-            pair = {"lora_a": (rank, into), "lora_b": (out, rank)}
-            if target == "token_embd":
-                pair = {"lora_a": (out, rank), "lora_b": (into, rank)}
-            stem = base.replace("blk.", "blocks.", 1)
-            for half, shape in pair.items():
-                params.append(Param(f"{stem}.{half}", shape, (Piece(f"{tensor}.{half}", 0, shape[0], shape),)))
-    for target in sorted(wanted - known):
-        raise _wrong_param(target, "no such LoRA target", " or ".join(sorted(known)), quoted(target))
-    return Layout(params)
-
-
-def _wrong_param(name: str, problem: str, expected: str, found: str) -> GGUFError:
+def wrong_param(name: str, problem: str, expected: str, found: str) -> GGUFError:
+    """What is wrong with a parameter that was to be written."""
     return GGUFError(problem, f"parameter {quoted(name)}", expected, found)
 
 
@@ -273,7 +211,8 @@ def _complete(config: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     return complete
 
 
-def _general_keys(config: AnyConfig, kind: str, name: str, wanted: GGMLType) -> MetadataBlock:
+def general_keys(config: AnyConfig, kind: str, name: str, wanted: GGMLType) -> MetadataBlock:
+    """The keys that every file begins with; `kind`: model or adapter."""
     metadata = MetadataBlock().text("general.architecture", config.arch).text("general.type", kind)
     return metadata.text("general.name", name).u32("general.file_type", FILE_TYPES[wanted.name.lower()])
 
@@ -290,7 +229,7 @@ def _tokenizer(config: Config, tokenizer: MetadataBlock | None) -> MetadataBlock
     return tokenizer
 
 
-def _add_origin(
+def add_origin(
     metadata: MetadataBlock,
     run_id: str,
     step: int,
@@ -310,13 +249,14 @@ def _add_origin(
         metadata.extend(extra)
 
 
-def _write(
+def write_params(
     metadata: MetadataBlock,
     plan: Layout,
     params: Mapping[str, Any],
     wanted: GGMLType,
     path: str | os.PathLike[str],
 ) -> Path:
+    """Write the parameters that there are, piece by piece."""
     writer = GGUFWriter(metadata)
     for name, param in plan.params.items():
         if name not in params:
@@ -326,7 +266,3 @@ def _write(
             data = params[name] if whole else params[name][piece.start : piece.stop]
             writer.add(piece.tensor, data, storage_type(piece.tensor, piece.shape, wanted))
     return writer.write(path)
-
-
-def _other_half(name: str) -> str:
-    return name.removesuffix("_a") + "_b" if name.endswith("_a") else name.removesuffix("_b") + "_a"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from linnet.architectures.registry import names_for, task_of
@@ -13,8 +14,8 @@ from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
 from linnet.gguf.tensor import FILE_TYPES, GGMLType, TensorInfo
 from linnet.gguf.tokenizer import donor_keys
-from linnet.gguf.toy import EMBEDDING, LENS, Folded, Joined, Tensors, lens_of
-from linnet.gguf.writer import GGUFWriter, storage_type, writable_type
+from linnet.gguf.toy import EMBEDDING, LENS, Folded, Tensors, lens_of
+from linnet.gguf.writer import GGUFWriter, Rows, storage_type, writable_type
 
 # What depends on the type, and what is written only where it is not the default.
 _OWN_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
@@ -35,39 +36,54 @@ def convert(
     into the embedding. `tokenizer` is a GGUF file whose `tokenizer.*` keys the result gets, in place of its own; a
     language model that has none is refused without it, since llama.cpp loads no such file.
     """
-    wanted = writable_type(type, target)
+    writable_type(type, target)
     with GGUFFile.open(source) as file:
-        tensors = _tensors(file)
-        own_keys = {*_OWN_KEYS, _WRITTEN}
-        if tokenizer is not None:
-            own_keys |= set(donor_keys(file.metadata))
-        elif _is_language_model(file) and _MODEL not in file.metadata:
-            problem = (
-                "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with"
-            )
-            raise GGUFError(problem, f"metadata {quoted(_MODEL)}", "`tokenizer=FILE.gguf`", "none", source)
-        metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
-        metadata.u32("general.file_type", FILE_TYPES[wanted.name.lower()])
-        if wanted is GGMLType.Q8_0:
-            metadata.u32("general.quantization_version", 2)
-        if _WRITTEN in file.metadata:
-            metadata.u32(_WRITTEN, len(tensors))
-        if tokenizer is not None:
-            metadata.extend(_tokenizer_of(tokenizer, file))
-        writer = GGUFWriter(metadata)
-        for name, tensor in tensors.items():
-            kept = tensor.type in _WHOLE_NUMBERS
-            writer.add(name, tensor, tensor.type if kept else storage_type(name, tensor.shape, wanted))
-        return writer.write(target)
+        return convert_tensors(file, readable_tensors(file), target, type, tokenizer=tokenizer)
+
+
+def convert_tensors(
+    file: GGUFFile,
+    tensors: Mapping[str, TensorInfo | Rows],
+    target: str | os.PathLike[str],
+    type: str,
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    extra: MetadataBlock | None = None,
+) -> Path:
+    """Write these tensors with the metadata of an open file, in another type; `extra` are keys besides."""
+    wanted = writable_type(type, target)
+    own_keys = {*_OWN_KEYS, _WRITTEN}
+    if tokenizer is not None:
+        own_keys |= set(donor_keys(file.metadata))
+    elif _is_language_model(file) and _MODEL not in file.metadata:
+        problem = "the file has no tokenizer, and llama.cpp loads none without: give the tokenizer it was trained with"
+        raise GGUFError(problem, f"metadata {quoted(_MODEL)}", "`tokenizer=FILE.gguf`", "none", file.path)
+    metadata = MetadataBlock().copy(file.metadata, (key for key in file.metadata if key not in own_keys))
+    metadata.u32("general.file_type", FILE_TYPES[wanted.name.lower()])
+    if wanted is GGMLType.Q8_0:
+        metadata.u32("general.quantization_version", 2)
+    if _WRITTEN in file.metadata:
+        metadata.u32(_WRITTEN, len(tensors))
+    if tokenizer is not None:
+        metadata.extend(_tokenizer_of(tokenizer, file))
+    if extra is not None:
+        metadata.extend(extra)
+    writer = GGUFWriter(metadata)
+    for name, tensor in tensors.items():
+        if isinstance(tensor, TensorInfo) and tensor.type in _WHOLE_NUMBERS:
+            writer.add(name, tensor, tensor.type)
+        else:
+            writer.add(name, tensor, storage_type(name, tensor.shape, wanted))
+    return writer.write(target)
 
 
 def _is_language_model(file: GGUFFile) -> bool:
     return task_of(file.architecture) == "text" and file.metadata.get("general.type", "model") == "model"
 
 
-def _tensors(file: GGUFFile) -> dict[str, TensorInfo | Joined | Folded]:
+def readable_tensors(file: GGUFFile) -> dict[str, TensorInfo | Rows]:
     """The tensors of the result. Those of a Toy checkpoint must make a whole model, or they are refused."""
-    tensors: dict[str, TensorInfo | Joined | Folded] = dict(Tensors(file).items())
+    tensors: dict[str, TensorInfo | Rows] = dict(Tensors(file).items())
     if not _is_language_model(file):
         return tensors
     has_lens = tensors.pop(LENS, None) is not None

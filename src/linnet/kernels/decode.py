@@ -34,7 +34,7 @@ class Decodable(Protocol):
     @property
     def output(self) -> nn.Module | None: ...
     @property
-    def head_VD(self) -> Tensor: ...  # noqa: N802
+    def plain_head_VD(self) -> Tensor | None: ...  # noqa: N802
     @property
     def device(self) -> torch.device: ...
 
@@ -68,7 +68,8 @@ class DecodeWeights:
         for module in model.modules():
             if isinstance(module, nn.Linear) and module is not model.output:
                 self._linears.append((module, prepare(module.weight, module.bias)))
-        self._head = prepare(model.head_VD, None)
+        if (head_VD := model.plain_head_VD) is not None:
+            self._head = prepare(head_VD, None)
 
     @contextmanager
     def used_by(self, model: Decodable) -> Iterator[None]:

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.kernels import cpu
+from linnet.kernels.frozen import frozen_input_grad, frozen_product
+from linnet.kernels.packed import PackedMatrix
 
 # Logits, targets, weights of the rows and the vocabulary's size → losses and gradients: see `cross_entropy_grad`.
 CrossEntropy = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
@@ -24,13 +26,16 @@ CrossEntropy = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 _ROWS = {"cpu": 128, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
 
 
-def evaluated_head_loss(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Tensor) -> Tensor:
+def evaluated_head_loss(
+    hidden_ND: Tensor, head_VD: Tensor | PackedMatrix, targets_N: Tensor, divisor: Tensor
+) -> Tensor:
     """The loss without a gradient: cross entropy over the targets that are not negative, divided by `divisor`."""
     total = torch.zeros((), device=hidden_ND.device)
-    head = head_VD.to(hidden_ND.dtype)
+    head = head_VD.to(hidden_ND.dtype) if isinstance(head_VD, Tensor) else head_VD
     for rows in chunks(hidden_ND):
-        targets = targets_N[rows]
-        losses = F.cross_entropy(F.linear(hidden_ND[rows], head).float(), targets.clamp(min=0), reduction="none")
+        targets, hidden = targets_N[rows], hidden_ND[rows]
+        logits = F.linear(hidden, head) if isinstance(head, Tensor) else frozen_product(hidden, head)
+        losses = F.cross_entropy(logits.float(), targets.clamp(min=0), reduction="none")
         total = total + (losses * (targets >= 0)).sum()
     return total / divisor
 
@@ -81,34 +86,65 @@ class CPUHeadLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, scale: Tensor) -> Tensor:
-        grad_hidden, grad_head = torch.empty_like(hidden_ND), torch.empty_like(head_VD)
+        wanted = ctx.needs_input_grad
+        grad_hidden = torch.empty_like(hidden_ND)
+        grad_head = torch.empty_like(head_VD) if wanted[1] else None
         total = hidden_ND.new_zeros(())
         for rows in chunks(hidden_ND):
-            hidden, targets = hidden_ND[rows], targets_N[rows].clamp(min=0)[:, None]
+            hidden = hidden_ND[rows]
             by_onednn = cpu.matmul_is_faster(hidden, head_VD)
             logits = cpu.onednn_linear(hidden, head_VD) if by_onednn else hidden @ head_VD.T
-            greatest = logits.amax(1, keepdim=True)
-            of_target = logits.gather(1, targets) - greatest
-            e = logits.sub_(greatest).exp_()
-            sums = e.sum(1, keepdim=True)
-            weights = (targets_N[rows] >= 0)[:, None] * scale  # 0 for ignored rows
-            total = total + ((sums.log() - of_target) * weights).sum()
-            # d loss / d logits = (e / sum − one-hot) · weight
-            grad_logits = e.scatter_add_(1, targets, -sums)
-            weights = weights / sums
+            loss, grad_logits, weights = _softmax_grad(logits, targets_N[rows], scale)
+            total = total + loss
             by_hidden = cpu.onednn_linear(grad_logits, head_VD.T) if by_onednn else grad_logits @ head_VD
             torch.mul(by_hidden, weights, out=grad_hidden[rows])
+            if grad_head is None:
+                continue
             if rows.start == 0:
                 torch.mm(grad_logits.T, hidden * weights, out=grad_head)
             else:
                 grad_head.addmm_(grad_logits.T, hidden * weights)
-        wanted = ctx.needs_input_grad
-        ctx.save_for_backward(grad_hidden if wanted[0] else None, grad_head if wanted[1] else None)
+        ctx.save_for_backward(grad_hidden if wanted[0] else None, grad_head)
         return total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         return *scaled_gradients(ctx, gradients[0]), None, None
+
+
+class PackedHeadLoss(torch.autograd.Function):
+    """The same with a packed head, which is not trained: some rows are decoded at a time, twice for each chunk."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden_ND: Tensor, head_VD: PackedMatrix, targets_N: Tensor, scale: Tensor) -> Tensor:
+        grad_hidden = torch.empty_like(hidden_ND)
+        total = hidden_ND.new_zeros(())
+        for rows in chunks(hidden_ND):
+            logits = frozen_product(hidden_ND[rows], head_VD)
+            loss, grad_logits, weights = _softmax_grad(logits, targets_N[rows], scale)
+            total = total + loss
+            torch.mul(frozen_input_grad(grad_logits, head_VD), weights, out=grad_hidden[rows])
+        ctx.save_for_backward(grad_hidden, None)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return scaled_gradients(ctx, gradients[0])[0], None, None, None
+
+
+def _softmax_grad(logits: Tensor, targets_N: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of some rows; in place of their logits their derivative, once each row is multiplied by [N, 1].
+
+    d loss / d logits = (e / sum − one-hot) · weight
+    """
+    targets = targets_N.clamp(min=0)[:, None]
+    greatest = logits.amax(1, keepdim=True)
+    of_target = logits.gather(1, targets) - greatest
+    e = logits.sub_(greatest).exp_()
+    sums = e.sum(1, keepdim=True)
+    weights = (targets_N >= 0)[:, None] * scale  # 0 for ignored rows
+    loss = ((sums.log() - of_target) * weights).sum()
+    return loss, e.scatter_add_(1, targets, -sums), weights / sums
 
 
 def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor | None]:

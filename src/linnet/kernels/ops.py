@@ -9,6 +9,10 @@ D width or head size, N rows, V vocabulary.
 | plain torch | anything else is compiled; evaluation; MPS | here |
 | hand-written backward passes | eager training | `autograd.py` |
 | kernels for a CPU | eager training on a CPU in float32, where they are faster | `cpu.py` |
+| products that keep nothing | a matrix is frozen and packed, or adapted | `frozen.py` |
+
+A projection is an `nn.Linear`, whose weight the fused forms read, or another module (packed, adapted), which is called
+with what it reads and with the keys of dropout's masks.
 """
 
 from __future__ import annotations
@@ -30,8 +34,24 @@ from linnet.kernels.distillation import (
     DistilledLoss,
     distillation_grad,
 )
+from linnet.kernels.dropout import drop
 from linnet.kernels.executor import Executor, eager
-from linnet.kernels.head_loss import CPUHeadLoss, CrossEntropy, HeadLoss, cross_entropy_grad, evaluated_head_loss
+from linnet.kernels.frozen import (
+    AdaptedMatmul,
+    EagerFrozenMatmul,
+    FrozenMatmul,
+    FrozenWeight,
+    frozen_product,
+)
+from linnet.kernels.head_loss import (
+    CPUHeadLoss,
+    CrossEntropy,
+    HeadLoss,
+    PackedHeadLoss,
+    cross_entropy_grad,
+    evaluated_head_loss,
+)
+from linnet.kernels.packed import PackedMatrix
 
 Norm = nn.RMSNorm | nn.LayerNorm
 AttentionBackend = Literal["flash", "cudnn"]
@@ -81,6 +101,35 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, _cast(bias, x.dtype))
 
 
+def packed_linear(x: Tensor, matrix: PackedMatrix, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b with a W that is not trained and is decoded for each product."""
+    if torch.compiler.is_compiling():
+        planes = [plane for _, part in matrix.parts for plane in part]
+        y: Tensor = FrozenMatmul.apply(x, tuple(packing for packing, _ in matrix.parts), *planes)
+    elif torch.is_grad_enabled() and x.requires_grad:
+        y = EagerFrozenMatmul.apply(x, matrix)
+    else:
+        y = frozen_product(x, matrix)
+    return y if bias is None else y + bias.to(x.dtype)
+
+
+def adapted_linear(x: Tensor, base: FrozenWeight, a_RK: Tensor, b_MR: Tensor, dropped: Tensor | None = None) -> Tensor:
+    """A frozen layer's x Wᵀ + b, and the trained x Aᵀ Bᵀ; `dropped` is what the latter reads instead of x."""
+    read = x if dropped is None else dropped
+    trains = torch.is_grad_enabled() and (read.requires_grad or a_RK.requires_grad)
+    if trains and x.device.type == "cpu" and x.dtype == torch.float32 and not torch.compiler.is_compiling():
+        y: Tensor = AdaptedMatmul.apply(x, dropped, a_RK, b_MR, base)
+        return y
+    weight = base.weight
+    frozen = packed_linear(x, weight, base.bias) if isinstance(weight, PackedMatrix) else linear(x, weight, base.bias)
+    return frozen + F.linear(F.linear(read, a_RK.to(x.dtype)), b_MR.to(x.dtype))
+
+
+def dropout(x_BTD: Tensor, keys_B: Tensor | None, salt: int, share: float) -> Tensor | None:
+    """What dropout leaves of x, by the keys of its rows; None: nothing is dropped."""
+    return None if keys_B is None or not share else drop(x_BTD, keys_B, salt, share)
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float | None) -> Tensor:
     """x / rms(x) · weight, computed in float32, in the dtype of x."""
     if torch.compiler.is_compiling() or x.device.type != "cpu" or not torch.is_grad_enabled():
@@ -106,30 +155,39 @@ class Residual(NamedTuple):
     x_BTD: Tensor
     update_BTD: Tensor | None = None
     update_bias_D: Tensor | None = None  # a bias that the update holds, whose gradient the same kernel sums up
+    mask_keys_B: Tensor | None = None  # of what adapters drop (`dropout.row_keys`); None: nothing
 
     def plus(self, update_BTD: Tensor, bias_D: Tensor | None = None) -> Residual:
         """The stream with one update more."""
         assert self.update_BTD is None, "an update is added by the next norm: there is one between two of them"
-        return Residual(self.x_BTD, update_BTD, bias_D)
+        return Residual(self.x_BTD, update_BTD, bias_D, self.mask_keys_B)
 
     def total(self) -> Tensor:
         """[B, T, d_model]: the sum itself."""
-        assert self.update_bias_D is None, "nobody would compute the gradient of this bias"
+        frozen = self.update_bias_D is None or not self.update_bias_D.requires_grad
+        assert frozen, "nobody would compute the gradient of this bias"
         return self.x_BTD if self.update_BTD is None else self.x_BTD + self.update_BTD
 
 
-def residual(x_BTD: Tensor, executor: Executor = eager) -> Residual:
+def residual(x_BTD: Tensor, executor: Executor = eager, mask_keys_B: Tensor | None = None) -> Residual:
     """The residual stream as the first layer reads it.
 
     Compiled, it has an update of zeros with a gradient as any layer's: the first layer is compiled with the others.
     """
     if executor is eager:
-        return Residual(x_BTD)
-    return Residual(x_BTD, torch.zeros_like(x_BTD).requires_grad_(x_BTD.requires_grad))
+        return Residual(x_BTD, mask_keys_B=mask_keys_B)
+    zeros_BTD = torch.zeros_like(x_BTD).requires_grad_(x_BTD.requires_grad)
+    return Residual(x_BTD, zeros_BTD, mask_keys_B=mask_keys_B)
+
+
+def project(projection: nn.Module, x_BTD: Tensor, stream: Residual) -> Tensor:
+    """projection(x), of a layer that `stream` passes through."""
+    y: Tensor = projection(x_BTD) if isinstance(projection, nn.Linear) else projection(x_BTD, stream.mask_keys_B)
+    return y
 
 
 def norm_linear(
-    x: Residual, norm: Norm, projection: nn.Linear, *, defer_bias_grad: bool = False
+    x: Residual, norm: Norm, projection: nn.Module, *, defer_bias_grad: bool = False
 ) -> tuple[Residual, Tensor]:
     """The residual stream with its update added, and projection(norm(x)).
 
@@ -137,24 +195,33 @@ def norm_linear(
     """
     if not uses_triton(x.x_BTD):
         sum_BTD = x.total()
-        return Residual(sum_BTD), projection(norm(sum_BTD))
-    from linnet.kernels.cuda.norm import NormLinear
-
-    x_BTD, update_BTD, update_bias_D = x
+        return Residual(sum_BTD, mask_keys_B=x.mask_keys_B), project(projection, norm(sum_BTD), x)
+    x_BTD, update_BTD, update_bias_D, mask_keys_B = x
     update_BTD = torch.zeros_like(x_BTD) if update_BTD is None else update_BTD
     centred = isinstance(norm, nn.LayerNorm)
+    if not isinstance(projection, nn.Linear):
+        from linnet.kernels.cuda.norm import NormRows
+
+        sum_ND, normed_ND = NormRows.apply(
+            x_BTD.flatten(0, -2), update_BTD.flatten(0, -2), update_bias_D,
+            norm.weight, norm.bias if centred else None, norm.eps, centred,
+        )  # fmt: skip
+        sum_BTD = sum_ND.view_as(x_BTD)
+        return Residual(sum_BTD, mask_keys_B=mask_keys_B), project(projection, normed_ND.view_as(x_BTD), x)
+    from linnet.kernels.cuda.norm import NormLinear
+
     sum_ND, out_NE = NormLinear.apply(
         x_BTD.flatten(0, -2), update_BTD.flatten(0, -2), update_bias_D,
         norm.weight, norm.bias if centred else None, norm.eps, centred,
         projection.weight.to(x_BTD.dtype), _cast(projection.bias, x_BTD.dtype, defer_grad=defer_bias_grad),
     )  # fmt: skip
-    return Residual(sum_ND.view_as(x_BTD)), out_NE.view(*x_BTD.shape[:-1], -1)
+    return Residual(sum_ND.view_as(x_BTD), mask_keys_B=mask_keys_B), out_NE.view(*x_BTD.shape[:-1], -1)
 
 
-def norm_heads(x: Residual, norm: Norm, qkv: nn.Linear, n_heads: int) -> tuple[Residual, tuple[Tensor, ...]]:
+def norm_heads(x: Residual, norm: Norm, qkv: nn.Module, n_heads: int) -> tuple[Residual, tuple[Tensor, ...]]:
     """The residual stream, and q, k and v [B, T, H, D] of qkv(norm(x))."""
     x, qkv_BTE = norm_linear(x, norm, qkv, defer_bias_grad=True)
-    return x, _split_heads(qkv_BTE, qkv.bias, n_heads)
+    return x, _split_heads(qkv_BTE, _bias(qkv), n_heads)
 
 
 def norm_attention(
@@ -178,23 +245,28 @@ def norm_attention(
     return Residual(x.x_BTD[:, :1]), out_BH1D.transpose(1, 2).flatten(2)
 
 
-def add_linear(x: Residual, y_BTE: Tensor, projection: nn.Linear) -> Residual:
+def add_linear(x: Residual, y_BTE: Tensor, projection: nn.Module) -> Residual:
     """x + projection(y); a norm must follow in the same layer (on CUDA it sums the gradient of the bias)."""
-    if uses_triton(y_BTE):
+    if uses_triton(y_BTE) and isinstance(projection, nn.Linear):
         weight = projection.weight.to(y_BTE.dtype)
         return x.plus(F.linear(y_BTE, weight, _cast(projection.bias, y_BTE.dtype, defer_grad=True)), projection.bias)
-    return x.plus(projection(y_BTE))
+    return x.plus(project(projection, y_BTE, x))
 
 
-def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Linear, down: nn.Linear) -> Residual:
+def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Module, down: nn.Module) -> Residual:
     """x + down(silu(gate) · up), where gate and up are the two halves of gate_up(norm(x))."""
     x, gate_up_BT2F = norm_linear(x, norm, gate_up)
-    if uses_triton(gate_up_BT2F) and _bias(down) is None:
+    if uses_triton(gate_up_BT2F) and isinstance(down, nn.Linear) and _bias(down) is None:
         from linnet.kernels.cuda.activations import SwiGLULinear
 
         y_ND: Tensor = SwiGLULinear.apply(gate_up_BT2F.flatten(0, -2), down.weight.to(gate_up_BT2F.dtype))
         return x.plus(y_ND.view(*gate_up_BT2F.shape[:-1], -1))
-    return x.plus(down(swiglu(gate_up_BT2F)))
+    if uses_triton(gate_up_BT2F) and not isinstance(down, nn.Linear):
+        from linnet.kernels.cuda.activations import SwiGLU
+
+        act_NF: Tensor = SwiGLU.apply(gate_up_BT2F.flatten(0, -2))
+        return x.plus(project(down, act_NF.view(*gate_up_BT2F.shape[:-1], -1), x))
+    return x.plus(project(down, swiglu(gate_up_BT2F), x))
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -206,21 +278,23 @@ def swiglu(gate_up: Tensor) -> Tensor:
     return y
 
 
-def gelu_mlp(x: Residual, norm: Norm, up: nn.Linear, down: nn.Linear) -> Residual:
+def gelu_mlp(x: Residual, norm: Norm, up: nn.Module, down: nn.Module) -> Residual:
     """x + down(gelu(up(norm(x)))), GELU by tanh."""
-    x, up_BTF = norm_linear(x, norm, up, defer_bias_grad=True)
-    if uses_triton(up_BTF):
+    fused = isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
+    x, up_BTF = norm_linear(x, norm, up, defer_bias_grad=fused)
+    if uses_triton(up_BTF) and isinstance(up, nn.Linear) and isinstance(down, nn.Linear):
         from linnet.kernels.cuda.activations import GELULinear
 
         bias = _cast(down.bias, up_BTF.dtype)
         y_ND: Tensor = GELULinear.apply(up_BTF.flatten(0, -2), up.bias, down.weight.to(up_BTF.dtype), bias)
         return x.plus(y_ND.view(*up_BTF.shape[:-1], -1))
-    return x.plus(down(F.gelu(up_BTF, approximate="tanh")))
+    return x.plus(project(down, F.gelu(up_BTF, approximate="tanh"), x))
 
 
-def _bias(projection: nn.Linear) -> Tensor | None:
+def _bias(projection: nn.Module) -> Tensor | None:
     """Its bias, if it has one: torch's annotation knows no layer without."""
-    return projection.bias
+    bias: Tensor | None = projection.bias  # type: ignore[assignment]
+    return bias
 
 
 def _cast(bias: Tensor | None, dtype: torch.dtype, *, defer_grad: bool = False) -> Tensor | None:
@@ -380,7 +454,11 @@ def _attend_all(qkv_BTE: Tensor, bias_E: Tensor | None, n_heads: int) -> Tensor:
 
 
 def head_loss(
-    hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, divisor: Tensor | None = None, executor: Executor = eager
+    hidden_ND: Tensor,
+    head_VD: Tensor | PackedMatrix,
+    targets_N: Tensor,
+    divisor: Tensor | None = None,
+    executor: Executor = eager,
 ) -> Tensor:
     """Cross entropy in nats, summed over the targets that are not negative, and divided by their number.
 
@@ -389,14 +467,17 @@ def head_loss(
     """
     if divisor is None:
         divisor = (targets_N >= 0).sum().clamp(min=1)
-    if not torch.is_grad_enabled() or not (hidden_ND.requires_grad or head_VD.requires_grad):
+    trains_head = isinstance(head_VD, Tensor) and head_VD.requires_grad
+    if not torch.is_grad_enabled() or not (hidden_ND.requires_grad or trains_head):
         return evaluated_head_loss(hidden_ND, head_VD, targets_N, divisor)
     scale = divisor.float().reciprocal()
     loss: Tensor
     if hidden_ND.device.type == "cpu" and hidden_ND.dtype == torch.float32:
-        loss = CPUHeadLoss.apply(hidden_ND, head_VD, targets_N, scale)
+        by_rows = CPUHeadLoss if isinstance(head_VD, Tensor) else PackedHeadLoss
+        loss = by_rows.apply(hidden_ND, head_VD, targets_N, scale)
     else:
-        loss = HeadLoss.apply(hidden_ND, head_VD, targets_N, scale, _cross_entropy(hidden_ND, executor))
+        head = head_VD if isinstance(head_VD, Tensor) else head_VD.unpacked(hidden_ND.dtype)
+        loss = HeadLoss.apply(hidden_ND, head, targets_N, scale, _cross_entropy(hidden_ND, executor))
     return loss
 
 
@@ -411,7 +492,7 @@ def _cross_entropy(hidden_ND: Tensor, executor: Executor) -> CrossEntropy:
 
 def distilled_head_loss(
     hidden_ND: Tensor,
-    head_VD: Tensor,
+    head_VD: Tensor | PackedMatrix,
     targets_N: Tensor,
     distillation: Distillation,
     divisor: Tensor | None = None,
@@ -425,7 +506,8 @@ def distilled_head_loss(
         divisor = (targets_N >= 0).sum().clamp(min=1)
     scale = divisor.float().reciprocal()
     grad = _distillation(hidden_ND, executor)
-    return DistilledLoss(*DistilledHeadLoss.apply(hidden_ND, head_VD, targets_N, scale, distillation, grad))
+    head = head_VD if isinstance(head_VD, Tensor) else head_VD.unpacked(hidden_ND.dtype)
+    return DistilledLoss(*DistilledHeadLoss.apply(hidden_ND, head, targets_N, scale, distillation, grad))
 
 
 def _distillation(hidden_ND: Tensor, executor: Executor) -> DistillationGrad:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.kernels import ops
+from linnet.kernels.packed import PackedMatrix
 
 Device = torch.device | str
 
@@ -61,3 +62,29 @@ class Embedding(nn.Module):
     def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
         """[B, T] → [B, T, width]: the rows, plus `plus_TD`, in `dtype`."""
         return ops.embedding(ids_BT, self.weight, dtype, plus_TD)
+
+
+class PackedLinear(nn.Module):
+    """A linear layer that is not trained, whose weight stays in the bits it came in and is decoded at each use."""
+
+    def __init__(self, weight: PackedMatrix, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+
+    def forward(self, x: Tensor, mask_keys_B: Tensor | None = None) -> Tensor:
+        """[…, into] → […, out]."""
+        return ops.packed_linear(x, self.weight, self.bias)
+
+
+class PackedEmbedding(nn.Module):
+    """A row for each id, of a table that is not trained and stays in the bits it came in."""
+
+    def __init__(self, weight: PackedMatrix) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
+        """[B, T] → [B, T, width]: the rows, plus `plus_TD`, in `dtype`."""
+        rows_BTD = self.weight.rows(ids_BT)
+        return (rows_BTD if plus_TD is None else rows_BTD + plus_TD).to(dtype)

@@ -21,6 +21,7 @@ from linnet.gguf.config import config_of, rope_divisors
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile, resolve_link
 from linnet.gguf.toy import LENS
+from linnet.kernels.packed import PackedMatrix
 from linnet.models.initial import allocate
 from linnet.models.layers import Device
 from linnet.models.llama import Llama
@@ -84,20 +85,36 @@ def _load(
 def _language_model(config: Config, params: dict[str, Tensor], file: GGUFFile, device: torch.device) -> LanguageModel:
     if _POSITIONS in params:
         params[_POSITIONS] = params[_POSITIONS][: config.ctx]
-    copied = describe(config).tied_by_copy and not config.tied and torch.equal(params[_OUTPUT], params[_EMBEDDING])
-    if copied:
-        config = replace(config, tied=True)
-        del params[_OUTPUT]
+    config = retied(config, params)
     divisors = params.pop(_ROPE_FREQS, None)
     try:
         model = allocate(config, device)
     except UsageError as error:
         raise GGUFError(f"these sizes cannot be: {error}", path=file.path, place="metadata") from None
     _assign(model, params, file)
+    finish_language_model(model, divisors)
+    return model
+
+
+def retied(config: Config, weights: dict[str, Any]) -> Config:
+    """The config of a model whose file carries a tied head as a copy of the embedding; the copy is taken out."""
+    if not describe(config).tied_by_copy or config.tied or not _equal(weights[_OUTPUT], weights[_EMBEDDING]):
+        return config
+    del weights[_OUTPUT]
+    return replace(config, tied=True)
+
+
+def _equal(weight: Tensor | PackedMatrix, other: Tensor | PackedMatrix) -> bool:
+    exact, exact_other = (w if isinstance(w, Tensor) else w.unpacked() for w in (weight, other))
+    return torch.equal(exact, exact_other)
+
+
+def finish_language_model(model: LanguageModel, divisors: Tensor | None) -> None:
+    """What a model that has its weights needs besides: rotary divisors out of its file, and the table of positions."""
+    config = model.config
     if divisors is not None and isinstance(model, Llama) and not _follows(divisors, model.config):
         model.use_divisors(divisors)
     model.reserve(min(config.ctx, max(1, _TABLE_VALUES // config.head_size)))
-    return model
 
 
 def _read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -114,16 +131,23 @@ def _read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> dict[str,
 
 def _assign(model: Transformer, params: dict[str, Tensor], file: GGUFFile) -> None:
     """Take the tensors over as they are: a model is held once in memory, not twice."""
+    check_names(model, params, file)
+    wanted = dict(model.named_parameters())
+    for name, tensor in params.items():
+        wanted[name].data = tensor.contiguous()
+
+
+def check_names(model: Transformer, weights: Mapping[str, Any], file: GGUFFile) -> None:
+    """Refuse weights that are not just those of the model."""
     wanted = dict(model.named_parameters())
     for name in wanted:
-        if name not in params:
+        if name not in weights:
             expected = str(list(wanted[name].shape))
             raise GGUFError("the parameter is missing", path=file.path, place=name, expected=expected, found="none")
-    for name, tensor in params.items():
+    for name, tensor in weights.items():
         if name not in wanted:
             problem = "only some blocks have this parameter, and the first has not"
             raise GGUFError(problem, path=file.path, place=name, expected="none", found=str(list(tensor.shape)))
-        wanted[name].data = tensor.contiguous()
 
 
 def _follows(divisors: Tensor, config: RotaryConfig) -> bool:

@@ -13,10 +13,12 @@ from linnet.architectures.registry import AnyConfig
 from linnet.errors import UsageError
 from linnet.kernels import Executor, eager, ops
 from linnet.kernels.distillation import Distillation, DistilledLoss
+from linnet.kernels.packed import PackedMatrix
 from linnet.models.cache import KVCache, Span
 from linnet.models.layers import Embedding, Linear
 
 if TYPE_CHECKING:
+    from linnet.models.adapters import Adapter
     from linnet.models.lens import Lens
 
 
@@ -77,6 +79,7 @@ class LanguageModel(Transformer):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
+        self.adapter: Adapter | None = None  # what is trained of a model that is frozen; see `add_adapter`
 
     def positions(self, T: int, span: Span | None) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         """What is added to the embeddings of T tokens, [T, d_model], and what their positions give every block."""
@@ -111,7 +114,8 @@ class LanguageModel(Transformer):
             by_number = ops.attends_by_documents(self.config.head_size, self.compute_dtype, ids_BT.device, executor)
             mask_TS = documents_BT if by_number else document_mask(documents_BT)
         position_TD, rotary = self.positions(T, span)
-        x = ops.residual(self.embed(ids_BT, executor, position_TD), executor)
+        mask_keys_B = None if self.adapter is None else self.adapter.mask_keys(ids_BT)
+        x = ops.residual(self.embed(ids_BT, executor, position_TD), executor, mask_keys_B)
         for block in self.blocks:
             x = executor(block, x, *rotary, mask_TS, span)
         if cache is not None:
@@ -129,7 +133,10 @@ class LanguageModel(Transformer):
 
     def head(self, hidden_BTD: Tensor) -> Tensor:
         """[B, T, V]: hidden states by the output head, in their dtype."""
-        return F.linear(hidden_BTD, self.head_VD.to(hidden_BTD.dtype))
+        hidden_BTD, head_VD = self._read_by_head(hidden_BTD)
+        if isinstance(head_VD, PackedMatrix):
+            return ops.packed_linear(hidden_BTD, head_VD)
+        return F.linear(hidden_BTD, head_VD.to(hidden_BTD.dtype))
 
     def loss(
         self,
@@ -146,8 +153,8 @@ class LanguageModel(Transformer):
         Positions go on through the row. `divisor` replaces the number of targets in the mean. `executor` runs the
         layers: eagerly, or compiled.
         """
-        hidden_ND = self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1)
-        return ops.head_loss(hidden_ND, self.head_VD, targets_BT.flatten(), divisor, executor)
+        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        return ops.head_loss(hidden_ND, head_VD, targets_BT.flatten(), divisor, executor)
 
     def distilled_loss(
         self,
@@ -160,12 +167,23 @@ class LanguageModel(Transformer):
         executor: Executor = eager,
     ) -> DistilledLoss:
         """The loss of a student: cross entropy as in `loss`, and the divergence from its teacher."""
-        hidden_ND = self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1)
+        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
         targets_N = targets_BT.flatten()
-        return ops.distilled_head_loss(hidden_ND, self.head_VD, targets_N, distillation, divisor, executor)
+        return ops.distilled_head_loss(hidden_ND, head_VD, targets_N, distillation, divisor, executor)
+
+    def _read_by_head(self, hidden: Tensor) -> tuple[Tensor, Tensor | PackedMatrix]:
+        """What the head reads, and the head: of an adapted one both with some columns more."""
+        return (hidden, self.head_VD) if self.adapter is None else self.adapter.read_by_head(hidden, self.head_VD)
 
     @property
-    def head_VD(self) -> Tensor:  # noqa: N802 (the shape is part of a tensor's name)
+    def plain_head_VD(self) -> Tensor | None:  # noqa: N802
+        """The output head, where logits are hidden states times it and nothing more; None: it is packed or adapted."""
+        head_VD = self.head_VD
+        adapted = self.adapter is not None and self.adapter.changes_head
+        return head_VD if isinstance(head_VD, Tensor) and not adapted else None
+
+    @property
+    def head_VD(self) -> Tensor | PackedMatrix:  # noqa: N802 (the shape is part of a tensor's name)
         """The output head: the embedding itself where they are tied."""
         return self.token_embd.weight if self.output is None else self.output.weight
 
@@ -176,13 +194,15 @@ class LanguageModel(Transformer):
     def flops_per_token(self, T: int) -> float:
         """Of forward and backward, in sequences of T tokens: 6N + 12·L·d·T.
 
-        N is every trained parameter but learned positions; d is the width of attention (n_heads × head size).
+        N is every trained parameter but learned positions; d is the width of attention (n_heads × head size). A weight
+        that is multiplied and not trained counts 4 instead of 6.
         Attention is counted whole, not halved for causality: nanoGPT's convention, so that figures compare.
         """
         config = self.config
         trained = ((name, p) for name, p in self.named_parameters() if p.requires_grad)
         N = sum(p.numel() for name, p in trained if name != "position_embd.weight")
-        return 6.0 * N + 12.0 * config.n_layers * config.n_heads * config.head_size * T
+        frozen = 0 if self.adapter is None else self.adapter.frozen_weights  # whose gradients are not made
+        return 6.0 * N + 4.0 * frozen + 12.0 * config.n_layers * config.n_heads * config.head_size * T
 
 
 def document_mask(documents_BT: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ class LiveTeacher:
     def __init__(self, model: LanguageModel, vocab: int) -> None:
         self.model = model.requires_grad_(False).eval()
         self.vocab = vocab
-        head = model.head_VD.detach()
-        self._head_VE = padded(head[:vocab].to(model.compute_dtype))
+        head = model.head_VD
+        assert isinstance(head, Tensor), "a teacher is loaded whole"
+        self._head_VE = padded(head.detach()[:vocab].to(model.compute_dtype))
 
     @torch.no_grad()
     def __call__(self, ids_BT: Tensor, documents_BT: Tensor | None = None, executor: Executor = eager) -> TeacherHead:

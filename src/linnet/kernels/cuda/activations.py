@@ -34,11 +34,26 @@ class SwiGLULinear(torch.autograd.Function):
         return (F.silu(gate) * up) @ weight_DF.T
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         gate_up_N2F, weight_DF = ctx.saved_tensors
         (grad_ND,) = gradients
         grad_N2F, again_NF = swiglu_backward(gate_up_N2F, grad_ND @ weight_DF)
-        return grad_N2F, grad_ND.T @ again_NF
+        return grad_N2F, grad_ND.T @ again_NF if ctx.needs_input_grad[1] else None
+
+
+class SwiGLU(torch.autograd.Function):
+    """silu(gate) · up, for a linear layer that is another operation."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up_N2F: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up_N2F)
+        gate, up = gate_up_N2F.chunk(2, -1)
+        return F.silu(gate) * up
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (gate_up_N2F,) = ctx.saved_tensors
+        return swiglu_backward(gate_up_N2F, gradients[0])[0]
 
 
 @triton_op("linnet::swiglu_slopes", mutates_args={})
@@ -84,7 +99,7 @@ class GELULinear(torch.autograd.Function):
         grad_up_NF, again_NF, sums_PF = gelu_backward(up_NF, grad_ND @ weight_DF)
         by_up_bias = sums_PF.sum(0) if ctx.needs_input_grad[1] else None
         by_bias = grad_ND.sum(0) if ctx.needs_input_grad[3] else None
-        return grad_up_NF, by_up_bias, grad_ND.T @ again_NF, by_bias
+        return grad_up_NF, by_up_bias, grad_ND.T @ again_NF if ctx.needs_input_grad[2] else None, by_bias
 
 
 @triton_op("linnet::gelu_slopes", mutates_args={})

@@ -36,12 +36,7 @@ class NormLinear(torch.autograd.Function):
         sum_ND = (x_ND.float() + added_ND).to(x_ND.dtype)
         ctx.save_for_backward(sum_ND, scale_D, shift_D, weight_ED)
         ctx.eps, ctx.centred = eps, centred
-        exact = sum_ND.float()
-        if centred:
-            normed = F.layer_norm(exact, scale_D.shape, scale_D, shift_D, eps)
-        else:
-            normed = F.rms_norm(exact, scale_D.shape, scale_D, eps)
-        return sum_ND, F.linear(normed.to(sum_ND.dtype), weight_ED, bias_E)
+        return sum_ND, F.linear(_normed(sum_ND, scale_D, shift_D, eps, centred), weight_ED, bias_E)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -50,13 +45,50 @@ class NormLinear(torch.autograd.Function):
         grad_ND, normed_ND, sums_PSD = norm_backward(
             sum_ND, grad_NE @ weight_ED, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred, ctx.needs_input_grad[2]
         )
-        sums = list(sums_PSD.sum(0))
-        by_scale = sums.pop(0)
-        by_shift = None if shift_D is None else sums.pop(0)
-        by_added_bias = sums.pop(0) if ctx.needs_input_grad[2] else None
-        by_weight = grad_NE.T @ normed_ND
+        sums = _summed(sums_PSD, shift_D is not None, ctx.needs_input_grad[2])
+        by_weight = grad_NE.T @ normed_ND if ctx.needs_input_grad[7] else None
         by_bias = grad_NE.sum(0) if ctx.needs_input_grad[8] else None
-        return grad_ND, grad_ND, by_added_bias, by_scale, by_shift, None, None, by_weight, by_bias
+        return grad_ND, grad_ND, *sums, None, None, by_weight, by_bias
+
+
+class NormRows(torch.autograd.Function):
+    """The same without a linear layer: s = x + added, and norm(s)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x_ND: Tensor, added_ND: Tensor, added_bias_D: Tensor | None,
+        scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        sum_ND = (x_ND.float() + added_ND).to(x_ND.dtype)
+        ctx.save_for_backward(sum_ND, scale_D, shift_D)
+        ctx.eps, ctx.centred = eps, centred
+        return sum_ND, _normed(sum_ND, scale_D, shift_D, eps, centred)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        sum_ND, scale_D, shift_D = ctx.saved_tensors
+        beside_ND, grad_ND = gradients
+        by_sum_ND, _, sums_PSD = norm_backward(
+            sum_ND, grad_ND, beside_ND, scale_D, shift_D, ctx.eps, ctx.centred, ctx.needs_input_grad[2]
+        )
+        return by_sum_ND, by_sum_ND, *_summed(sums_PSD, shift_D is not None, ctx.needs_input_grad[2]), None, None
+
+
+def _normed(sum_ND: Tensor, scale_D: Tensor, shift_D: Tensor | None, eps: float, centred: bool) -> Tensor:
+    exact = sum_ND.float()
+    if centred:
+        normed = F.layer_norm(exact, scale_D.shape, scale_D, shift_D, eps)
+    else:
+        normed = F.rms_norm(exact, scale_D.shape, scale_D, eps)
+    return normed.to(sum_ND.dtype)
+
+
+def _summed(sums_PSD: Tensor, shifted: bool, summed: bool) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """The gradients of the bias that was added, of scale and of shift."""
+    sums = list(sums_PSD.sum(0))
+    by_scale = sums.pop(0)
+    by_shift = sums.pop(0) if shifted else None
+    return sums.pop(0) if summed else None, by_scale, by_shift
 
 
 @triton_op("linnet::norm_slopes", mutates_args={})

@@ -1,0 +1,139 @@
+"""Products with matrices that are not trained: nothing of them is kept for the backward pass, and no gradient is made.
+
+`FrozenMatmul` is for a packed matrix, which is decoded for each product; `AdaptedMatmul` adds a trained product of low
+rank to a frozen one, for eager training on a CPU. Shapes: N rows of x, K their width, M rows of the matrix, R ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from linnet.kernels import cpu
+from linnet.kernels.packed import PackedMatrix, Packing, Planes, unpack
+
+_AT_ONCE = 1 << 22  # numbers decoded at a time on a CPU: 16 MB
+
+
+class FrozenWeight(Protocol):
+    """A linear layer's matrix that is not trained, plain or packed."""
+
+    @property
+    def weight(self) -> Tensor | PackedMatrix: ...
+    @property
+    def bias(self) -> Tensor | None: ...
+
+
+def product(x: Tensor, weight_MK: Tensor) -> Tensor:
+    """x Wᵀ, by what is quicker for it; W may be a transposed view."""
+    return cpu.onednn_linear(x, weight_MK) if cpu.matmul_is_faster(x, weight_MK) else F.linear(x, weight_MK)
+
+
+def pieces(matrix: Tensor | PackedMatrix, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    """A matrix in `dtype`, all of it; on a CPU, of one that is packed, as many rows at a time as take 16 MB."""
+    rows, width = matrix.shape
+    if isinstance(matrix, Tensor):
+        yield slice(0, rows), matrix.to(dtype)
+        return
+    height = max(1, _AT_ONCE // width) if matrix.device.type == "cpu" else rows
+    count = -(-rows // height)
+    height = -(-rows // count)
+    for start in range(0, rows, height):
+        some = slice(start, min(start + height, rows))
+        yield some, matrix.unpacked(dtype, some)
+
+
+def frozen_product(x: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:
+    """x Wᵀ: […, K] → […, M]."""
+    out: Tensor | None = None
+    for rows, weight in pieces(matrix, x.dtype):
+        part = product(x, weight)
+        if len(weight) == matrix.shape[0]:
+            return part
+        out = x.new_empty(*x.shape[:-1], matrix.shape[0]) if out is None else out
+        out[..., rows] = part
+    assert out is not None
+    return out
+
+
+def frozen_input_grad(grad: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:
+    """g W: […, M] → […, K]."""
+    total: Tensor | None = None
+    for rows, weight in pieces(matrix, grad.dtype):
+        part = product(grad if len(weight) == matrix.shape[0] else grad[..., rows].contiguous(), weight.T)
+        total = part if total is None else total.add_(part)
+    assert total is not None
+    return total
+
+
+class FrozenMatmul(torch.autograd.Function):
+    """x Wᵀ with a packed W, given as the planes of its parts: the compiler sees through tensors alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, packings: tuple[Packing, ...], *planes: Tensor | None) -> Tensor:
+        ctx.save_for_backward(*planes)
+        ctx.packings = packings
+        return F.linear(x, unpack(_parts(packings, planes), x.dtype, x))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = gradients
+        planes = ctx.saved_tensors
+        weight_MK = unpack(_parts(ctx.packings, planes), grad.dtype, grad)
+        return grad @ weight_MK, None, *(None for _ in planes)
+
+
+def _parts(packings: Sequence[Packing], planes: Sequence[Tensor | None]) -> list[tuple[Packing, Planes]]:
+    count = len(Planes._fields)
+    return [
+        (packing, Planes(*planes[number * count : (number + 1) * count]))  # type: ignore[arg-type]
+        for number, packing in enumerate(packings)
+    ]
+
+
+class EagerFrozenMatmul(torch.autograd.Function):
+    """The same where nothing is compiled, in pieces and by the quickest product; W may be plain."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return frozen_product(x, matrix)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return frozen_input_grad(gradients[0], ctx.matrix), None
+
+
+class AdaptedMatmul(torch.autograd.Function):
+    """x Wᵀ + bias + z Aᵀ Bᵀ, where z is x, or what dropout has left of it: each sum is made by the product itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropped: Tensor | None, a_RK: Tensor, b_MR: Tensor, base: FrozenWeight) -> Tensor:
+        read = x if dropped is None else dropped
+        down = F.linear(read, a_RK)
+        y = frozen_product(x, base.weight)
+        if base.bias is not None:
+            y += base.bias
+        y.view(-1, y.shape[-1]).addmm_(down.view(-1, down.shape[-1]), b_MR.T)
+        ctx.save_for_backward(read, down, a_RK, b_MR)
+        ctx.base, ctx.has_dropout = base, dropped is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        read, down, a_RK, b_MR = ctx.saved_tensors
+        grad = gradients[0]
+        grad_NM = grad.flatten(0, -2)
+        by_down_NR = grad_NM @ b_MR
+        by_a, by_b = by_down_NR.T @ read.flatten(0, -2), grad_NM.T @ down.flatten(0, -2)
+        by_x = frozen_input_grad(grad, ctx.base.weight) if ctx.needs_input_grad[0] else None
+        by_dropped = None
+        if ctx.has_dropout:
+            by_dropped = (by_down_NR @ a_RK).view_as(read) if ctx.needs_input_grad[1] else None
+        elif by_x is not None:
+            by_x.view(-1, by_x.shape[-1]).addmm_(by_down_NR, a_RK)
+        return by_x, by_dropped, by_a, by_b, None
