@@ -213,6 +213,7 @@ def generate(
     samples: None = None,
     device: str = "auto",
     runs: str | os.PathLike[str] | None = None,
+    adapter: Any = (),
     **options: Any,
 ) -> str: ...
 @overload
@@ -224,6 +225,7 @@ def generate(
     samples: int,
     device: str = "auto",
     runs: str | os.PathLike[str] | None = None,
+    adapter: Any = (),
     **options: Any,
 ) -> list[str]: ...
 @_as_a_command
@@ -235,6 +237,7 @@ def generate(
     samples: int | None = None,
     device: str = "auto",
     runs: str | os.PathLike[str] | None = None,
+    adapter: Any = (),
     **options: Any,
 ) -> str | list[str]:
     """The text that follows a prompt, as `linnet generate` gives it; with `samples` a list of so many.
@@ -243,12 +246,18 @@ def generate(
 
     - `model`: a GGUF's path, a run (its best checkpoint), `RUN@latest`, `RUN@200`, or what `linnet.load` gave. For
       more than one text, load it once.
+    - `adapter`: an adapter of it, or several, as `linnet.load` takes them.
     - `options`: those of `linnet generate`, with underscores: `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`,
       `repetition_penalty`, `seed`; `stop` is a text or several.
     """
     from linnet.infer.loaded_model import LoadedModel
 
-    loaded = model if isinstance(model, LoadedModel) else infer_load(model, device=device, runs=runs)
+    if isinstance(model, LoadedModel):
+        if adapter:
+            raise UsageError("`adapter` goes with a model that is still to be loaded: linnet.load(model, adapter=…)")
+        loaded = model
+    else:
+        loaded = infer_load(model, device=device, runs=runs, adapter=adapter)
     texts: str | list[str] = loaded.generate(prompt, samples=samples, **options)
     return texts
 
@@ -338,7 +347,8 @@ def _require_rows(recipe: str) -> None:
     from linnet.recipes.job import RowData
 
     if RowData not in recipe_type(recipe).data_types:
-        raise UsageError(f"train: data= goes with from-scratch, not with {recipe}")
+        owners = [name for name in RECIPES if RowData in recipe_type(name).data_types]
+        raise UsageError(f"train: data= goes with {' and '.join(owners)}, not with {recipe}")
 
 
 def _row_job(
@@ -353,7 +363,9 @@ def _row_job(
 
     if corpus := [name for name in ("corpus", "field", "cache", "documents", "dedup", "plain") if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
-    if "vocab" not in flags:
+    if "base" in flags:
+        tokenizer = flags["base"] if tokenizer is None else tokenizer
+    elif "vocab" not in flags:
         size = None if _is_named(tokenizer) else vocabulary_size(tokenizer)
         if tokenizer is None:
             raise UsageError("train: data= needs a tokenizer or a vocab, the number of token ids")

@@ -15,7 +15,7 @@ import linnet
 from linnet import gguf
 from linnet.models import preset
 from linnet.train import checkpoint, state
-from linnet.train.checkpoint import Checkpointer, copy_tensors
+from linnet.train.checkpoint import Checkpointer, ModelFormat, copy_tensors
 from linnet.train.state import State, StateError
 from tests.train.conftest import flip_a_bit
 
@@ -121,7 +121,7 @@ def test_the_next_copy_is_taken_when_the_last_one_is_written(tmp_path: Path, mon
     monkeypatch.setattr(checkpoint, "copy_tensors", lambda tensors: copied.append(len(tensors)))
     monkeypatch.setattr(Checkpointer, "_write", lambda self, snapshot: writing.wait(10))
     with linnet.start(tmp_path, system_every=0) as run:
-        checkpointer = Checkpointer(run, preset("tiny"), None, keep=1, file_type="f32", best=None)
+        checkpointer = Checkpointer(run, ModelFormat(preset("tiny")), None, keep=1, file_type="f32", best=None)
         checkpointer.save(1, {}, {}, {}, gguf.Provenance())
         second = threading.Thread(target=checkpointer.save, args=(2, {}, {}, {}, gguf.Provenance()))
         second.start()

@@ -45,6 +45,8 @@ CASES = {
     "vit": f"{IMAGES} --batch 4 --batch-images 16 --ema 0.9",
     "warm": "train warm-start --corpus CORPUS --donor ONE/halves/weights/step_4.gguf --init pca --d-model 48"
     f" --n-heads 4 --n-layers 1 --ctx 32 {EIGHT_PARTS}",
+    "lora": "train lora --base ONE/halves/weights/step_4.gguf --corpus CORPUS --rank 4 --dropout 0.2 --ctx 32"
+    f" {EIGHT_PARTS}",
     "taught": f"{TAUGHT} --shard moments --documents",
     "taught-weights": f"{TAUGHT} --shard weights",
 }

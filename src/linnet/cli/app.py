@@ -86,6 +86,7 @@ generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
     linnet generate latest --prompt "def main("
     linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200
     linnet generate model.gguf --prompt "Once upon a time" --samples 3 --seed 7 --stop "The end"
+    linnet generate model.gguf --adapter notes.gguf:0.8 --prompt "Entry 7."
     cat question.txt | linnet generate model.gguf --prompt - --json
 
 eval: How well a model predicts a text or tells images apart, and what it expects after a prompt.
@@ -166,7 +167,14 @@ inspect: What is in a GGUF file: architecture, sizes, types, tokenizer, where it
 convert: Write a GGUF file again in another type.
     linnet convert latest@best small.gguf --type q8_0
     linnet convert model-q4.gguf model-f32.gguf --type f32
+    linnet convert latest peft-adapter/
+    linnet convert peft-adapter/ adapter.gguf --base smollm2-q4.gguf
     linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf
+
+merge: Write a model with adapters added to its weights, as a model of its own.
+    linnet merge smollm2-q4.gguf latest merged.gguf
+    linnet merge lora-20260531-001 merged.gguf --type q8_0
+    linnet merge smollm2-q4.gguf notes.gguf:0.7 style.gguf:0.5 both.gguf --type f16
 
 models: Find the GGUF files of this machine.
     linnet models
@@ -242,6 +250,7 @@ _FILES = {
     **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
     "inspect": "gguf",
     "convert": "gguf",
+    "merge": "gguf",
     "models": "gguf",
     "lens": "gguf",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.data.errors import encodings_sentence, left_out_sentence
@@ -44,6 +44,8 @@ def eval(
     prompt_file: PromptFile = None,
     top_k: int = 5,
     tokenizer: str | None = None,
+    adapter: AdapterNames = (),
+    any_base: AnyBase = False,
     record: str | None = None,
     field: tuple[str, ...] = (),
     cache: Path | None = None,
@@ -73,6 +75,7 @@ def eval(
     from linnet.analysis.held_out import is_pack, prepared_text, reading_of
     from linnet.cli.progress import preparing
     from linnet.models import load, pick_device
+    from linnet.models.model_files import find_files
 
     if held_out and all:
         raise UsageError("--held-out and --all exclude each other: give one of them")
@@ -90,6 +93,7 @@ def eval(
         from linnet.cli.images import eval_images
 
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
+        text["--adapter"] = ", ".join(adapter) or None
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
         code = eval_images(path, run, images, all, chosen, json, record)
@@ -101,19 +105,22 @@ def eval(
     scored = corpus or (own.get("corpus") if prompt is None else None)
     if scored is None and prompt is None:
         raise UsageError(f"{path} belongs to no run with a corpus of its own: give --corpus or --prompt")
+    files = find_files(path, adapter, runs, any_base=any_base)
     reading = reading_of(own if corpus is None else None, field)
     reads_text = scored is not None and not is_pack(str(scored), reading)
-    with GGUFFile.open(path) as file:
-        loaded = load(file, chosen, task="text")
+    loaded = load(files.model, chosen, task="text", adapters=files.adapters)
     given_tokenizer = None if tokenizer is None else find_model(tokenizer, runs)
-    tokenizer_file = _tokenizer_file(path, given_tokenizer, loaded.config.vocab)
+    tokenizer_file = _tokenizer_file(files.model, given_tokenizer, loaded.config.vocab)
     if tokenizer_file is None and (reads_text or prompt is not None):
         raise UsageError(
             f"{path} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf, or score token ids,"
             " --corpus IDS.i32"
         )
-    window = _window(ctx, loaded, path)
+    window = _window(ctx or (own.get("context") if corpus is None else None), loaded, path)
     result: dict[str, Any] = {"model": str(path), "device": str(chosen)}
+    if files.adapters:
+        result["base"] = str(files.model)
+        result["adapters"] = [{"file": str(file.path), "scale": scale} for file, scale in files.adapters]
     if tokenizer_file is not None and prompt is not None:
         with GGUFFile.open(tokenizer_file) as file:
             rebuilt = rebuild_tokenizer(file.metadata)
@@ -249,6 +256,10 @@ def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int
 
 def _print(result: dict[str, Any]) -> None:
     print(paint(words.plain(result["model"]), "bold"))
+    if "adapters" in result:
+        scales = {part["file"]: part["scale"] for part in result["adapters"]}
+        named = (file if scale == 1 else f"{file} × {scale:g}" for file, scale in scales.items())
+        print_facts({"base": result["base"], "adapter": ", ".join(named)})
     if "loss" in result:
         part = "held-out documents" if result["split"] == "held_out" else "all documents"
         count = f"{result['tokens']:,} tokens in windows of {result['ctx']}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import paint, print_json
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.cli.streams import complain
@@ -28,6 +28,8 @@ def generate(
     prompt_file: PromptFile = None,
     samples: int = 1,
     options: Annotated[TextOptions, Parameter(name="*", allow_leading_hyphen=True)] = TextOptions(),  # noqa: B008 (it is frozen)
+    adapter: AdapterNames = (),
+    any_base: AnyBase = False,
     device: str = "auto",
     runs: RunsFolder = None,
     json: AsJson = False,
@@ -47,7 +49,7 @@ def generate(
         raise UsageError(f"{path} classifies images and writes no text; look at images with: {example}")
     numbers = seeds(options, samples)
     text = read_prompt(prompt, prompt_file) or ""
-    loaded = linnet.load(path, device=device)
+    loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
     results: list[dict[str, Any]] = []
     for number, seed in enumerate(numbers, 1):
         stream = loaded.stream(text, **{**asdict(options), "seed": seed})

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, tell_choice
+from linnet.cli.options import AnyBase, AsJson, ModelName, RunsFolder, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
-from linnet.gguf import Card, Found, GGUFError, GGUFFile, find_models, read_card
+from linnet.gguf import AdapterFile, Card, Found, GGUFError, GGUFFile, find_models, read_card
 from linnet.models.model_name import model_path
 
 _SHOWN = 5  # values of an array
@@ -69,6 +69,10 @@ def _print_card(card: Card) -> None:
         "parameters": f"{card.parameters:,} in {card.tensors} tensors{tied}",
         "sizes": " · ".join(f"{name} {words.number(value)}" for name, value in card.sizes.items()),
     }
+    if (adapter := card.adapter) is not None:
+        facts["adapter"] = f"rank {adapter.rank} · alpha {adapter.alpha:g} · of {', '.join(adapter.targets)}"
+        digest = f" (sha256 {adapter.base_sha256[:12]}…)" if adapter.base_sha256 else ""
+        facts["base"] = f"{_clean(adapter.base or 'not named')}{digest}"
     if card.tokenizer is not None:
         held = card.tokenizer
         marks = " · ".join(f"{mark} {number}" for mark, number in held.marks.items())
@@ -107,25 +111,37 @@ def _card_as_json(card: Card, file: GGUFFile, tensors: bool, metadata: bool) -> 
 
 def convert(
     model: ModelName,
-    target: Annotated[Path, Parameter(help="The GGUF file to write.")],
+    target: Annotated[Path, Parameter(help="The GGUF file to write; of an adapter for peft, the folder.")],
     /,
     *,
-    type: Literal["f32", "f16", "bf16", "q8_0"],
+    type: Literal["f32", "f16", "bf16", "q8_0"] | None = None,
     tokenizer: str | None = None,
+    base: str | None = None,
     force: bool = False,
     runs: RunsFolder = None,
 ) -> int:
     """Write a GGUF file again in another type; everything else is copied.
 
-    Toy's checkpoints become files that llama.cpp runs: heads are joined, a lens is folded into the embedding.
+    Toy's checkpoints become files that llama.cpp runs: heads are joined, a lens is folded into the embedding. Where the
+    target is no .gguf file, an adapter becomes one of the library peft; a folder of peft's becomes a GGUF.
 
     Args:
-        type: The type of the matrices; tensors of one dimension stay f32.
+        type: The type of the matrices; tensors of one dimension stay f32. An adapter's is f32 by default.
         tokenizer: The MODEL whose tokenizer the result gets: for Toy's checkpoints, which have none.
+        base: The MODEL that an adapter of peft was made for.
         force: Replace the target if it is there.
     """
     from linnet.gguf.convert import convert
+    from linnet.gguf.peft import is_peft_folder
 
+    if is_peft_folder(model):
+        return _from_peft(model, target, base, type or "f32", force, runs)
+    if target.suffix != ".gguf" and read_card(model_path(model, runs)).kind == "adapter":
+        return _to_peft(model_path(model, runs), target, base, force, runs)
+    if base is not None:
+        raise UsageError("--base is for adapters of peft, and none is to be read or written here: leave it out")
+    if type is None:
+        raise UsageError("convert: --type needs a value: f32, f16, bf16 or q8_0")
     _refuse_to_replace(target, force)
     source, tokenizer_file = model_path(model, runs), None if tokenizer is None else model_path(tokenizer, runs)
     for file in (source, tokenizer_file):
@@ -136,6 +152,87 @@ def convert(
     read = words.plain(words.shown_path(source))
     print(f"{read} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
     tell_choice(model, source)
+    return 0
+
+
+def _from_peft(folder: str, target: Path, base: str | None, type: str, force: bool, runs: Path | None) -> int:
+    """Write an adapter of peft as a GGUF."""
+    from linnet.gguf.config import config_of
+    from linnet.gguf.peft import from_peft
+    from linnet.models.model_files import sha256_of
+
+    if base is None:
+        raise UsageError(f"{folder} is an adapter of peft, which does not say what its base is like: give it, --base")
+    _refuse_to_replace(target, force)
+    file = model_path(base, runs)
+    with GGUFFile.open(file) as opened:
+        config = config_of(opened, task="text")
+    name = read_card(file).name or file.name
+    written = from_peft(folder, config, target, base=name, base_sha256=sha256_of(file), type=type)
+    _print_adapter(Path(folder), written)
+    return 0
+
+
+def _to_peft(source: Path, target: Path, base: str | None, force: bool, runs: Path | None) -> int:
+    """Write an adapter as a folder of peft's."""
+    from linnet.gguf.config import config_of
+    from linnet.gguf.peft import is_peft_folder, to_peft
+
+    if target.is_file() or (target.is_dir() and any(target.iterdir()) and not (force and is_peft_folder(target))):
+        raise UsageError(f"{target} is there already; an adapter of peft is a folder of its own: name another")
+    heads = None
+    if base is not None:
+        with GGUFFile.open(model_path(base, runs)) as opened:
+            config = config_of(opened, task="text")
+        heads = (config.n_heads, config.n_kv)
+    written = to_peft(AdapterFile.read(source), target, heads)
+    print(f"{words.plain(words.shown_path(source))} → {words.plain(written)}, an adapter for peft")
+    return 0
+
+
+def _print_adapter(source: Path, written: Path) -> None:
+    size = words.size(written.stat().st_size)
+    print(f"{words.plain(words.shown_path(source))} → {words.plain(written)} ({size}, an adapter)")
+
+
+def merge(
+    model: ModelName,
+    /,
+    *others: Annotated[
+        str, Parameter(help="Adapters of it, with :SCALE behind one if it is not 1; the file to write.")
+    ],
+    type: Literal["f32", "f16", "bf16", "q8_0"] | None = None,
+    any_base: AnyBase = False,
+    force: bool = False,
+    runs: RunsFolder = None,
+) -> int:
+    """Write a model with adapters added to its weights, as a model of its own.
+
+    A RUN that has trained an adapter needs no other: linnet merge RUN OUT.gguf.
+
+    Args:
+        type: The type of the matrices; by default the model's, and f16 where that is one that only llama.cpp writes.
+        force: Replace the file if it is there.
+    """
+    from linnet.gguf.merge import merge
+    from linnet.models.model_files import find_files
+
+    if not others:
+        raise UsageError("merge: name the file to write: linnet merge MODEL ADAPTER OUT.gguf")
+    *adapters, out = others
+    target = Path(out)
+    _refuse_to_replace(target, force)
+    files = find_files(model, adapters, runs, any_base=any_base)
+    if not files.adapters:
+        raise UsageError(f"merge: there is no adapter to add to {files.model}: linnet merge MODEL ADAPTER OUT.gguf")
+    for file in (files.model, *(adapter.path for adapter, _ in files.adapters)):
+        if target.exists() and target.samefile(file):
+            raise UsageError(f"{target} is a file to be read; name another")
+    written = merge(files.model, files.adapters, target, type)
+    named = ", ".join(f"{adapter.name}{'' if scale == 1 else f' × {scale:g}'}" for adapter, scale in files.adapters)
+    about = f"{words.size(written.stat().st_size)}, {read_card(written).file_type}"
+    print(f"{words.plain(words.shown_path(files.model))} + {words.plain(named)} → {words.plain(written)} ({about})")
+    tell_choice(model, files.named)
     return 0
 
 

@@ -37,6 +37,18 @@ ModelName = Annotated[
         completer=complete_model,
     ),
 ]
+AdapterNames = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="An adapter of the model, a GGUF or a RUN, with its scale behind a colon if it is not 1: notes.gguf:0.5;"
+        " may be given several times.",
+        completer=complete_model,
+        negative=(),
+    ),
+]
+AnyBase = Annotated[
+    bool, Parameter(help="Apply adapters although they were made for another file, if only the shapes fit.")
+]
 ConfigPath = Annotated[Path | None, Parameter(help="A TOML file of flags, as in lr = 3e-4; the command line wins.")]
 AsJson = Annotated[bool, Parameter(help="As JSON, for other programs.")]
 

@@ -271,3 +271,23 @@ class MergedRows:
         for pair, scale in self.added:
             values += np.float32(scale) * (pair.up[rows or slice(None)] @ pair.down)
         return values
+
+
+@dataclass(frozen=True)
+class StretchedRows:
+    """A tensor whose rows have been given other lengths, as DoRA trains them."""
+
+    rows: Rows
+    lengths: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the tensor."""
+        return self.rows.shape
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """The values as float32."""
+        values = self.rows.read(rows)
+        lengths = self.lengths[rows or slice(None)] / np.maximum(np.linalg.norm(values, axis=1), 1e-6)
+        values *= lengths[:, None]
+        return values

@@ -46,6 +46,17 @@ class TokenizerCard:
 
 
 @dataclass(frozen=True)
+class AdapterCard:
+    """What an adapter changes, and of which base."""
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+    base: str
+    base_sha256: str
+
+
+@dataclass(frozen=True)
 class Card:
     """A file at a glance; `sizes` has our words (`d_model`), `provenance` the file's own keys."""
 
@@ -63,6 +74,7 @@ class Card:
     types: tuple[TypeShare, ...]
     tokenizer: TokenizerCard | None
     provenance: dict[str, Scalar]
+    adapter: AdapterCard | None = None
 
 
 def read_card(path: str | os.PathLike[str]) -> Card:
@@ -91,7 +103,22 @@ def read_card(path: str | os.PathLike[str]) -> Card:
             types=_types(file),
             tokenizer=_tokenizer(metadata),
             provenance=_provenance(metadata),
+            adapter=_adapter(file) if _kind(file) == "adapter" else None,
         )
+
+
+def _adapter(file: GGUFFile) -> AdapterCard:
+    """By the tensors' names and shapes; none is read."""
+    metadata, alpha = file.metadata, file.metadata.get("adapter.lora.alpha")
+    pairs = {name: tensor for name, tensor in file.tensors.items() if name.endswith(".lora_b")}
+    targets = (name.removesuffix(".lora_b").removesuffix(".weight").rsplit(".", 1)[-1] for name in pairs)
+    return AdapterCard(
+        rank=max((tensor.shape[-1] for tensor in pairs.values()), default=0),
+        alpha=float(alpha) if isinstance(alpha, int | float) else 0.0,
+        targets=tuple(sorted(set(targets))),
+        base=_text(metadata, "linnet.adapter.base") or _text(metadata, "general.base_model.0.name"),
+        base_sha256=_text(metadata, "linnet.adapter.base_sha256"),
+    )
 
 
 def _kind(file: GGUFFile) -> str:

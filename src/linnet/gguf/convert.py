@@ -48,11 +48,16 @@ def convert_tensors(
     type: str,
     *,
     tokenizer: str | os.PathLike[str] | None = None,
-    extra: MetadataBlock | None = None,
+    origin: MetadataBlock | None = None,
 ) -> Path:
-    """Write these tensors with the metadata of an open file, in another type; `extra` are keys besides."""
+    """Write these tensors with the metadata of an open file, in another type.
+
+    `origin`: where they come from, in place of what the file says of that: its run, its losses.
+    """
     wanted = writable_type(type, target)
     own_keys = {*_OWN_KEYS, _WRITTEN}
+    if origin is not None:
+        own_keys |= {key for key in file.metadata if _is_origin(key)}
     if tokenizer is not None:
         own_keys |= set(donor_keys(file.metadata))
     elif _is_language_model(file) and _MODEL not in file.metadata:
@@ -62,12 +67,12 @@ def convert_tensors(
     metadata.u32("general.file_type", FILE_TYPES[wanted.name.lower()])
     if wanted is GGMLType.Q8_0:
         metadata.u32("general.quantization_version", 2)
-    if _WRITTEN in file.metadata:
+    if origin is not None:
+        metadata.extend(origin)
+    elif _WRITTEN in file.metadata:
         metadata.u32(_WRITTEN, len(tensors))
     if tokenizer is not None:
         metadata.extend(_tokenizer_of(tokenizer, file))
-    if extra is not None:
-        metadata.extend(extra)
     writer = GGUFWriter(metadata)
     for name, tensor in tensors.items():
         if isinstance(tensor, TensorInfo) and tensor.type in _WHOLE_NUMBERS:
@@ -75,6 +80,12 @@ def convert_tensors(
         else:
             writer.add(name, tensor, storage_type(name, tensor.shape, wanted))
     return writer.write(target)
+
+
+def _is_origin(key: str) -> bool:
+    """Does a key say where weights come from? Numbers that rotary positions are made of do not."""
+    ours = key.startswith("linnet.") and not key.startswith("linnet.rope.")
+    return ours or key.startswith("toy.") or key in ("general.run_id", "general.step")
 
 
 def _is_language_model(file: GGUFFile) -> bool:

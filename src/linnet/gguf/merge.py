@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from linnet.gguf.adapter import AdapterFile, MergedRows
+from linnet.gguf.adapter import AdapterFile, MergedRows, Pair, StretchedRows
+from linnet.gguf.checkpoint import Provenance, add_origin
 from linnet.gguf.config import config_of
 from linnet.gguf.convert import convert_tensors, readable_tensors
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.tensor import FILE_TYPES
-from linnet.gguf.writer import WRITABLE
+from linnet.gguf.tensor import FILE_TYPES, TensorInfo
+from linnet.gguf.writer import WRITABLE, Rows
 
-_OUTPUT, _EMBEDDING = "output.weight", "token_embd.weight"
-_MERGED = "linnet.merged.adapters"
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def merge(
@@ -34,21 +37,49 @@ def merge(
         config = config_of(file, task="text")
         for adapter, _ in adapters:
             adapter.require_fits(config, base)
+        added: dict[str, list[tuple[Pair, float]]] = {}
+        for adapter, scale in adapters:
+            for tensor, pair in adapter.pairs.items():
+                added.setdefault(tensor, []).append((pair, scale * adapter.scale(pair)))
         tensors = dict(readable_tensors(file))
-        for tensor in {tensor for adapter, _ in adapters for tensor in adapter.pairs}:
-            if tensor not in tensors:
-                problem = "the base keeps this tensor in another form, to which no adapter can be added"
-                raise GGUFError(problem, f"tensor {quoted(tensor)}", "a tensor of its own", "none", file.path)
-            added = tuple(
-                (pair, scale * adapter.scale(pair))
-                for adapter, scale in adapters
-                if (pair := adapter.pairs.get(tensor)) is not None
+        for tensor, pairs in added.items():
+            tensors[tensor] = MergedRows(_tensor(file, tensors, tensor), tuple(pairs))
+        named = [f"{adapter.name} × {scale:g}" for adapter, scale in adapters]
+        origin = MetadataBlock().texts("linnet.merged.adapters", named)
+        return convert_tensors(file, tensors, target, type or writable_type_of(file), origin=origin)
+
+
+def write_merged(
+    base: str | os.PathLike[str],
+    params: Mapping[str, NDArray[np.float32]],
+    scale: float,
+    path: str | os.PathLike[str],
+    run_id: str,
+    step: int,
+    *,
+    type: str = "f32",
+    provenance: Provenance | None = None,
+) -> Path:
+    """Write a base with pairs that are in training, by the names of `adapter_layout`; each with `lora_magnitude`."""
+    with GGUFFile.open(base) as file:
+        tensors = dict(readable_tensors(file))
+        for name in (name for name in params if name.endswith(".lora_a")):
+            stem = name.removesuffix(".lora_a")
+            tensor = f"{stem.replace('blocks.', 'blk.', 1)}.weight"
+            merged = MergedRows(
+                _tensor(file, tensors, tensor), ((Pair(params[name], params[f"{stem}.lora_b"]), scale),)
             )
-            tensors[tensor] = MergedRows(tensors[tensor], added)
-        extra = MetadataBlock()
-        if _MERGED not in file.metadata:
-            extra.texts(_MERGED, [f"{adapter.name} × {scale:g}" for adapter, scale in adapters])
-        return convert_tensors(file, tensors, target, type or writable_type_of(file), extra=extra)
+            tensors[tensor] = StretchedRows(merged, params[f"{stem}.lora_magnitude"])
+        origin = MetadataBlock()
+        add_origin(origin, run_id, step, len(tensors), provenance, None)
+        return convert_tensors(file, tensors, path, type, origin=origin)
+
+
+def _tensor(file: GGUFFile, tensors: Mapping[str, TensorInfo | Rows], name: str) -> TensorInfo | Rows:
+    if name not in tensors:
+        problem = "the base keeps this tensor in another form, to which no adapter can be added"
+        raise GGUFError(problem, f"tensor {quoted(name)}", "a tensor of its own", "none", file.path)
+    return tensors[name]
 
 
 def writable_type_of(file: GGUFFile) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -16,6 +16,7 @@ from linnet.architectures import task_of
 from linnet.display import Shown, one_line
 from linnet.errors import UsageError, suggestion
 from linnet.files import step_of
+from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
@@ -26,6 +27,7 @@ from linnet.infer.text_options import TextOptions
 from linnet.infer.text_stream import TextStream
 from linnet.models import LanguageModel, ViT
 from linnet.models import load as load_weights
+from linnet.models.model_files import ModelFiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,19 +52,20 @@ class TextScore:
     tokens: int
 
 
-def read_model(path: Path, device: torch.device) -> LoadedModel:
-    """The model of a GGUF file, on a device."""
-    with GGUFFile.open(path) as file:
-        module = load_weights(file, device)
+def read_model(files: ModelFiles, device: torch.device) -> LoadedModel:
+    """The model of a GGUF file, on a device, with the adapters that are merged into it."""
+    with GGUFFile.open(files.model) as file:
+        module = load_weights(file, device, adapters=files.adapters)
         tokenizer = _tokenizer(file) if isinstance(module, LanguageModel) else None
         first = file.metadata.get("tokenizer.ggml.bos_token_id")
         template = file.metadata.get("tokenizer.chat_template")
     return LoadedModel(
-        path,
+        files.named,
         module,
         tokenizer,
         first=first if isinstance(first, int) else None,
         chat_template=template if isinstance(template, str) else None,
+        adapters=files.adapters,
     )
 
 
@@ -87,8 +90,10 @@ class LoadedModel(Shown):
         *,
         first: int | None = None,
         chat_template: str | None = None,
+        adapters: Sequence[tuple[AdapterFile, float]] = (),
     ) -> None:
         self.path = path
+        self.adapters = tuple(adapters)  # that are merged into its weights, each with its scale
         self.module = module
         self.chat_template = chat_template
         self._tokenizer = tokenizer
@@ -248,12 +253,16 @@ class LoadedModel(Shown):
             shape = f"{config.num_classes} classes, {config.image_size} px"
         else:
             shape = f"context {config.ctx:,}, vocabulary {config.vocab:,}"
-        return {
+        facts: dict[str, object] = {
             "architecture": config.arch,
             "parameters": f"{parameters:,} parameters",
             "shape": shape,
             "device": f"on {self.device}",
         }
+        if self.adapters:
+            named = (f"{file.name}{'' if scale == 1 else f' × {scale:g}'}" for file, scale in self.adapters)
+            facts["adapters"] = f"with {', '.join(named)}"
+        return facts
 
 
 def seeds(options: TextOptions, samples: int | None) -> list[int]:

@@ -33,6 +33,12 @@ def product(x: Tensor, weight_MK: Tensor) -> Tensor:
     return cpu.onednn_linear(x, weight_MK) if cpu.matmul_is_faster(x, weight_MK) else F.linear(x, weight_MK)
 
 
+def decoded_numbers(matrix: PackedMatrix, device: str) -> int:
+    """How many numbers of a packed matrix are decoded at a time on a kind of device."""
+    numbers = matrix.shape[0] * matrix.shape[1]
+    return min(numbers, max(_AT_ONCE, matrix.shape[1])) if device == "cpu" else numbers
+
+
 def pieces(matrix: Tensor | PackedMatrix, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
     """A matrix in `dtype`, all of it; on a CPU, of one that is packed, as many rows at a time as take 16 MB."""
     rows, width = matrix.shape

@@ -160,7 +160,8 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.base, self.pairs = base, nn.ModuleDict(pairs)
         self._rows, self._scale, self._dropout = dict(rows), scale, dropout
-        self._squares_M: Tensor | None = None  # of each row of the base, summed: for DoRA
+        self.squares_M: Tensor | None  # of each row of the base, summed: for DoRA
+        self.register_buffer("squares_M", None, persistent=False)
 
     @property
     def weight(self) -> Tensor | PackedMatrix:
@@ -176,7 +177,7 @@ class AdaptedLinear(nn.Module):
         """[…, K] → […, M]."""
         a_RK, b_MR = self.low_rank()
         dropped = ops.dropout(x, mask_keys_B, self._dropout.salt, self._dropout.share)
-        if self._squares_M is None:
+        if self.squares_M is None:
             return ops.adapted_linear(x, self.base, a_RK, b_MR, dropped)
         y = ops.adapted_linear(x, _Unbiased(self.weight), a_RK, b_MR, dropped)
         y = y * self._stretch(a_RK, b_MR).to(y.dtype)
@@ -205,18 +206,18 @@ class AdaptedLinear(nn.Module):
     def train_magnitudes(self) -> None:
         """DoRA: let each row's length be trained, from what it is."""
         weight = self.weight if isinstance(self.weight, Tensor) else self.weight.unpacked()
-        self._squares_M = weight.float().square().sum(1)
+        self.squares_M = weight.float().square().sum(1)
         for name, pair in self.named_pairs():
-            pair.lora_magnitude = nn.Parameter(self._squares_M[self._rows[name]].sqrt())
+            pair.lora_magnitude = nn.Parameter(self.squares_M[self._rows[name]].sqrt())
 
     def _stretch(self, a_RK: Tensor, b_MR: Tensor) -> Tensor:
         """[M]: what brings each row of W + B A to its length. The length it has is taken for a constant, as in DoRA."""
-        assert self._squares_M is not None
+        assert self.squares_M is not None
         with torch.no_grad():
             a_RK, b_MR = a_RK.detach(), b_MR.detach()
             base = self.weight
             crossed_RM = ops.packed_linear(a_RK, base) if isinstance(base, PackedMatrix) else ops.linear(a_RK, base)
-            lengths_M = self._squares_M + 2 * (crossed_RM.T.float() * b_MR).sum(1)
+            lengths_M = self.squares_M + 2 * (crossed_RM.T.float() * b_MR).sum(1)
             lengths_M = (lengths_M + (b_MR @ (a_RK @ a_RK.T) * b_MR).sum(1)).clamp(min=1e-12).sqrt()
         parts, top = [], 0
         for name, pair in self.named_pairs():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -16,12 +16,14 @@ from linnet.architectures.registry import ARCHITECTURES, AnyConfig, describe, na
 from linnet.architectures.rotary import RotaryConfig, rope_scaling_of
 from linnet.architectures.vit import ViTConfig
 from linnet.errors import UsageError
+from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.checkpoint import read_params
 from linnet.gguf.config import config_of, rope_divisors
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile, resolve_link
 from linnet.gguf.toy import LENS
 from linnet.kernels.packed import PackedMatrix
+from linnet.models.adapters import merge_adapter
 from linnet.models.initial import allocate
 from linnet.models.layers import Device
 from linnet.models.llama import Llama
@@ -34,6 +36,7 @@ _ROPE_FREQS = "rope_freqs.weight"
 _TABLE_VALUES = 1 << 20  # of the rotary table that a loaded model begins with: 16,384 positions of heads of 64
 
 Source = str | os.PathLike[str] | GGUFFile
+Adapters = Sequence[tuple[AdapterFile, float]]
 
 
 @overload
@@ -44,12 +47,13 @@ def load(
     *,
     task: Literal["text"],
     dtype: torch.dtype = torch.float32,
+    adapters: Adapters = (),
 ) -> LanguageModel: ...
 @overload
 def load(source: Source, device: Device = "cpu", ctx: int | None = None, *, task: Literal["images"]) -> ViT: ...
 @overload
 def load(
-    source: Source, device: Device = "cpu", ctx: int | None = None, *, task: None = None
+    source: Source, device: Device = "cpu", ctx: int | None = None, *, task: None = None, adapters: Adapters = ()
 ) -> LanguageModel | ViT: ...
 def load(
     source: Source,
@@ -58,20 +62,23 @@ def load(
     *,
     task: Task | None = None,
     dtype: torch.dtype = torch.float32,
+    adapters: Adapters = (),
 ) -> LanguageModel | ViT:
     """Load a model of any of our architectures and any file type as float32; `ctx` replaces a text model's context.
 
     With `task` a file whose model does something else is refused: "text" for a language model, "images" for a
     classifier. `dtype`: of the matrices, for a model that is not trained and computes in it; vectors stay in float32.
+    `adapters`, each with a scale, are merged into the weights; that they were made for this base is made sure of before
+    (`model_files.find_files`).
     """
     if not isinstance(source, GGUFFile):
         with GGUFFile.open(resolve_link(source)) as file:
-            return _load(file, torch.device(device), ctx, task, dtype)
-    return _load(source, torch.device(device), ctx, task, dtype)
+            return _load(file, torch.device(device), ctx, task, dtype, adapters)
+    return _load(source, torch.device(device), ctx, task, dtype, adapters)
 
 
 def _load(
-    file: GGUFFile, device: torch.device, ctx: int | None, task: Task | None, dtype: torch.dtype
+    file: GGUFFile, device: torch.device, ctx: int | None, task: Task | None, dtype: torch.dtype, adapters: Adapters
 ) -> LanguageModel | ViT:
     config: AnyConfig = config_of(file, ctx, task=task)
     params = _read(file, device, dtype)  # first: sizes that the tensors do not have are found here
@@ -79,6 +86,9 @@ def _load(
         vit = allocate(config, device)
         _assign(vit, params, file)
         return vit
+    for adapter, scale in adapters:
+        adapter.require_fits(config, file.path)
+        merge_adapter(config, params, adapter, scale)
     return _language_model(config, params, file, device)
 
 

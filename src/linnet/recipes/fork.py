@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from linnet.train.loop import Progress
     from linnet.train.state import State
 
-_OF_THE_WEIGHTS = ("init", "donor", "lens", "tokens", "layers", "rescale", "train_table")  # how a model began
+# How a model began, and what of it is trained.
+_OF_THE_WEIGHTS = (
+    *("init", "donor", "lens", "tokens", "layers", "rescale", "train_table"),
+    *("base", "adapter", "targets", "rank", "alpha", "rslora", "dora"),
+)
 _OPTIMIZER = ("optimizer", "bias_correction")  # whose moments are of another kind
 
 
@@ -113,7 +117,7 @@ class ForkPoint:
         wanted = not value if flag.turns_off else value
         if value is None or (flag.turns_off and not value):
             return
-        have = getattr(model, name, None)
+        have = getattr(model, name, getattr(self.parent.options, name, None))
         if have != wanted:
             known = "" if have is None or flag.turns_off else f", whose `{flag.name}` is {have}"
             raise UsageError(f"`{flag.name}` does not go with `from`: the model is that of run {self.run.id}{known}")
@@ -188,7 +192,7 @@ class ForkPoint:
                     )
             job = replace(job, model=replace(job.model, image_mean=model.image_mean, image_std=model.image_std))
         before = self.parent.settings
-        ctx = 1 if isinstance(model, ViTConfig) else model.ctx
+        ctx = 1 if isinstance(model, ViTConfig) else self.parent.ctx
         done = (self.step - (before.data_offset or 0)) * (before.batch_tokens or before.batch * ctx)
         first = -(-done // data.per_step) if self.has_same_data(data) else 0
         settings = replace(job.settings, data_offset=self.step - first or None)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from linnet.train.step import Batch, StepObserver, StepResult
 
 _SHAPE = config_flags(ARCHITECTURES[name].config for name in names_for("text"))
-_PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
+PROMPT = Flag("prompt", tuple[str, ...], (), "What samples begin with; may be given several times.")
 TEXT_FLAGS = {
-    "Text": (*flags_of(TextData), _PROMPT),
+    "Text": (*flags_of(TextData), PROMPT),
     "Teacher": teacher_flags(),
     "Training": settings_flags(TrainSettings),
 }

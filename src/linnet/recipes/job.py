@@ -203,9 +203,16 @@ class Job:
         return self.donor.file if self.donor is not None and is_donors else Path(path)
 
     @property
+    def ctx(self) -> int:
+        """Tokens of a sequence, or patches of an image. A base that is trained on may have room for more."""
+        if isinstance(self.model, ViTConfig):
+            return self.model.tokens
+        return getattr(self.options, "ctx", None) or self.model.ctx
+
+    @property
     def tokens_at_once(self) -> int:
         """Tokens, or patches of images, that pass through the model together."""
-        return self.settings.batch * (self.model.tokens if isinstance(self.model, ViTConfig) else self.model.ctx)
+        return self.settings.batch * self.ctx
 
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
@@ -218,7 +225,7 @@ class Job:
         """Everything else as `run.json` holds it; `context` is Toy's word, and images have none."""
         own: dict[str, Any] = {"init_scale": self.init_scale}
         if not isinstance(self.model, ViTConfig):
-            own = {"context": self.model.ctx, "prompts": list(self.prompts), **own}
+            own = {"context": self.ctx, "prompts": list(self.prompts), **own}
         if self.loss_name is not None:
             own["own_loss"] = self.loss_name
         options = asdict(self.options) if self.options is not None else {}

@@ -20,7 +20,10 @@ from linnet.train.shards import shards_moments
 
 _LATE_SECONDS = 10.0  # after which a new folder has appeared on every machine that shares it
 # Settings that may be others on each machine: of data and donors their content is compared.
-_OF_A_MACHINE = ("device", "cache", "profile", "corpus", "images", "donor", "tokenizer", "lens", "teacher", "baseline")
+_OF_A_MACHINE = (
+    *("device", "cache", "profile", "corpus", "images"),
+    *("donor", "tokenizer", "lens", "teacher", "base", "adapter", "baseline"),
+)
 
 
 def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:

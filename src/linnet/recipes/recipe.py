@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from linnet.models import LanguageModel, ViT
     from linnet.recipes.job import Job
     from linnet.train import Hardware, RunData, TrainSettings
+    from linnet.train.checkpoint import WeightsFormat
     from linnet.train.gradients import SumOrder
     from linnet.train.shards import MomentLayout
     from linnet.train.state import State
@@ -70,6 +71,13 @@ class ModelRecipe(ABC, Generic[_Model]):
         recipe.realize(job.model)
         recipe.build()
         return recipe, job
+
+    @classmethod
+    def admitted(cls, job: Job, *, force: bool = False) -> Job:
+        """The job with what the files are that it needs besides its data; one that is another than the run began with
+        is refused, unless `force` says so. Nothing is loaded yet.
+        """
+        return job
 
     @classmethod
     def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
@@ -173,6 +181,13 @@ class ModelRecipe(ABC, Generic[_Model]):
     def moment_layouts(self) -> dict[str, MomentLayout]:
         """Where the moments lie that are shared out; asked for by all ranks together."""
         return self._built.optimizers.layout()
+
+    @property
+    def weights_format(self) -> WeightsFormat:
+        """How checkpoints hold the weights."""
+        from linnet.train.checkpoint import ModelFormat
+
+        return ModelFormat(self.config)
 
     @property
     def origin(self) -> Mapping[str, Any]:

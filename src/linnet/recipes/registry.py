@@ -42,6 +42,22 @@ RECIPES: dict[str, RecipeEntry] = {
     linnet train warm-start --donor smollm2.gguf --teacher smollm2.gguf --d-model 192 --n-layers 6 --corpus books/
     linnet train warm-start --donor smollm2.gguf --init full --lr 1e-4""",
     ),
+    "lora": RecipeEntry(
+        "linnet.recipes.lora:Lora",
+        "Teach a model you have: train a small adapter of any llama, Qwen or GPT-2 GGUF, quantised too.",
+        """\
+    linnet train lora --base smollm2-q4.gguf --corpus notes/
+    linnet train lora --base smollm2-q4.gguf --corpus notes/ --rank 16 --targets q,v --dropout 0.05 --epochs 3
+    linnet train lora --base latest@best --corpus notes/ --ctx 512 --patience 3
+    linnet train lora --base smollm2-q4.gguf --adapter notes.gguf --corpus more/""",
+    ),
+    "finetune": RecipeEntry(
+        "linnet.recipes.finetune:Finetune",
+        "Go on training all weights of a model you have, on other text.",
+        """\
+    linnet train finetune --base smollm2-q4.gguf --corpus notes/
+    linnet train finetune --base latest@best --corpus notes/ --epochs 2 --lr 5e-5""",
+    ),
     "vit-tiny": RecipeEntry(
         "linnet.recipes.vit_tiny:VitTiny",
         "Train a vision transformer to tell classes of images.",

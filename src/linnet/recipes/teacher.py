@@ -5,97 +5,32 @@ What is wrong with one is said in a line.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linnet.architectures import task_of
 from linnet.board.words import bounded, size
 from linnet.data.cache import cache_folder, teacher_logits_folder
 from linnet.errors import UsageError
-from linnet.gguf import GGUFFile, resolve_link
-from linnet.gguf.card import read_card
-from linnet.models import config_of
-from linnet.recipes.job import Job, TeacherOptions, TextData, weights_of_layers
+from linnet.recipes.job import Job, TeacherOptions, TextData
+from linnet.recipes.text_model_file import TOKENS, TextModelFile
 
 if TYPE_CHECKING:
-    from linnet.models import Config
     from linnet.recipes.training import JobData
     from linnet.train.distillation import LiveTeacher
     from linnet.train.hardware import Hardware
 
-_TOKENS = "tokenizer.ggml.tokens"
-_NO_MODELS = {
-    "adapter": "an adapter, which changes another model and knows nothing by itself: merge it into that one first",
-    "lens": "a lens, which knows no language",
-    "vocabulary": "a tokenizer without a model",
-    "mmproj": "a model of images, which knows no language",
-}
 
-
-class TeacherFile:
+class TeacherFile(TextModelFile):
     """The file of a teacher: of a text model, with a tokenizer, quantised or not."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        if not self.path.exists():
-            raise UsageError(f"`teacher`: there is no file {self.path}: give a GGUF file or a RUN")
-        self._file = resolve_link(self.path) if self.path.is_symlink() else self.path
-        card = read_card(self._file)
-        self.name = card.name or self.path.name
-        if card.kind in _NO_MODELS:
-            raise self._refused(_NO_MODELS[card.kind])
-        if task_of(card.arch) == "images" or card.arch == "clip":
-            raise self._refused(_NO_MODELS["mmproj"])
-        if card.tokenizer is None or not card.tokenizer.tokens:
-            raise UsageError(
-                f"the teacher {self.path} has no tokenizer, so nobody knows what its tokens are: take a GGUF that has"
-                " one (linnet convert --tokenizer gives it one)"
-            )
-
-    @cached_property
-    def config(self) -> Config:
-        """Its shape."""
-        with GGUFFile.open(self._file) as file:
-            return config_of(file, task="text")
-
-    @cached_property
-    def tokens(self) -> tuple[str, ...]:
-        """The texts of its tokens, in the order of their ids."""
-        with GGUFFile.open(self._file) as file:
-            tokens: Any = file.metadata[_TOKENS]
-            return tuple(tokens)
-
-    def sha256(self) -> str:
-        """The hash of the file, to know it again."""
-        with self._file.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    @cached_property
-    def sizes(self) -> tuple[int, int]:
-        """How many numbers its matrices have, and its vectors."""
-        with GGUFFile.open(self._file) as file:
-            shapes = [tensor.shape for tensor in file.tensors.values()]
-        matrices, vectors = (
-            sum(prod(shape) for shape in shapes if (len(shape) > 1) is several) for several in (True, False)
-        )
-        return matrices, vectors
+    role = "teacher"
 
     def flops_per_token(self, ctx: int) -> float:
         """Of its forward pass: a third of what `LanguageModel.flops_per_token` counts."""
         config = self.config
         table = 0 if config.tied else config.vocab * config.d_model  # is only read, where the head is another matrix
         return 2.0 * (sum(self.sizes) - table) + 4.0 * config.n_layers * config.n_heads * config.head_size * ctx
-
-    @property
-    def layer_weights(self) -> int:
-        """Numbers of its blocks."""
-        return weights_of_layers(self.config)
 
     def require_ctx(self, ctx: int) -> None:
         """Refuse a student that looks back further than its teacher can."""
@@ -107,7 +42,7 @@ class TeacherFile:
 
     def require_same_tokens(self, vocabulary: Mapping[str, object] | None, whose: str, advice: str) -> None:
         """Refuse a student with another tokenizer. `whose`: the model's, in words; `advice`: what to do."""
-        other: Any = None if vocabulary is None else vocabulary.get(_TOKENS)
+        other: Any = None if vocabulary is None else vocabulary.get(TOKENS)
         if other is None or tuple(other) == self.tokens:
             return
         raise UsageError(
@@ -138,12 +73,9 @@ class TeacherFile:
             raise UsageError(
                 f"the teacher {self.path} has rows for {self.config.vocab:,} of its {vocab:,} tokens: it is damaged"
             )
-        model = models.load(self._file, hardware.device, task="text", dtype=hardware.dtype)
+        model = models.load(self.file, hardware.device, task="text", dtype=hardware.dtype)
         model.set_compute_dtype(hardware.dtype)
         return LiveTeacher(model, vocab)
-
-    def _refused(self, what: str) -> UsageError:
-        return UsageError(f"the teacher {self.path} is {what}; expected a language model as a GGUF file")
 
 
 def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
@@ -159,7 +91,7 @@ def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
     if options.teacher_cache is not None:
         return job  # a run that goes on, with what the teacher said before it began
     file = TeacherFile(options.teacher)
-    file.require_ctx(int(job.model.ctx))  # type: ignore[union-attr]
+    file.require_ctx(job.ctx)
     if not _may_have_cache(job):  # else the teacher may not have to run: it is known when the tokens are
         file.require_memory(hardware)
     digest = file.sha256()

@@ -58,12 +58,12 @@ class TokenRunData:
     def __init__(self, job: Job, hardware: Hardware) -> None:
         assert not isinstance(job.model, ViTConfig)
         self._model, self.settings, self._device = job.model, job.settings, hardware.device
-        self._ctx, self._ranks = job.model.ctx, hardware.ranks
-        self.rows_per_step = job.settings.batch * job.settings.accumulate(self._ctx)
+        self.ctx, self._ranks = job.ctx, hardware.ranks
+        self.rows_per_step = job.settings.batch * job.settings.accumulate(self.ctx)
         # Each rank scores some of the batches; where weights are gathered for every pass, all of them together.
         self._scorers = ALONE if hardware.shards_weights else hardware.ranks
-        self._share = self._ranks.share(self.rows_per_step, f"`batch_tokens={self.rows_per_step * self._ctx}`")
-        self.per_step = self.rows_per_step * self._ctx
+        self._share = self._ranks.share(self.rows_per_step, f"`batch_tokens={self.rows_per_step * self.ctx}`")
+        self.per_step = self.rows_per_step * self.ctx
 
     @property
     def step_metrics(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class TokenRunData:
     @property
     def memory_settings(self) -> str:
         """The settings that save memory."""
-        return f"`batch` (now {self.settings.batch}) or `ctx` (now {self._ctx})"
+        return f"`batch` (now {self.settings.batch}) or `ctx` (now {self.ctx})"
 
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""
@@ -81,8 +81,8 @@ class TokenRunData:
         teacher = self.job.teacher
         by_teacher = 0.0
         if teacher is not None and teacher.teacher_cache is None:  # it runs, forwards
-            by_teacher = TeacherFile(teacher.teacher).flops_per_token(self._ctx)
-        return (model.flops_per_token(self._ctx) + by_teacher) * self.per_step
+            by_teacher = TeacherFile(teacher.teacher).flops_per_token(self.ctx)
+        return (model.flops_per_token(self.ctx) + by_teacher) * self.per_step
 
     def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
         """Each prompt with what the model writes after it; nothing without a tokenizer."""
@@ -131,7 +131,7 @@ class TextRunData(TokenRunData):
         self._sampler = self._prepared.tokenizer
         self._batches = Batches(
             self._prepared.train,
-            ctx=self._ctx,
+            ctx=self.ctx,
             batch=self.rows_per_step,
             seed=self.settings.seed,
             documents=data.documents,
@@ -147,7 +147,7 @@ class TextRunData(TokenRunData):
         if teacher.top_k_distill == 0 or (begun and teacher.teacher_cache is None):
             return
         root, tokens = cache_folder(data.cache), self._prepared.train.fingerprint
-        key = TeacherLogitsKey(tokens, teacher.teacher_sha256, self._ctx, data.documents, teacher.temperature_distill)
+        key = TeacherLogitsKey(tokens, teacher.teacher_sha256, self.ctx, data.documents, teacher.temperature_distill)
         cached = find_teacher_logits(root, key, teacher.top_k_distill)
         if begun and (cached is None or cached.fingerprint != teacher.teacher_cache):
             raise DataError(
@@ -203,7 +203,7 @@ class TextRunData(TokenRunData):
         return evaluate(
             model,
             self._prepared.held_out,
-            ctx=self._ctx,
+            ctx=self.ctx,
             device=self._device,
             most=self.settings.tokens_to_score(self.per_step),
             bytes_per_token=self._prepared.bytes_per_token,
@@ -245,7 +245,7 @@ class RowRunData(TokenRunData):
             MapRows(rows.rows, share, self.settings.seed) if is_map_style(rows.rows) else StreamRows(rows.rows)
         )
         count = self._source.count
-        self.per_epoch = None if count is None else count * self._ctx  # a row counts as a whole context
+        self.per_epoch = None if count is None else count * self.ctx  # a row counts as a whole context
         self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
         self.job = replace(job, model=replace(self._model, vocab=self._vocab), settings=self.settings)
         self.fingerprint = self._source.fingerprint
@@ -309,13 +309,13 @@ class RowRunData(TokenRunData):
 
     def _collate(self, rows: Sequence[Any]) -> Batch:
         """Inputs and targets [B, ctx]; where a row is shorter, what is filled up is not scored."""
-        ids_BT = np.zeros((len(rows), self._ctx), np.int64)
-        targets_BT = np.full((len(rows), self._ctx), NOT_SCORED, np.int64)
+        ids_BT = np.zeros((len(rows), self.ctx), np.int64)
+        targets_BT = np.full((len(rows), self.ctx), NOT_SCORED, np.int64)
         for number, row in enumerate(rows):
             ids, labels = _ids_and_labels(row)
-            if not 2 <= len(ids) <= self._ctx + 1:
+            if not 2 <= len(ids) <= self.ctx + 1:
                 raise DataError(
-                    f"a row of the data has {len(ids)} tokens: expected 2 to {self._ctx + 1}, the model's ctx and the"
+                    f"a row of the data has {len(ids)} tokens: expected 2 to {self.ctx + 1}, the model's ctx and the"
                     " token after it; cut the rows, or choose another ctx"
                 )
             if ids.min() < 0 or ids.max() >= self._vocab:

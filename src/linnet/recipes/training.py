@@ -183,7 +183,7 @@ def start(
             raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
     run_dir = seen_by_all(session, root, ranks)
     if ranks.is_first:
-        write_flow(session.run_dir, recipe.model, job.settings.batch)
+        write_flow(session.run_dir, recipe.model, job.settings.batch, job.ctx)
     if first is not None:
         keep_first_weights(session.run_dir, session.run_id, job, first, forked=fork is not None)
     for remark in (*remarks, *data.remarks):
@@ -212,8 +212,8 @@ def prepare(
     That of a fork is still to be given the checkpoint.
     """
     hardware = _hardware(job, ranks)
-    job = admitted(job, hardware)
-    data = _read(job, hardware, preparing, tokenizer=None if fork is None else fork.weights)
+    job = recipe_type(job.recipe).admitted(admitted(job, hardware))
+    data = _read(job, hardware, preparing, tokenizer=None if fork is None else _tokenizer_in(fork.weights))
     if fork is not None:
         if not fork.has_same_tokens(data):
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
@@ -272,8 +272,8 @@ def resume(
             _check_steps_left(run, at, job.settings.steps)
         require_writable(run.path)
         hardware = _hardware(job, ranks)
-        job = admitted(job, hardware, force=force)
-        data = _read(job, hardware, preparing, tokenizer=weights)
+        job = recipe_type(job.recipe).admitted(admitted(job, hardware, force=force), force=force)
+        data = _read(job, hardware, preparing, tokenizer=_tokenizer_in(weights))
         if data.job.settings.lr is None:
             _settle(data, hardware)
         _check_steps_left(run, at, data.job.settings.steps)
@@ -331,6 +331,12 @@ def _hardware(job: Job, ranks: Ranks) -> Hardware:
     # A function of the user's may do anything: it is run as it stands, in one thread.
     why = f"{hardware.why}; a loss of one's own: neither compiled nor captured"
     return replace(hardware, compile=False, graph=False, halves=False, why=why)
+
+
+def _tokenizer_in(weights: Path) -> Path | None:
+    """A checkpoint to read the tokenizer from; None where it has none, as an adapter: then the job's file is read."""
+    with gguf.GGUFFile.open(weights) as file:
+        return None if file.metadata.get("general.type") == "adapter" else weights
 
 
 def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> JobData:

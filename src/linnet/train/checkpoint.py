@@ -7,11 +7,11 @@ import logging
 import math
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ log = logging.getLogger("linnet")
 _PINNED_BYTES = 8 << 20  # on their way to the host at a time
 _ALIGNMENT = 64  # a copy begins at a multiple of so many numbers: odd places are slow to write to
 _pinned_in_use = threading.Lock()
+_NUMBER_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 
 
 _Kind = tuple[torch.device, torch.dtype]
@@ -133,6 +134,60 @@ class Snapshot:
     stream: MomentStream | None = None  # of moments that are shared out among ranks
 
 
+class WeightsFormat(Protocol):
+    """How checkpoints hold the weights of a recipe: as a model, or as an adapter of one.
+
+    `has_tokenizer`: do they have the tokenizer too?
+    """
+
+    @property
+    def has_tokenizer(self) -> bool: ...  # noqa: D102
+
+    def write(
+        self,
+        parameters: Mapping[str, Tensor],
+        path: Path,
+        run_id: str,
+        step: int,
+        *,
+        type: str,
+        tokenizer: gguf.MetadataBlock | None,
+        provenance: gguf.Provenance,
+    ) -> Path:
+        """Write what `Recipe.parameters` gave as a GGUF."""
+
+    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
+        """The parameters that such a file does not hold exactly, for the state."""
+
+    def size(self, parameters: Iterable[Tensor], type: str) -> float:
+        """Bytes of a file, without its tokenizer."""
+
+
+@dataclass(frozen=True)
+class ModelFormat:
+    """A model, whole."""
+
+    config: Any
+    has_tokenizer = True
+
+    def write(self, parameters: Mapping[str, Tensor], path: Path, run_id: str, step: int, **options: Any) -> Path:
+        """Write the model."""
+        return gguf.write(self.config, parameters, path, run_id, step, **options)
+
+    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
+        """A lens and the table behind it; below f32 everything."""
+        return gguf.unfolded(parameters) if type == "f32" else parameters
+
+    def size(self, parameters: Iterable[Tensor], type: str) -> float:
+        """Bytes of the tensors."""
+        return sum(stored_bytes(tensor, type) for tensor in parameters)
+
+
+def stored_bytes(tensor: Tensor, type: str) -> float:
+    """Bytes of a tensor in a file; vectors are always stored in full."""
+    return tensor.numel() * (_NUMBER_BYTES[type] if tensor.ndim >= 2 else _NUMBER_BYTES["f32"])
+
+
 @dataclass(frozen=True)
 class BestCheckpoint:
     """The checkpoint with the lowest held-out loss so far; `best` points at it."""
@@ -154,14 +209,14 @@ class Checkpointer:
     def __init__(
         self,
         run: RunBundle,
-        config: Any,
+        weights_format: WeightsFormat,
         tokenizer: gguf.MetadataBlock | None,
         *,
         keep: int,
         file_type: str,
         best: BestCheckpoint | None = None,
     ) -> None:
-        self._run, self._config, self._tokenizer = run, config, tokenizer
+        self._run, self._format, self._tokenizer = run, weights_format, tokenizer
         self._keep, self._type, self._best = keep, file_type, best
         self._own_files: set[Path] = set()
         self.latest: Path | None = None
@@ -251,7 +306,7 @@ class Checkpointer:
         if loss is not None and (best is None or loss < best.loss):
             best = BestCheckpoint(step, loss)
         parameters = snapshot.parameters.on_host()
-        beside = gguf.unfolded(parameters) if self._type == "f32" else parameters
+        beside = self._format.beside(parameters, self._type)
         facts = {**snapshot.facts, "best": None if best is None else asdict(best)}
         state_file = state.state_path(self._run.run_dir, step)
         moments = snapshot.moments.on_host()
@@ -260,7 +315,7 @@ class Checkpointer:
         path = step_path(self._run.weights_dir, step)
         options: dict[str, Any] = {"type": self._type, "tokenizer": self._tokenizer, "provenance": origin}
         try:
-            gguf.write(self._config, parameters, path, self._run.run_id, step, **options)
+            self._format.write(parameters, path, self._run.run_id, step, **options)
         except BaseException:
             state_file.unlink(missing_ok=True)  # nothing can go on from it, and on a full disk it is in the way
             raise

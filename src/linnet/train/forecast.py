@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from linnet.architectures import AnyConfig
 from linnet.errors import UsageError
 from linnet.models.initial import allocate
+from linnet.train.checkpoint import ModelFormat
 from linnet.train.cluster import Cluster, curve_clusters
 from linnet.train.cost import StepCost, StepShape, step_cost
 from linnet.train.devices import Device, stated_peak
@@ -281,6 +282,7 @@ class _DescribedRecipe:
     def __init__(self, config: AnyConfig) -> None:
         self.config: Any = config
         self.model: Any = allocate(config, torch.device("meta"))
+        self.weights_format = ModelFormat(config)
 
     def parameters(self) -> dict[str, Tensor]:
         """What a checkpoint would hold."""

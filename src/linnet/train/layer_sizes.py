@@ -48,8 +48,8 @@ class LayerSizes:
         return (d, self.qkv), (self.attended, d), (d, self.gate_up), (self.d_ff, d)
 
     @classmethod
-    def of(cls, config: Any) -> LayerSizes:
-        """The sizes of any config."""
+    def of(cls, config: Any, tokens: int | None = None) -> LayerSizes:
+        """The sizes of any config; `tokens` of a sequence, where they are fewer than the model's context."""
         d_ff, width = int(config.d_ff), int(config.d_model)
         common = {"width": width, "d_ff": d_ff, "heads": int(config.n_heads), "layers": int(config.n_layers)}
         if isinstance(config, ViTConfig):
@@ -62,7 +62,7 @@ class LayerSizes:
             qkv=(int(config.n_heads) + 2 * int(config.n_kv)) * head,
             attended=int(config.n_heads) * head,
             gate_up=d_ff * (2 if gated else 1),
-            tokens=int(config.ctx),
+            tokens=int(config.ctx) if tokens is None else tokens,
             vocab=int(config.vocab),
             pixels=0,
         )

@@ -146,7 +146,7 @@ class Loop:
         self._gate = Gate.parse(settings.gate) if settings.gate else None
         self._checkpointer = (Checkpointer if self._ranks.is_first else SilentCheckpointer)(
             run,
-            recipe.config,
+            recipe.weights_format,
             data.tokenizer,
             keep=settings.keep,
             file_type=settings.file_type,

@@ -16,6 +16,9 @@ import torch
 from torch import nn
 
 from linnet.kernels import cpu
+from linnet.kernels.frozen import decoded_numbers
+from linnet.kernels.packed import PackedMatrix, packed_bytes
+from linnet.models.adapters import AdaptedLinear
 from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
@@ -65,9 +68,10 @@ class Weights:
                 batches[parameter.shape] = batches.get(parameter.shape, 0) + parameter.nbytes
         if hardware.compile and hardware.dtype.itemsize < _FLOAT:
             linear = (part for part in model.modules() if isinstance(part, nn.Linear))
-            cast = sum(p.numel() * hardware.dtype.itemsize for part in linear for p in part.parameters(recurse=False))
+            matrices = (p for part in linear for p in part.parameters(recurse=False) if p.dtype != hardware.dtype)
+            cast = sum(p.numel() * hardware.dtype.itemsize for p in matrices)
         return cls(
-            parameters=sum(parameter.nbytes for _, parameter in named),
+            parameters=sum(parameter.nbytes for _, parameter in named) + packed_bytes(model),
             moments=moments,
             gradients=sum(parameter.nbytes for _, parameter in trained),
             cast=cast,
@@ -101,15 +105,17 @@ def peak_memory(
     scored: int,
     copies: int,
     sharing: Sharing = ALONE,
+    tokens: int | None = None,
 ) -> int:
     """Bytes that the process (CPU) or torch's allocator (CUDA) will hold at most, those it holds now included.
 
     - `scored`: tokens or images of an evaluation.
     - `copies`: bytes that are copied for a checkpoint, while the next steps go on.
+    - `tokens`: of a sequence, where a model's context is longer than what it is trained on.
     """
     model: Any = getattr(recipe, "trained", recipe.model)
     weights = Weights.of(model, settings, hardware)
-    shape = _Shape(model, settings, hardware, sharing)
+    shape = _Shape(model, settings, hardware, sharing, tokens)
     ranks = hardware.ranks.count if sharing.of_process is None else sharing.ranks
     buffers = shape.gradient_buffers(settings, ranks)
     gradients = weights.gradients * (2 if hardware.halves_in_parallel else 0 if buffers else 1)
@@ -146,15 +152,50 @@ def process_memory(parameters: int, kind: str) -> int:
     return parameters if kind == "cuda" else _CPU_PROCESS + parameters
 
 
+@dataclass(frozen=True)
+class FrozenParts:
+    """What a model that is frozen in part takes less, and what it takes more.
+
+    - `unread`: numbers a token of a layer that nobody keeps, as the projection that reads them is not trained.
+    - `decoded`: bytes of packed matrices that are decoded at a time. `trains_head`: is there a gradient of the head?
+    """
+
+    unread: int = 0
+    decoded: int = 0
+    trains_head: bool = True
+
+    @classmethod
+    def of(cls, model: Any, device: str, item: int) -> FrozenParts:
+        """Those of a model; of one without an adapter nothing is less or more."""
+        adapter = getattr(model, "adapter", None)
+        if adapter is None:
+            return cls()
+        block = model.blocks[0]
+        sizes = LayerSizes.of(model.config)
+        inputs = {
+            block.attn_qkv: sizes.width,
+            block.attn_output: sizes.attended,
+            getattr(block, "ffn_gate_up", None) or block.ffn_up: sizes.width,
+            block.ffn_down: sizes.d_ff,
+        }
+        unread = sum(width for layer, width in inputs.items() if not isinstance(layer, AdaptedLinear))
+        packed = (part for part in model.modules() if isinstance(part, PackedMatrix))
+        decoded = max((decoded_numbers(matrix, device) for matrix in packed), default=0)
+        return cls(unread, decoded * (_FLOAT if device == "cpu" else item), adapter.changes_head)
+
+
 class _Shape:
     """The sizes of a model's activations."""
 
-    def __init__(self, model: Any, settings: TrainSettings, hardware: Hardware, sharing: Sharing) -> None:
+    def __init__(
+        self, model: Any, settings: TrainSettings, hardware: Hardware, sharing: Sharing, tokens: int | None = None
+    ) -> None:
         config = model.config
         self._recompute = sharing.recompute
         self._hardware, self._device = hardware, hardware.device.type
         self._item = hardware.dtype.itemsize
-        self._sizes = sizes = LayerSizes.of(config)
+        self._sizes = sizes = LayerSizes.of(config, tokens)
+        self._frozen = FrozenParts.of(model, self._device, self._item)
         self._images, self._ctx = sizes.of_images, sizes.tokens
         self._width, self._heads, self.layers = sizes.width, sizes.heads, sizes.layers
         in_turn = hardware.halves and not hardware.halves_in_parallel
@@ -170,7 +211,7 @@ class _Shape:
         """Bytes at the end of the forward pass, and those in flight when the backward pass begins."""
         tokens = self.tokens
         ends = 5 * self._width * self._item  # embedded, summed, normed, their gradients
-        held = tokens * (self.layers * self._kept_layer + ends)
+        held = tokens * (self.layers * self._kept_layer + ends) + self._frozen.decoded
         in_flight = tokens * self._item * 3 * self._sizes.gate_up  # of a layer, backwards
         if self._recompute == "blocks" or (self._recompute == "cheap" and not self._hardware.compile):
             in_flight += int(tokens * self._layer)  # made again
@@ -229,6 +270,7 @@ class _Shape:
             kept = 2 * self._width + self._sizes.qkv + self._sizes.attended + self._sizes.gate_up
             return kept * self._item + self._heads * _FLOAT
         kept = 4 * self._width + self._sizes.qkv + self._sizes.attended + self._sizes.gate_up + self._sizes.d_ff
+        kept -= self._frozen.unread
         if self._attends_by_blocks:
             return kept * self._item + self._heads * (self._ctx + 32) / 2 * _FLOAT
         rotated = 0 if self._images else (self._sizes.qkv + self._sizes.attended) // 2
@@ -251,6 +293,8 @@ class _Shape:
     @property
     def _head(self) -> int:
         """Bytes of the gradient of the head, and of its copy in a lower precision."""
+        if not self._frozen.trains_head:
+            return 0
         numbers = self._sizes.vocab * self._width
         halves = 2 if self._hardware.halves_in_parallel else 1
         return numbers * (halves * _FLOAT + (self._item if self._item < _FLOAT else 0))

@@ -12,8 +12,6 @@ from linnet.train.inspection.schedule import look_bytes
 from linnet.train.memory import ALONE, Sharing, Weights, peak_memory, total_memory
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from linnet.train.hardware import Hardware
     from linnet.train.protocols import PlannedData, TrainedModel
     from linnet.train.settings import Periodic, TrainSettings
@@ -24,7 +22,6 @@ _TRUSTED_SHARE = 0.05  # or after this part of its steps
 _STEP_BYTES = 200  # of a step's line in the stream
 _LAYER_BYTES = 8000  # of a layer in flow.json
 _TOKEN_BYTES = 40  # of a token and its merge in a checkpoint
-_NUMBER_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _TOKEN_SECONDS, _LAYER_SECONDS = 1e-3, 60e-6  # that a token of a sample takes at least, and a layer for it
 _WRITE_BYTES = 0.4e9  # a second, of a checkpoint: digests, writing and waiting for the disk
 _READ_BYTES = {"cpu": 8e9, "cuda": 1e12}  # of weights, a second, that a token of a sample reads
@@ -144,15 +141,16 @@ def make_plan(
     evaluations = _times(settings, "eval", done)
     scored = [data.scored(step) for step in evaluations] if data.held_out_metrics else []
     weights = Weights.of(model, settings, hardware)
-    stored = recipe.parameters().values()
+    form, stored = recipe.weights_format, recipe.parameters()
     own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
-    copies = sum(tensor.nbytes for tensor in stored) + weights.moments // own + _averaged(recipe)
+    copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _averaged(recipe)
     saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations, done)}
     saves = len(saved_at)
     kept = min(saves, settings.keep + 1) if settings.keep else saves
-    file = sum(_file_bytes(tensor, settings.file_type) for tensor in stored)
-    vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None else 0
-    state = weights.moments + _averaged(recipe) + (0 if settings.file_type == "f32" else weights.parameters)
+    file = form.size(stored.values(), settings.file_type)
+    vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None and form.has_tokenizer else 0
+    beside = sum(tensor.nbytes for tensor in form.beside(stored, settings.file_type).values())
+    state = weights.moments + _averaged(recipe) + beside
     layers = recipe.config.n_layers
     events = (0 if timed else _STEP_BYTES * steps + _look_bytes(recipe.config, settings, done)) + _LAYER_BYTES * layers
     device = hardware.device.type
@@ -169,7 +167,15 @@ def make_plan(
         step_flops=data.flops(recipe.model),
         steps=None if timed else steps,
         disk=round(kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
-        memory=peak_memory(recipe, settings, hardware, scored=max(scored, default=0), copies=copies, sharing=sharing),
+        memory=peak_memory(
+            recipe,
+            settings,
+            hardware,
+            scored=max(scored, default=0),
+            copies=copies,
+            sharing=sharing,
+            tokens=getattr(data, "ctx", None),
+        ),
         device=device,
         minutes=settings.minutes,
         stops_early=settings.patience is not None,
@@ -241,8 +247,3 @@ def _averaged(recipe: TrainedModel) -> int:
     """Bytes of the weights that are trained, where a checkpoint holds their running average."""
     trained: Any = getattr(recipe, "trained", recipe.model)
     return 0 if trained is recipe.model else sum(parameter.nbytes for parameter in trained.parameters())
-
-
-def _file_bytes(tensor: Tensor, file_type: str) -> float:
-    """Vectors are always stored in full."""
-    return tensor.numel() * (_NUMBER_BYTES[file_type] if tensor.ndim >= 2 else 4.0)

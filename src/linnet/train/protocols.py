@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from linnet.gguf import MetadataBlock
 from linnet.models import Config, LanguageModel, ViT, ViTConfig
 from linnet.runs import Session
+from linnet.train.checkpoint import WeightsFormat
 from linnet.train.gradients import SumOrder
 from linnet.train.settings import TrainSettings
 from linnet.train.shards import MomentLayout
@@ -31,6 +32,8 @@ class TrainedModel(Protocol):
     def config(self) -> Config | ViTConfig: ...
     @property
     def model(self) -> LanguageModel | ViT: ...
+    @property
+    def weights_format(self) -> WeightsFormat: ...
 
     def parameters(self) -> dict[str, Tensor]:
         """What a checkpoint holds, by the names of `linnet.architectures`."""
@@ -61,7 +64,7 @@ class Recipe(Protocol):
     """A model that is allocated, initialised and ready to step, with its optimizer.
 
     - `config`: the model's shape, as `gguf.write` takes it; `model`: the model that is evaluated and kept.
-    - `origin`: fields of `gguf.Provenance` that only this recipe knows.
+    - `origin`: fields of `gguf.Provenance` that only this recipe knows; `weights_format`: how checkpoints hold weights.
     """
 
     name: str
@@ -72,6 +75,8 @@ class Recipe(Protocol):
     def model(self) -> LanguageModel | ViT: ...
     @property
     def origin(self) -> Mapping[str, Any]: ...
+    @property
+    def weights_format(self) -> WeightsFormat: ...
 
     def train_on(self, batch: Batch, lr: float, index: int, observer: StepObserver | None = None) -> StepResult:
         """One training step, counted from 0, on its batch at the learning rate `lr`.

@@ -49,6 +49,11 @@ RULES: dict[OptimizerName, Rule] = {
     # One rate for all, as everyone knows it.
     "adamw": Rule(2e-3, width=-0.92, tokens=0.33, steps=-0.2, weight_decay=0.3, other_width=-0.92),
 }
+# Of adapters.
+ADAPTER_RULES: dict[OptimizerName, Rule] = {
+    "adamw": Rule(1e-3, width=0.0, tokens=0.0, steps=0.0, weight_decay=0.0),
+    "muon": Rule(1e-2, width=0.0, tokens=0.0, steps=0.0, weight_decay=0.0),
+}
 _MOMENTUM_WARMUP = 150  # steps
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
@@ -96,6 +101,25 @@ def settled(
     for name, rate in others.items():
         if getattr(settings, name) is None:
             changes[name] = matrix if rate == rule.matrix else _rounded(matrix * rate / rule.matrix)
+    if settings.weight_decay is None:
+        changes["weight_decay"] = rule.weight_decay
+    if settings.optimizer == "muon":
+        changes["muon_norm"] = settings.muon_norm or "spectral"
+        if settings.momentum_warmup is None:
+            changes["momentum_warmup"] = min(_MOMENTUM_WARMUP, max(steps, _FEWEST_STEPS) // 4)
+    return replace(settings, **changes)
+
+
+def settled_adapter(settings: TrainSettings, scale: float, tokens: int, *, steps: int | None = None) -> TrainSettings:
+    """The same of an adapter, by a rule of its own; `scale`: what its product is multiplied by."""
+    steps = settings.own_steps if steps is None else steps
+    rule = ADAPTER_RULES[settings.optimizer]
+    least, most = _STEP_TOKENS
+    changes: dict[str, Any] = {}
+    if settings.lr is None:
+        longer = max(steps, _FEWEST_STEPS) / _STEPS
+        size = rule.matrix * (min(max(tokens, least), most) / _TOKENS) ** rule.tokens * longer**rule.steps
+        changes["lr"] = _rounded(size)
     if settings.weight_decay is None:
         changes["weight_decay"] = rule.weight_decay
     if settings.optimizer == "muon":

@@ -1,0 +1,113 @@
+"""`find_files`: the files that a MODEL and the adapters beside it mean, found and made sure to belong together."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from linnet.errors import UsageError
+from linnet.gguf.adapter import AdapterFile
+from linnet.gguf.config import config_of
+from linnet.gguf.file import GGUFFile
+from linnet.models.model_name import find_model
+from linnet.runs import Run, RunError
+
+ModelRef = str | os.PathLike[str] | Run
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's file, and adapters of it, each with the scale that it is applied with.
+
+    `named`: the file that the MODEL meant: that of the model, or an adapter's in a run that has trained one.
+    """
+
+    model: Path
+    named: Path
+    adapters: tuple[tuple[AdapterFile, float], ...] = ()
+
+
+def find_files(
+    model: ModelRef,
+    adapters: Iterable[ModelRef] = (),
+    runs: str | os.PathLike[str] | None = None,
+    *,
+    any_base: bool = False,
+) -> ModelFiles:
+    """The files of a MODEL. A RUN that has trained an adapter means its base with that adapter.
+
+    - `adapters`: MODELs that are adapters, each with a scale behind a colon if it is not 1: `notes.gguf:0.5`.
+    - `any_base`: apply them although they were made for another file, if only the shapes fit.
+    """
+    named = find_model(model, runs)
+    base, chosen = named, []
+    if _is_adapter(named):
+        own = AdapterFile.read(named)
+        base = _base_of(own)
+        chosen.append((own, 1.0))
+    for reference in adapters:
+        name, scale = _scaled(reference)
+        chosen.append((AdapterFile.read(find_model(name, runs)), scale))
+    if chosen:
+        check_adapters(base, [adapter for adapter, _ in chosen], any_base=any_base)
+    return ModelFiles(base, named, tuple(chosen))
+
+
+def check_adapters(base: Path, adapters: Iterable[AdapterFile], *, any_base: bool = False) -> None:
+    """Refuse adapters that were made for another base than this one."""
+    if _is_adapter(base):
+        raise UsageError(f"{base} is an adapter itself: give the model that both were made for")
+    with GGUFFile.open(base) as file:
+        config = config_of(file, task="text")
+    digest = ""
+    for adapter in adapters:
+        adapter.require_fits(config, base)
+        if adapter.base_sha256 and not any_base:
+            digest = digest or sha256_of(base)
+            adapter.require_base(digest, base)
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_adapter(path: Path) -> bool:
+    with GGUFFile.open(path) as file:
+        return file.metadata.get("general.type") == "adapter"
+
+
+def _base_of(adapter: AdapterFile) -> Path:
+    """The base of a run's adapter, which `run.json` names; whether it is still the same file is seen later."""
+    path, made_for = adapter.path, f" of {adapter.base}" if adapter.base else ""
+    try:
+        run = Run.load(path.resolve().parent.parent)
+        base = run.manifest.config.get("base")
+    except RunError:
+        base = None
+    if not isinstance(base, str):
+        raise UsageError(
+            f"{path} is an adapter{made_for}, which changes that model and knows nothing by itself: give the model, and"
+            f" this file beside it (`adapter={path}`)"
+        )
+    if not Path(base).is_file():
+        raise UsageError(
+            f"run {run.id} has trained an adapter of {base}, and there is no such file any more: give the model where"
+            f" it is now, with the adapter beside it (`adapter={run.id}`)"
+        )
+    return Path(base)
+
+
+def _scaled(reference: ModelRef) -> tuple[ModelRef, float]:
+    """An adapter's name, and the scale behind its last colon."""
+    if isinstance(reference, Run):
+        return reference, 1.0
+    name, colon, scale = os.fspath(reference).rpartition(":")
+    try:
+        return (name, float(scale)) if colon and name else (reference, 1.0)
+    except ValueError:
+        return reference, 1.0

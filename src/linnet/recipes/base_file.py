@@ -1,0 +1,75 @@
+"""`BaseFile`: the model that a training goes on with; what every recipe that has one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from linnet.board.words import bounded
+from linnet.errors import UsageError
+from linnet.recipes.flags import ModelName
+from linnet.recipes.job import Job
+from linnet.recipes.text_model_file import TextModelFile
+
+_CTX = 256  # of a sequence, where nobody says
+
+
+@dataclass(frozen=True)
+class BaseOptions:
+    """The base and the sequences it is trained on. The fields from `base_name` on are found out when the run starts.
+
+    Args:
+        base: A MODEL of text with a tokenizer, quantised or not.
+        ctx: Tokens of a sequence; 256 by default. The model keeps the context that it has.
+    """
+
+    base: ModelName
+    ctx: int | None = None
+    base_name: str | None = None
+    base_sha256: str | None = None
+
+
+_Options = TypeVar("_Options", bound=BaseOptions)
+
+
+class BaseFile(TextModelFile):
+    """The file of a base."""
+
+    role = "base"
+
+    def sequence(self, ctx: int | None) -> int:
+        """The tokens of a sequence: as many as are asked for, if the base can look back so far."""
+        most = self.config.ctx
+        if ctx is not None and not 1 <= ctx <= most:
+            raise UsageError(f"`ctx` is {ctx}, and the base {self.path} sees {most:,} tokens: choose 1 to {most}")
+        return min(_CTX, most) if ctx is None else ctx
+
+
+def known_base(job: Job, options: _Options, *, force: bool = False) -> _Options:
+    """The options with the name and the hash of the base's file; another file than the run began with is refused."""
+    if options.base_sha256 is not None and not Path(options.base).exists():
+        raise UsageError(
+            f"the base {options.base} that the run began with is not there any more: put it back (sha256"
+            f" {options.base_sha256})"
+        )
+    file = BaseFile(options.base)
+    digest = file.sha256()
+    if options.base_sha256 not in (None, digest) and not force:
+        raise UsageError(
+            f"the base {file.path} is another file than the run began with: put that one back (sha256"
+            f" {options.base_sha256}), or go on all the same with `force`"
+        )
+    if options.base_sha256 is not None:
+        return options
+    return replace(options, base_name=bounded(file.name), base_sha256=digest)
+
+
+def refuse_shared_weights(values: Mapping[str, Any]) -> None:
+    """Refuse to share out weights among ranks where most of them are not trained."""
+    if values.get("shard") == "weights":
+        raise UsageError(
+            "`shard=weights` does not go with an adapter, whose base each rank has: leave it out, or take the moments"
+            " (`shard=moments`)"
+        )

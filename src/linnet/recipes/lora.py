@@ -1,0 +1,314 @@
+"""LoRA: an adapter is trained beside a base that is frozen and stays quantised; checkpoints are the adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from linnet import gguf
+from linnet.errors import LinnetError, UsageError
+from linnet.gguf.adapter import AdapterFile, adapter_layout
+from linnet.recipes.base_file import BaseFile, BaseOptions, known_base, refuse_shared_weights
+from linnet.recipes.flags import FlagGroups, ModelName, fill, flags_of, with_model_files
+from linnet.recipes.from_scratch import PROMPT, FromScratch, text_job
+from linnet.recipes.job import Job, RowData, TextData, settings_flags, teacher_flags, teacher_of
+from linnet.train import rates
+from linnet.train.settings import OptimizerName, TrainSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linnet.models.adapters import Adapter, AdapterShape
+    from linnet.train import Hardware, RunData
+    from linnet.train.checkpoint import WeightsFormat
+    from linnet.train.state import State
+    from linnet.train.step import Batch, LossFunction, StepResult
+
+
+@dataclass(frozen=True)
+class LoraOptions(BaseOptions):
+    """What of the base is adapted, and how.
+
+    Args:
+        targets: The projections that are adapted, with commas: q, k, v, o, gate, up, down (of a gpt2 qkv, o, up, down);
+            all: every one of the blocks; besides embed and head, where these are two matrices.
+        rank: How many directions each projection can be changed in.
+        alpha: What the change is multiplied by, over the rank; twice the rank by default.
+        dropout: The share of its inputs that an adapter does not see in training.
+        rslora: Divide alpha by the root of the rank, not by the rank: for high ranks.
+        dora: Train the length of each row apart from its direction. GGUF adapters have no room for that, so checkpoints
+            are merged models.
+        adapter: The MODEL of an adapter to go on with, made for this base; its targets and rank are taken.
+    """
+
+    targets: str = "all"
+    rank: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    rslora: bool = False
+    dora: bool = False
+    adapter: ModelName | None = None
+
+
+@dataclass(frozen=True)
+class LoraSettings(TrainSettings):
+    """The settings of the loop, as they are right for an adapter."""
+
+    optimizer: OptimizerName = "adamw"
+
+
+class Lora(FromScratch):
+    """The recipe in three phases: `realize` loads the base and puts the adapter beside it, `build` readies the step.
+
+    recipe = Lora(settings, hardware, LoraOptions("smollm2.gguf", rank=8))
+    recipe.realize()
+    recipe.build()
+    result = recipe.step(batch, lr)
+    """
+
+    name = "lora"
+    flags: ClassVar[FlagGroups] = {
+        "Base": flags_of(LoraOptions),
+        "Text": (*flags_of(TextData, leave_out=("tokenizer", "pre")), PROMPT),
+        "Teacher": teacher_flags(),
+        "Training": settings_flags(LoraSettings),
+    }
+    data_types = (TextData, RowData)
+    options_type = LoraOptions
+
+    def __init__(
+        self, settings: TrainSettings, hardware: Hardware, options: LoraOptions, *, loss: LossFunction | None = None
+    ) -> None:
+        super().__init__(settings, hardware, loss=loss)
+        self.options = options
+
+    @classmethod
+    def job(cls, values: Mapping[str, Any]) -> Job:
+        """A job on the base's own tokens; what cannot be adapted is refused before anything is made."""
+        values = with_model_files(cls.flags, values)
+        refuse_shared_weights(values)
+        base = BaseFile(values["base"])
+        options = fill(LoraOptions, {**values, "ctx": base.sequence(values["ctx"])})
+        if options.adapter is not None:
+            options = _continued(options, base, values)
+        shape = shape_of(options, base.config)
+        from linnet.models.adapters import check_shape
+
+        check_shape(shape, base.config)
+        check_teacher(base, values)
+        values = {**values, "tokenizer": values["base"], "pre": None, "init_scale": 1.0}
+        return text_job(cls.name, base.config, values, options=options)
+
+    @classmethod
+    def admitted(cls, job: Job, *, force: bool = False) -> Job:
+        """The job with the name and the hash of its base, by which it is known again."""
+        options = job.options
+        assert isinstance(options, LoraOptions)
+        found = known_base(job, options, force=force)
+        if found.adapter is not None and options.base_sha256 is None:
+            AdapterFile.read(found.adapter).require_base(found.base_sha256 or "", found.base)
+        return replace(job, options=found)
+
+    @classmethod
+    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+        """The settings with the rates of an adapter by rule, where they are not given."""
+        assert isinstance(job.options, LoraOptions)
+        return rates.settled_adapter(job.settings, shape_of(job.options, job.model).scale, tokens, steps=steps)
+
+    @classmethod
+    def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[Lora, Job]:
+        """The recipe of a job, built. Going on needs the base again, and no adapter that it began with."""
+        assert isinstance(job.options, LoraOptions)
+        options = replace(job.options, adapter=None) if resumed else job.options
+        recipe = cls(job.settings, hardware, options, loss=job.loss)
+        recipe.realize()
+        recipe.options = job.options
+        recipe.take_teacher(job)
+        recipe.build()
+        return recipe, job
+
+    def realize(self, config: Any = None) -> None:
+        """Load the base, frozen, and put the adapter beside it, which at first changes nothing, or goes on with one."""
+        from linnet.models.adapters import add_adapter, load_pairs
+        from linnet.models.frozen import load_frozen
+
+        options = self.options
+        model = load_frozen(options.base, self._hardware.device, self._hardware.dtype)
+        adapter = add_adapter(model, shape_of(options, model.config), self._settings.seed)
+        if options.adapter is not None:
+            load_pairs(adapter, AdapterFile.read(options.adapter))
+        self._trained = model
+
+    @property
+    def adapter(self) -> Adapter:
+        """What is trained."""
+        if self.trained.adapter is None:
+            raise LinnetError("the recipe has no adapter yet; call realize() first")
+        return self.trained.adapter
+
+    def _train(self, batch: Batch, lr: float, is_first: bool) -> StepResult:
+        self.adapter.begin_step(0 if is_first else self.step_index)
+        return super()._train(batch, lr, is_first)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The pairs by the names of `gguf.adapter_layout`."""
+        return {name: parameter.detach() for name, parameter in self.adapter.parameters().items()}
+
+    @cached_property
+    def weights_format(self) -> WeightsFormat:
+        """How checkpoints hold the pairs: as an adapter of the base; those of DoRA as a model."""
+        options, shape = self.options, self.adapter.shape
+        if shape.dora:
+            return MergedFormat(BaseFile(options.base).file, shape.scale)
+        base = options.base_name or Path(options.base).name
+        return AdapterFormat(self.config, shape.file_alpha, base, options.base_sha256)
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Where the model comes from, for its checkpoints."""
+        known = {"donor": self.options.base_name, "donor_sha256": self.options.base_sha256}
+        own = {key: value for key, value in known.items() if value is not None} if self.options.dora else {}
+        return {**own, **super().origin}
+
+    @property
+    def remark(self) -> str | None:
+        """What is trained of which base."""
+        shape, options = self.adapter.shape, self.options
+        kind = "DoRA, kept as merged models" if shape.dora else "LoRA"
+        dropped = f", dropout {shape.dropout:g}" if shape.dropout else ""
+        words = f"rank {shape.rank}, scale {shape.scale:g}{dropped}, of {', '.join(shape.targets)}"
+        return f"{kind} of {options.base_name or options.base}: {words}"
+
+    def restore(self, weights: Path, state: State) -> None:
+        """Put a checkpoint's pairs back, and the optimizer's state, to the bit."""
+        import torch
+
+        from linnet.train.state import check_parameters
+
+        parameters = self.adapter.parameters()
+        with ExitStack() as opened, torch.no_grad():
+            kept: dict[str, Any] = dict(state.parameters)
+            if not parameters.keys() <= kept.keys():
+                file = opened.enter_context(gguf.GGUFFile.open(weights))
+                kept = {**_stored_pairs(file, self.config, self.adapter.shape), **kept}
+            check_parameters(parameters, kept)
+            for name, parameter in parameters.items():
+                value = kept[name]
+                parameter.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(value.read()))
+        self._built.optimizers.load(state.moments)
+        self.step_index = int(state.facts.get("step", 0))
+
+
+def shape_of(options: LoraOptions, config: Any) -> AdapterShape:
+    """What is adapted of a base of this shape."""
+    from linnet.models.adapters import AdapterShape, parse_targets
+
+    words = (word for word in options.targets.replace(",", " ").split())
+    alpha = 2.0 * options.rank if options.alpha is None else options.alpha
+    return AdapterShape(
+        parse_targets(words, config), options.rank, alpha, options.dropout, options.rslora, options.dora
+    )
+
+
+def _continued(options: LoraOptions, base: BaseFile, values: Mapping[str, Any]) -> LoraOptions:
+    """The options with rank and targets of the adapter to go on with; others that were asked for are refused."""
+    assert options.adapter is not None
+    file = AdapterFile.read(options.adapter)
+    file.require_fits(base.config, base.path)
+    if len({pair.rank for pair in file.pairs.values()}) > 1:
+        raise UsageError(f"the adapter {file.path} has pairs of several ranks, which are not trained together")
+    if options.dora:
+        raise UsageError("`dora` does not go with `adapter`: lengths of rows were not trained in it")
+    defaults = {field.name: field.default for field in fields(LoraOptions)}
+    targets, rank = ",".join(file.targets), file.rank
+    for name, value in {"targets": targets, "rank": rank}.items():
+        if values[name] not in (defaults[name], value):
+            raise UsageError(f"`{name}` does not go with `adapter`: that of {file.path} is {value}")
+    alpha = options.alpha if options.alpha is not None or not file.alpha else file.alpha
+    return replace(options, targets=targets, rank=rank, alpha=alpha)
+
+
+def check_teacher(base: BaseFile, values: Mapping[str, Any]) -> None:
+    """Refuse a teacher with other tokens than the base's."""
+    if (teacher := teacher_of(values)) is None:
+        return
+    from linnet.data.tokenizer import Vocabulary
+    from linnet.recipes.teacher import TeacherFile
+
+    advice = "take one with the base's"
+    TeacherFile(teacher.teacher).require_same_tokens(Vocabulary(base.path).metadata, f"the base {base.path}", advice)
+
+
+def _stored_pairs(file: gguf.GGUFFile, config: Any, shape: AdapterShape) -> dict[str, Any]:
+    """The pairs of a checkpoint by our names, still to be read."""
+    layout = adapter_layout(config, shape.rank, shape.targets)
+    return {
+        name: file.tensors[param.pieces[0].tensor]
+        for name, param in layout.params.items()
+        if param.pieces[0].tensor in file.tensors
+    }
+
+
+@dataclass(frozen=True)
+class AdapterFormat:
+    """Checkpoints that are adapters, which llama.cpp applies to the base."""
+
+    config: Any
+    alpha: float
+    base: str
+    base_sha256: str | None
+    has_tokenizer = False
+
+    def write(
+        self, parameters: Mapping[str, Tensor], path: Path, run_id: str, step: int, *, tokenizer: object, **options: Any
+    ) -> Path:
+        """Write the adapter; the tokenizer is the base's."""
+        named = {name: value for name, value in asdict(self).items() if name != "config"}
+        return gguf.write_adapter(self.config, parameters, path, run_id, step, **named, **options)
+
+    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
+        """Below f32 everything."""
+        return {} if type == "f32" else parameters
+
+    def size(self, parameters: Iterable[Tensor], type: str) -> float:
+        """Bytes of the pairs."""
+        from linnet.train.checkpoint import stored_bytes
+
+        return sum(stored_bytes(tensor, type) for tensor in parameters)
+
+
+@dataclass(frozen=True)
+class MergedFormat:
+    """Checkpoints that are the base with what was trained added to it: DoRA's lengths fit no adapter."""
+
+    base: Path
+    scale: float
+    has_tokenizer = True
+
+    def write(
+        self, parameters: Mapping[str, Tensor], path: Path, run_id: str, step: int, *, tokenizer: object, **options: Any
+    ) -> Path:
+        """Write the merged model, tensor by tensor out of the base's file."""
+        from linnet.gguf.merge import write_merged
+
+        arrays = {name: tensor.numpy() for name, tensor in parameters.items()}
+        return write_merged(self.base, arrays, self.scale, path, run_id, step, **options)
+
+    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
+        """Everything: what a merged model was made of cannot be told from it."""
+        return parameters
+
+    def size(self, parameters: Iterable[Tensor], type: str) -> float:
+        """Bytes of the whole model."""
+        from linnet.gguf.writer import storage_type, writable_type
+
+        wanted = writable_type(type)
+        with gguf.GGUFFile.open(self.base) as file:
+            return sum(
+                tensor.values // tensor.shape[-1] * storage_type(name, tensor.shape, wanted).row_bytes(tensor.shape[-1])
+                for name, tensor in file.tensors.items()
+            )
