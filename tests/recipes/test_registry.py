@@ -41,7 +41,7 @@ def test_every_field_of_the_data_is_a_flag(kind: type[Any]) -> None:
 def test_a_step_has_so_many_images_or_so_many_tokens() -> None:
     named = {name: {flag.name for flags in recipe_type(name).flags.values() for flag in flags} for name in RECIPES}
     assert {name for name, flags in named.items() if "batch_images" in flags} == {"vit-tiny"}
-    assert {name for name, flags in named.items() if "batch_tokens" in flags} == {"from-scratch", "warm-start"}
+    assert {name for name, flags in named.items() if "batch_tokens" in flags} == {"from-scratch", "warm-start", "lora", "finetune"}
 
 
 def test_what_is_found_out_is_no_flag() -> None:
@@ -109,4 +109,4 @@ def test_the_recipes_are_described_without_torch() -> None:
         "print([len(recipe_type(name).flags) for name in RECIPES], 'torch' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "[4, 5, 4] False\n"
+    assert said == "[4, 5, 4, 4, 4] False\n"
