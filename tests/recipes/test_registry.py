@@ -41,7 +41,12 @@ def test_every_field_of_the_data_is_a_flag(kind: type[Any]) -> None:
 def test_a_step_has_so_many_images_or_so_many_tokens() -> None:
     named = {name: {flag.name for flags in recipe_type(name).flags.values() for flag in flags} for name in RECIPES}
     assert {name for name, flags in named.items() if "batch_images" in flags} == {"vit-tiny"}
-    assert {name for name, flags in named.items() if "batch_tokens" in flags} == {"from-scratch", "warm-start", "lora", "finetune"}
+    assert {name for name, flags in named.items() if "batch_tokens" in flags} == {
+        "from-scratch",
+        "warm-start",
+        "lora",
+        "finetune",
+    }
 
 
 def test_what_is_found_out_is_no_flag() -> None:
