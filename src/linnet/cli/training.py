@@ -14,6 +14,7 @@ from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import complain, lasting_output
 from linnet.files import step_of
+from linnet.gguf.card import read_card
 from linnet.train.process import is_first_rank
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     _print_wrapped("  folder  ", words.shown_path(folder))
     of_text = training.unit == "tokens"
     if model is not None:
-        use = "a GGUF for llama.cpp, Ollama and LM Studio" if of_text else "a GGUF with its classes"
+        use = _use(model) if of_text else "a GGUF with its classes"
         step = step_of(model)
         is_last = step is None or step == progress.step
         which = "" if is_last else f"step {step:,}, the best of {progress.step:,}; "
@@ -161,6 +162,15 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))
+
+
+def _use(model: Path) -> str:
+    """What a checkpoint of text is for."""
+    adapter = read_card(model).adapter
+    if adapter is None:
+        return "a GGUF for llama.cpp, Ollama and LM Studio"
+    base = words.plain(words.shorten(adapter.base, 60))
+    return f"an adapter of {base} for llama.cpp (--lora); linnet merge makes a model of both"
 
 
 def _print_hint(validation: object, folder: Path, steps: int) -> None:

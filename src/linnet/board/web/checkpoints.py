@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linnet.board.checkpoint_kind import model_kind
+from linnet.board.checkpoint_kind import llama_cli, model_kind
 from linnet.board.web.answers import (
     Checkpoint,
     CheckpointDetail,
@@ -25,6 +24,7 @@ from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.safe_store import open_inside
 from linnet.board.words import command, plain, shorten
 from linnet.files import link_target, step_of
+from linnet.runs import Run
 from linnet.runs.folder import WEIGHTS
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _checkpoint(run: OpenRun, file: Path, links: dict[str, str], *, with_command
         tokens=_tokens(run, step),
         best=links["best"] == file.name,
         latest=links["latest"] == file.name,
-        commands=_commands(run.run.path, file) if with_commands else [],
+        commands=_commands(run.run, file) if with_commands else [],
     )
 
 
@@ -160,13 +160,13 @@ def _tokens(run: OpenRun, step: int) -> int | None:
     return int(seen) if math.isfinite(seen) and abs(seen) < 2**53 else None
 
 
-def _commands(folder: Path, file: Path) -> list[str]:
+def _commands(run: Run, file: Path) -> list[str]:
     """What can be done with a checkpoint, to copy."""
-    step = step_of(file) or 0
+    step, folder = step_of(file) or 0, run.path
     kind = model_kind(file)
     if kind == "images":
         return [command("classify", folder, "IMAGE…", checkpoint=step)]
     if kind == "token ids":
         return [command("eval", folder, "--corpus IDS", checkpoint=step)]
-    llama_cli = plain(f'llama-cli -m {shlex.quote(str(file))} -p "…"')
-    return [command("generate", folder, '--prompt "…"', checkpoint=step), llama_cli]
+    with_llama_cpp = plain(llama_cli(file, run.manifest.config.get("base")))
+    return [command("generate", folder, '--prompt "…"', checkpoint=step), with_llama_cpp]

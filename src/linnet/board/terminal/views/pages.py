@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from linnet.board.checkpoint_kind import model_kind
+from linnet.board.checkpoint_kind import llama_cli, model_kind
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import command, duration, moment, number, size
 from linnet.files import link_target, step_of
+from linnet.runs import Run
 from linnet.runs.folder import WEIGHTS
 from linnet.runs.settings import ABSENT, commit, differing, flatten, settings
 
@@ -85,20 +85,20 @@ def _checkpoints(board: Board, width: int) -> list[Line]:
         if name := links.get(file.name):
             lines[-1] += [("  ", ""), (name, "notice")]
     lines += [[], [(" to run one", "group")]]
-    lines += [[("   ", ""), span] for span in _ways_to_run(watched.run.path, files[-1])]
+    lines += [[("   ", ""), span] for span in _ways_to_run(watched.run, files[-1])]
     return lines
 
 
-def _ways_to_run(run: Path, newest: Path) -> Line:
+def _ways_to_run(run: Run, newest: Path) -> Line:
     """A line each for what can be done with a checkpoint."""
-    step, kind = step_of(newest) or 0, model_kind(newest)
+    step, kind, folder = step_of(newest) or 0, model_kind(newest), run.path
     if kind == "images":
-        return [(command("classify", run, "IMAGE…", checkpoint=step), "code")]
+        return [(command("classify", folder, "IMAGE…", checkpoint=step), "code")]
     if kind == "token ids":
         note = "there is no tokenizer inside: it runs on token ids alone"
-        return [(note, "dim"), (command("eval", run, "--corpus IDS", checkpoint=step), "code")]
-    llama_cli = f'llama-cli -m {safe(shlex.quote(str(newest)))} -p "…"'
-    return [(command("generate", run, '--prompt "…"', checkpoint=step), "code"), (llama_cli, "code")]
+        return [(note, "dim"), (command("eval", folder, "--corpus IDS", checkpoint=step), "code")]
+    with_llama_cpp = safe(llama_cli(newest, run.manifest.config.get("base")))
+    return [(command("generate", folder, '--prompt "…"', checkpoint=step), "code"), (with_llama_cpp, "code")]
 
 
 def _file_size(file: Path) -> str:
