@@ -22,10 +22,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import linnet
+from linnet import gguf
+from linnet.gguf.planes import SPLITTABLE
+from linnet.gguf.tensor import GGMLType
 from linnet.infer import generate
 from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
+from linnet.models.adapters import AdapterShape, add_adapter, parse_targets
+from linnet.models.frozen import load_frozen
+from linnet.recipes import Lora, LoraOptions
 from linnet.train.checkpoint import copy_tensors
 from linnet.train.distillation import DistillationLoss, LiveTeacher
 from linnet.train.hardware import choose
@@ -34,6 +40,7 @@ from linnet.train.muon import Muon
 from linnet.train.orthogonal import LEAST, orthogonal
 from linnet.train.settings import MuonNorm, TrainSettings
 from linnet.train.step import Step
+from tests.kernels.packed_matrices import packed
 
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -148,6 +155,56 @@ def test_a_students_losses_compiled_and_captured_are_the_plain_ones(top: int | N
     assert metrics["off"][-1][0] < metrics["off"][0][0]
     for on, off in zip(metrics["on"], metrics["off"], strict=True):
         assert on == pytest.approx(off, rel=2e-3)
+
+
+@pytest.mark.parametrize("type", SPLITTABLE, ids=lambda type: type.name)
+def test_a_packed_matrix_is_decoded_as_on_a_cpu(type: GGMLType) -> None:
+    matrix, exact = packed((type, 1000), values=768)
+    matrix = matrix.to(DEVICE)
+    wanted = torch.from_numpy(exact).to(DEVICE)
+    assert torch.allclose(matrix.unpacked(torch.float32), wanted, rtol=1e-6, atol=1e-7)
+    assert torch.equal(matrix.unpacked(torch.bfloat16), matrix.unpacked(torch.float32).bfloat16())
+    ids = torch.tensor([[999, 0, 3]], device=DEVICE)
+    assert torch.allclose(matrix.rows(ids), wanted[ids], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_an_adapter_beside_a_packed_base_learns_compiled_and_captured_as_eagerly(
+    name: str, dropout: float, tmp_path: Path
+) -> None:
+    config = MODELS[name]
+    base = gguf.write(config, build(config, seed=0).params(), tmp_path / "base.gguf", "base", 1, type="q8_0")
+    losses: dict[str, list[float]] = {}
+    for flag in ("off", "on"):
+        settings = TrainSettings(batch=8, device=DEVICE, compile=flag, graph=flag, optimizer="adamw", weight_decay=0.0)
+        hardware = choose(settings, tokens=8 * 128)
+        recipe = Lora(settings, hardware, LoraOptions(str(base), rank=4, dropout=dropout))
+        recipe.realize()
+        recipe.build()
+        losses[flag] = []
+        for number in range(30):
+            ids = tokens(1000, 8, 128, number)
+            result = recipe.step(recipe.batch_of(ids[:, :-1], ids[:, 1:], None), 3e-3)
+            losses[flag].append(float(result.loss))
+    assert losses["off"][-1] < losses["off"][0] - 0.1
+    assert losses["on"] == pytest.approx(losses["off"], rel=2e-3)
+
+
+def test_what_is_decoded_is_not_kept_for_the_backward_pass(tmp_path: Path) -> None:
+    config = replace(LLAMA, d_model=1024, n_heads=16, n_kv=16, d_ff=4096, n_layers=12, tied=True)
+    base = gguf.write(config, build(config, seed=0).params(), tmp_path / "base.gguf", "base", 1, type="q8_0")
+    model = load_frozen(base, DEVICE, torch.bfloat16)
+    add_adapter(model, AdapterShape(parse_targets(["all"], config), 4))
+    executor, ids = Compiled(torch.bfloat16), tokens(1000, 1, 64, 0)
+    for _ in range(2):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        executor.before_step()
+        model.loss(ids[:, :-1], ids[:, 1:], executor=executor).backward()
+        executor.after_backward()
+    decoded = 2 * 12 * (4 * 1024 * 1024 + 3 * 1024 * 4096)  # bytes of all layers in bf16
+    assert torch.cuda.max_memory_allocated() - before < decoded / 4
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])

@@ -6,6 +6,7 @@ rank to a frozen one, for eager training on a CPU. Shapes: N rows of x, K their 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -40,7 +41,10 @@ def decoded_numbers(matrix: PackedMatrix, device: str) -> int:
 
 
 def pieces(matrix: Tensor | PackedMatrix, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
-    """A matrix in `dtype`, all of it; on a CPU, of one that is packed, as many rows at a time as take 16 MB."""
+    """A matrix in `dtype`, all of it; on a CPU, of one that is packed, as many rows at a time as take 16 MB.
+
+    Each piece is written over by the next one, and by the next matrix of this thread: memory that is in the cache.
+    """
     rows, width = matrix.shape
     if isinstance(matrix, Tensor):
         yield slice(0, rows), matrix.to(dtype)
@@ -48,9 +52,22 @@ def pieces(matrix: Tensor | PackedMatrix, dtype: torch.dtype) -> Iterator[tuple[
     height = max(1, _AT_ONCE // width) if matrix.device.type == "cpu" else rows
     count = -(-rows // height)
     height = -(-rows // count)
+    memory = _memory(height * width) if matrix.device.type == "cpu" and dtype == torch.float32 else None
     for start in range(0, rows, height):
         some = slice(start, min(start + height, rows))
-        yield some, matrix.unpacked(dtype, some)
+        yield some, matrix.unpacked(dtype, some, memory)
+
+
+_of_thread = threading.local()
+
+
+def _memory(numbers: int) -> Tensor:
+    """This thread's memory for what is decoded, as much as it has ever needed."""
+    memory: Tensor | None = getattr(_of_thread, "memory", None)
+    if memory is None or len(memory) < numbers:
+        with torch.inference_mode(False):  # what is read in inference is trained on later
+            memory = _of_thread.memory = torch.empty(numbers)
+    return memory
 
 
 def frozen_product(x: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:

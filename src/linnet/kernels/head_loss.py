@@ -24,6 +24,7 @@ CrossEntropy = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 # Rows at a time. On a CPU a chunk of logits should stay in the cache; on a GPU matmuls must stay large. A model
 # that is only described (`meta`) has them all at once.
 _ROWS = {"cpu": 128, "cuda": 8192, "mps": 2048, "meta": 1 << 40}
+_PACKED_LOGITS = 1 << 24  # numbers of a chunk on a CPU where the head is packed, and decoded twice for each of them
 
 
 def evaluated_head_loss(
@@ -32,7 +33,7 @@ def evaluated_head_loss(
     """The loss without a gradient: cross entropy over the targets that are not negative, divided by `divisor`."""
     total = torch.zeros((), device=hidden_ND.device)
     head = head_VD.to(hidden_ND.dtype) if isinstance(head_VD, Tensor) else head_VD
-    for rows in chunks(hidden_ND):
+    for rows in chunks(hidden_ND, None if isinstance(head, Tensor) else head):
         targets, hidden = targets_N[rows], hidden_ND[rows]
         logits = F.linear(hidden, head) if isinstance(head, Tensor) else frozen_product(hidden, head)
         losses = F.cross_entropy(logits.float(), targets.clamp(min=0), reduction="none")
@@ -40,10 +41,13 @@ def evaluated_head_loss(
     return total / divisor
 
 
-def chunks(hidden_ND: Tensor) -> Iterator[slice]:
-    """At least one slice, and all of nearly equal height, so that no last one is a crumb."""
-    N = hidden_ND.shape[0]
-    count = -(-N // _ROWS.get(hidden_ND.device.type, 2048))
+def chunks(hidden_ND: Tensor, packed: PackedMatrix | None = None) -> Iterator[slice]:
+    """At least one slice, and all of nearly equal height, so that no last one is a crumb. `packed`: the head."""
+    N, kind = hidden_ND.shape[0], hidden_ND.device.type
+    most = _ROWS.get(kind, 2048)
+    if packed is not None and kind == "cpu":
+        most = max(most, _PACKED_LOGITS // packed.shape[0])
+    count = -(-N // most)
     height = -(-N // max(count, 1))
     for start in range(0, max(N, 1), max(height, 1)):
         yield slice(start, min(start + height, N))
@@ -119,7 +123,7 @@ class PackedHeadLoss(torch.autograd.Function):
     def forward(ctx: Any, hidden_ND: Tensor, head_VD: PackedMatrix, targets_N: Tensor, scale: Tensor) -> Tensor:
         grad_hidden = torch.empty_like(hidden_ND)
         total = hidden_ND.new_zeros(())
-        for rows in chunks(hidden_ND):
+        for rows in chunks(hidden_ND, head_VD):
             logits = frozen_product(hidden_ND[rows], head_VD)
             loss, grad_logits, weights = _softmax_grad(logits, targets_N[rows], scale)
             total = total + loss

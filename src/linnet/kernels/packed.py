@@ -76,10 +76,15 @@ class PackedMatrix(nn.Module):
             for number, packing in enumerate(self._packings)
         ]
 
-    def unpacked(self, dtype: torch.dtype = torch.float32, rows: slice | None = None) -> Tensor:
-        """The matrix [M, K], or some rows of it, decoded; it lies in memory transposed."""
+    def unpacked(
+        self, dtype: torch.dtype = torch.float32, rows: slice | None = None, memory: Tensor | None = None
+    ) -> Tensor:
+        """The matrix [M, K], or some rows of it, decoded; it lies in memory transposed.
+
+        `memory`: on a CPU, numbers of float32 that are written over, where the caller needs the last ones no more.
+        """
         parts = self.parts if rows is None else self._parts_of(rows)
-        return unpack(parts, dtype)
+        return unpack(parts, dtype, memory=memory)
 
     def rows(self, ids: Tensor) -> Tensor:
         """[…, K] in float32: the row of each id."""
@@ -109,11 +114,17 @@ class PackedMatrix(nn.Module):
         return cut
 
 
-def unpack(parts: Sequence[tuple[Packing, Planes]], dtype: torch.dtype, after: Tensor | None = None) -> Tensor:
+def unpack(
+    parts: Sequence[tuple[Packing, Planes]],
+    dtype: torch.dtype,
+    after: Tensor | None = None,
+    memory: Tensor | None = None,
+) -> Tensor:
     """[M, K]: parts decoded, one below the other; a transposed view of [K, M].
 
-    `after`: on a GPU, a tensor that must be there first. The compiler would else decode a matrix once, forwards, and
-    keep it for the backward pass: just what is not to be kept.
+    - `after`: on a GPU, a tensor that must be there first. The compiler would else decode a matrix once, forwards, and
+      keep it for the backward pass: just what is not to be kept.
+    - `memory`: on a CPU, where the numbers go.
     """
     first = parts[0][1].low
     if first.is_cuda:
@@ -121,13 +132,16 @@ def unpack(parts: Sequence[tuple[Packing, Planes]], dtype: torch.dtype, after: T
 
         decoded = [unpack_on_cuda(packing, planes, dtype, after) for packing, planes in parts]
         return (decoded[0] if len(decoded) == 1 else torch.cat(decoded, 1)).T
-    return _on_cpu(parts).to(dtype).T
+    return _on_cpu(parts, memory).to(dtype).T
 
 
-def _on_cpu(parts: Sequence[tuple[Packing, Planes]]) -> Tensor:
+def _on_cpu(parts: Sequence[tuple[Packing, Planes]], memory: Tensor | None) -> Tensor:
     packing, planes = parts[0]
     K = len(planes.low) * 8 // packing.bits if packing.bits <= 8 else len(planes.low)
-    out_KM = torch.empty(K, sum(planes.low.shape[1] for _, planes in parts), device=planes.low.device)
+    M = sum(planes.low.shape[1] for _, planes in parts)
+    if memory is None:
+        memory = torch.empty(K * M, device=planes.low.device)
+    out_KM = memory[: K * M].view(K, M)
     start = 0
     for packing, planes in parts:
         stop = start + planes.low.shape[1]
