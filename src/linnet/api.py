@@ -119,8 +119,8 @@ def train(
 
     run = linnet.train("from-scratch", corpus="books/", steps=500, lr=1e-3)
 
-    - `recipe`: `from-scratch` (by default), `warm-start` or `vit-tiny`; `flags`: those of `linnet train RECIPE`,
-      with underscores.
+    - `recipe`: `from-scratch` (by default), `warm-start`, `lora`, `finetune` or `vit-tiny`; `flags`: those of
+      `linnet train RECIPE`, with underscores.
     - `data`: rows of token ids instead of a corpus, from a map-style dataset or an iterable; with `tokenizer` (a
       GGUF's path, or an object of tokenizers or transformers) or `vocab`. `eval_data`: rows to evaluate on.
     - `loss`: a function of model and batch, in the place of the model's own.

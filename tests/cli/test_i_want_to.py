@@ -27,6 +27,8 @@ TEXT = {**TRAINING, "--eval-tokens": "256", "--sample-every": "0"}
 SMALL = {
     "from-scratch": {**TEXT, "--preset": "tiny", "--vocab": "300", "--ctx": "32"},
     "warm-start": {**TEXT, "--ctx": "24"},
+    "lora": {**TEXT, "--ctx": "24"},
+    "finetune": {**TEXT, "--ctx": "24"},
     "vit-tiny": {**TRAINING, "--preset": "vit-tiny-8"},
 }
 SHAPE = {"--d-model": "16", "--n-layers": "1"}
@@ -88,7 +90,7 @@ def test_every_command_of_the_page_works_in_small(
             commands += 1
     assert commands >= 24
     assert Path("loss.svg").exists() and Path("phone.gguf").exists()
-    assert {"mine", "small", "tuned", "my-loop", "animals", "lr-1e-3", "lr-3e-3"} <= {
+    assert {"mine", "small", "tuned", "notes", "whole", "my-loop", "animals", "lr-1e-3", "lr-3e-3"} <= {
         summary.run_id for summary in linnet.list_runs()
     }
 

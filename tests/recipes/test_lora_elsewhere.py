@@ -15,7 +15,17 @@ from tokenizers import Tokenizer
 import linnet
 from linnet.architectures import ARCHITECTURES
 from linnet.data import Batches, prepare
-from linnet.gguf import AdapterFile, GGUFFile, convert, merge, rebuild_tokenizer, write, write_adapter
+from linnet.gguf import (
+    AdapterFile,
+    GGUFFile,
+    GGUFWriter,
+    MetadataBlock,
+    convert,
+    merge,
+    rebuild_tokenizer,
+    write,
+    write_adapter,
+)
 from linnet.gguf.check import check
 from linnet.gguf.peft import from_peft, to_peft
 from linnet.infer import generate
@@ -170,6 +180,25 @@ def test_an_adapter_of_every_architecture_acts_in_llama_cpp_as_here(config: Conf
         with torch.no_grad():
             rows = [model(torch.tensor([ids]))[0, -1].log_softmax(-1) for ids in tiny.prompts()]
         assert np.abs(np.array(answer.logprobs) - torch.stack(rows).numpy()).max() < limit
+
+
+def test_llama_cpp_takes_no_lengths_of_rows_in_an_adapter(tmp_path: Path) -> None:
+    """Why DoRA's checkpoints are merged models."""
+    config = CONFIGS["llama"]
+    base = write(config, build(config).params(), tmp_path / "b.gguf", "b", 0, tokenizer=tiny.byte_level_tokenizer())
+    pair = {"blocks.0.attn_q.lora_a": np.zeros((2, 64)), "blocks.0.attn_q.lora_b": np.zeros((64, 2))}
+    plain = write_adapter(config, pair, tmp_path / "plain.gguf", "run", 1, alpha=4, base="base")
+    with_lengths = tmp_path / "lengths.gguf"
+    with GGUFFile.open(plain) as file:
+        writer = GGUFWriter(MetadataBlock().copy(file.metadata, file.metadata))
+        for name, tensor in file.tensors.items():
+            writer.add(name, tensor)
+        writer.add("blk.0.attn_q.weight.lora_magnitude", np.ones(64, np.float32))
+        writer.write(with_lengths)
+    refused = [
+        ask(base, prompts=tiny.prompts()[:1], vocab=0, adapter=path)[0].refused for path in (plain, with_lengths)
+    ]
+    assert not refused[0] and refused[1]
 
 
 def test_peft_learns_what_linnet_learns_and_their_adapters_go_both_ways(
