@@ -31,6 +31,7 @@ from linnet.gguf.peft import from_peft, to_peft
 from linnet.infer import generate
 from linnet.models import Config, GPT2Config, LlamaConfig, build, load
 from linnet.models.adapters import AdapterShape, add_adapter, merge_adapter, parse_targets
+from linnet.models.frozen import load_frozen
 from linnet.models.model_files import sha256_of
 from linnet.recipes import Lora, LoraOptions
 from linnet.train import TrainSettings
@@ -180,6 +181,12 @@ def test_an_adapter_of_every_architecture_acts_in_llama_cpp_as_here(config: Conf
         with torch.no_grad():
             rows = [model(torch.tensor([ids]))[0, -1].log_softmax(-1) for ids in tiny.prompts()]
         assert np.abs(np.array(answer.logprobs) - torch.stack(rows).numpy()).max() < limit
+
+
+def test_the_real_model_stays_in_the_bytes_of_its_file(smollm2: Path) -> None:
+    model = load_frozen(smollm2)
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()) if tensor is not model.rotary_CP2)
+    assert 0.9 * smollm2.stat().st_size < held < smollm2.stat().st_size
 
 
 def test_llama_cpp_takes_no_lengths_of_rows_in_an_adapter(tmp_path: Path) -> None:

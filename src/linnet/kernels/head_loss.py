@@ -43,14 +43,17 @@ def evaluated_head_loss(
 
 def chunks(hidden_ND: Tensor, packed: PackedMatrix | None = None) -> Iterator[slice]:
     """At least one slice, and all of nearly equal height, so that no last one is a crumb. `packed`: the head."""
-    N, kind = hidden_ND.shape[0], hidden_ND.device.type
-    most = _ROWS.get(kind, 2048)
-    if packed is not None and kind == "cpu":
-        most = max(most, _PACKED_LOGITS // packed.shape[0])
-    count = -(-N // most)
+    N = hidden_ND.shape[0]
+    count = -(-N // rows_at_once(hidden_ND.device.type, packed))
     height = -(-N // max(count, 1))
     for start in range(0, max(N, 1), max(height, 1)):
         yield slice(start, min(start + height, N))
+
+
+def rows_at_once(kind: str, packed: PackedMatrix | None = None) -> int:
+    """Rows of logits that there are at a time on a kind of device. `packed`: the head."""
+    most = _ROWS.get(kind, 2048)
+    return max(most, _PACKED_LOGITS // packed.shape[0]) if packed is not None and kind == "cpu" else most
 
 
 class HeadLoss(torch.autograd.Function):

@@ -17,6 +17,7 @@ from torch import nn
 
 from linnet.kernels import cpu
 from linnet.kernels.frozen import decoded_numbers
+from linnet.kernels.head_loss import rows_at_once
 from linnet.kernels.packed import PackedMatrix, packed_bytes
 from linnet.models.adapters import AdaptedLinear
 from linnet.train.gradients import SumOrder
@@ -158,11 +159,13 @@ class FrozenParts:
 
     - `unread`: numbers a token of a layer that nobody keeps, as the projection that reads them is not trained.
     - `decoded`: bytes of packed matrices that are decoded at a time. `trains_head`: is there a gradient of the head?
+    - `head_rows`: rows of logits at a time, where the head is packed.
     """
 
     unread: int = 0
     decoded: int = 0
     trains_head: bool = True
+    head_rows: int | None = None
 
     @classmethod
     def of(cls, model: Any, device: str, item: int) -> FrozenParts:
@@ -181,7 +184,9 @@ class FrozenParts:
         unread = sum(width for layer, width in inputs.items() if not isinstance(layer, AdaptedLinear))
         packed = (part for part in model.modules() if isinstance(part, PackedMatrix))
         decoded = max((decoded_numbers(matrix, device) for matrix in packed), default=0)
-        return cls(unread, decoded * (_FLOAT if device == "cpu" else item), adapter.changes_head)
+        head = model.head_VD
+        rows = rows_at_once(device, head) if isinstance(head, PackedMatrix) else None
+        return cls(unread, decoded * (_FLOAT if device == "cpu" else item), adapter.changes_head, rows)
 
 
 class _Shape:
@@ -239,7 +244,7 @@ class _Shape:
             return int(images * (self._ctx * self._item * numbers + 3 * self._sizes.pixels * _FLOAT))
         at_once = _SCORED.get(self._device, 4096)
         tokens = max(1, min(at_once // self._ctx, -(-scored // self._ctx))) * self._ctx if scored else 0
-        most = HEAD_ROWS.get(self._device, 2048)
+        most = self._frozen.head_rows or HEAD_ROWS.get(self._device, 2048)
         rows = -(-tokens // max(1, -(-tokens // most)))  # in pieces of the same height
         logits = rows * self._sizes.vocab * 2 * _FLOAT + 2 * tokens * self._width * self._item  # and logarithms
         if self._item < _FLOAT:
@@ -301,7 +306,7 @@ class _Shape:
 
     def _logits(self, tokens: int) -> int:
         """Bytes of the rows of logits that there are at a time, and of their gradients."""
-        rows = min(tokens, HEAD_ROWS.get(self._device, 2048))
+        rows = min(tokens, self._frozen.head_rows or HEAD_ROWS.get(self._device, 2048))
         halves = 2 if self._hardware.halves_in_parallel else 1
         return halves * 2 * rows * self._sizes.vocab * self._item
 
