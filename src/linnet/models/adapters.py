@@ -89,7 +89,8 @@ def parse_targets(words: Iterable[str], config: Config) -> tuple[str, ...]:
         elif name in there:
             targets[name] = None
         else:
-            known = ["all", *(short for short, name in TARGETS.items() if name in there)]
+            adaptable = [name for name in there if not (config.tied and name in (_EMBEDDING, _HEAD))]
+            known = ["all", *(short for short, name in TARGETS.items() if name in adaptable)]
             raise UsageError(f"`targets`: a {config.arch} has no projection {word!r}{suggestion(word, known)}")
     if not targets:
         raise UsageError("`targets` names no projection: give some of q, k, v, o, gate, up, down, or all")

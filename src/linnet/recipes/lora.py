@@ -56,7 +56,13 @@ class LoraOptions(BaseOptions):
 
 @dataclass(frozen=True)
 class LoraSettings(TrainSettings):
-    """The settings of the loop, as they are right for an adapter."""
+    """The settings of the loop, as they are right for an adapter.
+
+    Args:
+        lr: The highest learning rate; by default it follows from the steps and the scale of the adapter.
+        optimizer: adamw, or muon for the pairs of the blocks.
+        weight_decay: On the pairs; none by default.
+    """
 
     optimizer: OptimizerName = "adamw"
 
