@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import gguf
 from linnet.gguf import (
+    AdapterFile,
     GGMLType,
     GGUFError,
     GGUFFile,
@@ -149,6 +151,34 @@ def test_card_of_our_checkpoint_and_adapter(tmp_path: Path) -> None:
     card = read_card(adapter)
     assert (card.kind, card.tied, card.tensors) == ("adapter", None, 2)
     assert card.provenance["linnet.adapter.base"] == "m.gguf" and card.provenance["linnet.adapter.rank"] == 2
+
+
+@pytest.mark.parametrize(
+    ("tensors", "alpha", "expected"),
+    [
+        ({"blk.0.attn_q.weight.lora_a": (2, 64)}, 4.0, "the other half of the pair is missing"),
+        (
+            {"blk.0.attn_q.weight.lora_a": (2, 64), "blk.0.attn_q.weight.lora_b": (64,)},
+            4.0,
+            "the other half of the pair",
+        ),
+        ({"blk.0.attn_q.weight.lora_a": (2, 64), "blk.0.attn_q.weight.lora_b": (64, 3)}, 4.0, "have different ranks"),
+        ({"blk.0.attn_q.weight": (64, 64)}, 4.0, "not a part of a LoRA pair"),
+        ({"blk.0.attn_norm.weight": (64,)}, 4.0, "there is no LoRA pair"),
+        ({"blk.0.attn_q.weight.lora_a": (2, 64)}, math.nan, "'adapter.lora.alpha': the value is wrong"),
+    ],
+)
+def test_an_adapter_that_is_not_whole_is_not_read(
+    tmp_path: Path, tensors: dict[str, tuple[int, ...]], alpha: float, expected: str
+) -> None:
+    metadata = MetadataBlock().text("general.architecture", "llama").text("general.type", "adapter")
+    metadata.text("adapter.type", "lora").f32("adapter.lora.alpha", alpha)
+    writer = GGUFWriter(metadata)
+    for name, shape in tensors.items():
+        writer.add(name, np.ones(shape, np.float32))
+    writer.write(tmp_path / "a.gguf")
+    with pytest.raises(GGUFError, match=expected):
+        AdapterFile.read(tmp_path / "a.gguf")
 
 
 def test_adapter_with_half_a_pair_is_refused(tmp_path: Path) -> None:

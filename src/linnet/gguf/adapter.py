@@ -6,6 +6,7 @@ tensor. For `token_embd.weight` llama.cpp expects the pair flipped: lora_a [voca
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -175,13 +176,16 @@ class AdapterFile:
                 problem, place = "the adapter is of a kind that is not known", "metadata 'adapter.type'"
                 raise GGUFError(problem, place, "'lora'", quoted(str(form)), file.path)
             alpha = metadata.get("adapter.lora.alpha", 0.0)
+            if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+                place = "metadata 'adapter.lora.alpha'"
+                raise GGUFError("the value is wrong", place, "a number", quoted(str(alpha)), file.path)
             arch = file.architecture
             counts = tuple(count for key in _HEADS if isinstance(count := metadata.get(f"{arch}.{key}"), int))
             return cls(
                 path=file.path,
                 name=metadata.text("general.name") or file.path.name,
                 architecture=arch,
-                alpha=float(alpha) if isinstance(alpha, int | float) else 0.0,
+                alpha=float(alpha),
                 pairs=_pairs(file),
                 base=metadata.text("linnet.adapter.base") or metadata.text("general.base_model.0.name"),
                 base_sha256=metadata.text("linnet.adapter.base_sha256"),
@@ -239,14 +243,16 @@ def _pairs(file: GGUFFile) -> dict[str, Pair]:
                 )
             continue
         other = file.tensors.get(_other_half(name))
-        if other is None:
+        if other is None or len(other.shape) != 2:
             raise GGUFError("the other half of the pair is missing", place, path=file.path)
         if half == "lora_b":
             continue
         down, up = (other.read().T, tensor.read()) if base == _FLIPPED else (tensor.read(), other.read())
         if down.shape[0] != up.shape[1]:
-            expected, found = f"{other.shape}", f"{tensor.shape}"
-            raise GGUFError("the halves of the pair have different ranks", place, expected, found, file.path)
+            problem, shapes = "the halves of the pair have different ranks", f"{tensor.shape} with {other.shape}"
+            raise GGUFError(problem, place, "one rank", shapes, file.path)
+        if not (np.isfinite(down).all() and np.isfinite(up).all()):
+            raise GGUFError("the pair has numbers that are not finite", place, "finite", "NaN or infinite", file.path)
         pairs[base] = Pair(np.ascontiguousarray(down), np.ascontiguousarray(up))
     if not pairs:
         raise GGUFError("there is no LoRA pair", "tensors", "….lora_a and ….lora_b", "none", file.path)
