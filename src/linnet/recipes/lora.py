@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from linnet.train import Hardware, RunData
     from linnet.train.checkpoint import WeightsFormat
     from linnet.train.state import State
-    from linnet.train.step import Batch, LossFunction, StepResult
+    from linnet.train.step import Batch, LossFunction, StepObserver, StepResult
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class Lora(FromScratch):
             raise LinnetError("the recipe has no adapter yet; call realize() first")
         return self.trained.adapter
 
-    def _train(self, batch: Batch, lr: float, is_first: bool) -> StepResult:
+    def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
         self.adapter.begin_step(0 if is_first else self.step_index)
-        return super()._train(batch, lr, is_first)
+        return super()._train(batch, lr, is_first, observer)
 
     def parameters(self) -> dict[str, Tensor]:
         """The pairs by the names of `gguf.adapter_layout`."""

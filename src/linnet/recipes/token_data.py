@@ -214,7 +214,7 @@ class TextRunData(TokenRunData):
         """The first of the held-out tokens."""
         if not self.held_out_metrics:
             return None
-        return next(windows(self._prepared.held_out, min(self._ctx, _PROBE), 1, device=self._device)).ids_BT
+        return next(windows(self._prepared.held_out, min(self.ctx, _PROBE), 1, device=self._device)).ids_BT
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""
