@@ -81,6 +81,21 @@ def test_a_donors_tokenizer_is_encoded_alike(smollm2: Path) -> None:
         assert ids(found, text) == expected(found, text), repr(text)
 
 
+@pytest.mark.parametrize("pre", _NAMES)
+@settings(max_examples=100, deadline=None)
+@given(parts=st.lists(st.text("aBé ' \n\t12.日😀", max_size=6), min_size=1, max_size=5))
+def test_parts_of_a_text_have_the_ids_of_the_whole_where_they_begin(pre: str, parts: list[str]) -> None:
+    found = encoder(pre)
+    encoding = found.tokenizer.encode("".join(parts), add_special_tokens=False)
+    ends = np.cumsum([len(part) for part in parts])
+    wanted: list[list[int]] = [[] for _ in parts]
+    for id_, (start, _) in zip(encoding.ids, encoding.offsets, strict=True):
+        wanted[int(np.searchsorted(ends, start, side="right"))].append(id_)
+    assert [part.tolist() for part in found.encode_parts(parts)] == wanted
+    slow = Encoder(found.tokenizer, {"tokenizer.ggml.model": "llama"})
+    assert [part.tolist() for part in slow.encode_parts(parts)] == wanted
+
+
 def test_user_defined_tokens_written_out_are_left_to_tokenizers() -> None:
     tokenizer = train_tokenizer([story(1)], 300)
     tokenizer.add_tokens(["<tool>"])

@@ -138,6 +138,7 @@ def test_card_of_the_real_model(smollm2: Path) -> None:
     assert card.tokenizer is not None
     assert (card.tokenizer.model, card.tokenizer.pre, card.tokenizer.tokens) == ("gpt2", "smollm", 49152)
     assert card.tokenizer.marks["eos"] == 2 and card.tokenizer.chat_template
+    assert card.tokenizer.chat_format == "chatml"
 
 
 def test_card_of_our_checkpoint_and_adapter(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import linnet
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import write
+from linnet.gguf.chat_families import as_turn
 from linnet.infer import LoadedModel, StopStrings, StreamDecoder
-from linnet.infer.chat_turns import as_turn
 from linnet.models import LlamaConfig, build
 from linnet.models import preset as preset_of
 from tests.conftest import Said
+from tests.gguf.chat_templates import MISTRAL
 from tests.gguf.tiny import VOCAB, byte_level_tokenizer
 
 CONFIG = LlamaConfig(vocab=VOCAB, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
@@ -222,7 +223,7 @@ def test_templates_of_other_families_are_known_or_not() -> None:
     assert (
         as_turn("hi", "{{ '<start_of_turn>user' }}") == "<start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"
     )
-    assert as_turn("a {} b", "… [INST] …") == "[INST] a {} b [/INST]"
+    assert as_turn("a {} b", MISTRAL) == "[INST] a {} b [/INST]"
     assert as_turn("hi", "something else") is None
 
 

@@ -77,7 +77,8 @@ def _print_card(card: Card) -> None:
         held = card.tokenizer
         marks = " · ".join(f"{mark} {number}" for mark, number in held.marks.items())
         facts["tokenizer"] = f"{held.model} / {held.pre or 'no pre'}: {held.tokens:,} tokens, {held.merges:,} merges"
-        facts["special"] = marks + (" · chat template" if held.chat_template else "")
+        chat = f" · chat template, {held.chat_format or 'in no format that is known'}" if held.chat_template else ""
+        facts["special"] = marks + chat
     print_facts(facts, cut=True)
     if card.provenance:
         print(f"  {paint('provenance', 'dim')}")

@@ -16,11 +16,11 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
 from linnet.gguf.writer import GGUFWriter
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from linnet.gguf.metadata import Value
@@ -137,6 +138,42 @@ class Encoder:
             return b"".join(map(self._words.__getitem__, self._pattern.findall(text)))
         except _UnknownCharacterError:
             return self._ids(text)
+
+    def encode_parts(self, parts: Sequence[str]) -> list[NDArray[Any]]:
+        """The ids of a text that is given in parts: for each part those of the tokens that begin in it.
+
+        Together they are the ids of the whole: two parts may meet within a word.
+        """
+        text, ends = "".join(parts), np.cumsum([len(part) for part in parts]).tolist()
+        if self._pattern is not None and not (self._user_defined is not None and self._user_defined.search(text)):
+            with suppress(_UnknownCharacterError):
+                return self._by_words(self._pattern.findall(text), ends)
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        starts = [start for start, _ in encoding.offsets]
+        return np.split(np.array(encoding.ids, self.dtype), np.searchsorted(starts, ends[:-1]))
+
+    def _by_words(self, words: list[str], ends: list[int]) -> list[NDArray[Any]]:
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        word_ends = np.cumsum(lengths)
+        word_starts = word_ends - lengths
+        parts, begin = [], 0
+        for end in ends:
+            first = int(np.searchsorted(word_starts, begin))
+            last = max(first, int(np.searchsorted(word_ends, end, side="right")))
+            ids = b"".join(map(self._words.__getitem__, words[first:last]))
+            if first and word_ends[first - 1] > begin:  # the part before ended within this word
+                ids = self._begun(words[first - 1], begin - int(word_starts[first - 1]), end - begin) + ids
+            if last < len(words) and begin <= word_starts[last] < end:
+                ids += self._begun(words[last], 0, end - int(word_starts[last]))
+            parts.append(np.frombuffer(ids, self.dtype))
+            begin = end
+        return parts
+
+    def _begun(self, word: str, first: int, count: int) -> bytes:
+        """The ids of those tokens of a word that begin at `count` letters of it, from the letter `first` on."""
+        encoding = self.tokenizer.encode(word, add_special_tokens=False)
+        tokens = zip(encoding.ids, encoding.offsets, strict=True)
+        return np.array([id_ for id_, (start, _) in tokens if first <= start < first + count], self.dtype).tobytes()
 
     def agrees(self, text: str) -> bool:
         """Whether the ids of a text are those that `tokenizers` gives."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linnet.architectures.registry import ARCHITECTURES
+from linnet.gguf.chat_families import family_of_template
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.metadata import Metadata, Scalar
 from linnet.gguf.tensor import FILE_TYPES
@@ -34,7 +35,10 @@ class TypeShare:
 
 @dataclass(frozen=True)
 class TokenizerCard:
-    """The tokenizer in a file; `marks` are its special ids (`bos`, `eos`, …)."""
+    """The tokenizer in a file; `marks` are its special ids (`bos`, `eos`, …).
+
+    `chat_format`: of the chat template; None: there is none, or in a format that is not known.
+    """
 
     model: str
     pre: str
@@ -43,6 +47,7 @@ class TokenizerCard:
     marks: dict[str, int]
     add_bos: bool | None
     chat_template: bool
+    chat_format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,7 @@ def _tokenizer(metadata: Metadata) -> TokenizerCard | None:
         marks={mark: number for mark, number in ids.items() if isinstance(number, int)},
         add_bos=add_bos if isinstance(add_bos, bool) else None,
         chat_template="tokenizer.chat_template" in metadata,
+        chat_format=family_of_template(_text(metadata, "tokenizer.chat_template")),
     )
 
 

@@ -17,10 +17,10 @@ from linnet.display import Shown, one_line
 from linnet.errors import UsageError, suggestion
 from linnet.files import step_of
 from linnet.gguf.adapter import AdapterFile
+from linnet.gguf.chat_families import as_turn
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
-from linnet.infer.chat_turns import as_turn
 from linnet.infer.classification import Guess, classify
 from linnet.infer.scoring import score
 from linnet.infer.text_options import TextOptions
