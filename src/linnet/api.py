@@ -64,6 +64,8 @@ _ELSEWHERE = {
     "eval_steps": "eval_every",
 }
 
+# Flags of a corpus that Linnet reads, which have no meaning for a program's own rows.
+_OF_TEXT = ("corpus", "field", "cache", "documents", "dedup", "plain", "rows", "chat_format", "train_on")
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -361,7 +363,7 @@ def _row_job(
 ) -> Job:
     from linnet.recipes.job import RowData, Rows, vocabulary_size
 
-    if corpus := [name for name in ("corpus", "field", "cache", "documents", "dedup", "plain") if name in flags]:
+    if corpus := [name for name in _OF_TEXT if name in flags]:
         raise UsageError(f"train: {corpus[0]} is for text that Linnet reads: it does not go with data=")
     if "base" in flags:
         tokenizer = flags["base"] if tokenizer is None else tokenizer

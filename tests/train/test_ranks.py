@@ -17,6 +17,7 @@ import linnet
 from linnet.cli import main
 from linnet.train.gradients import SumOrder
 from tests.conftest import digest, losses
+from tests.data.chats import chats
 from tests.s3 import s3_server, use_s3
 from tests.scale.forked_ranks import fork_ranks
 from tests.train.rank_program import main as run_jobs
@@ -47,6 +48,8 @@ CASES = {
     f" --n-heads 4 --n-layers 1 --ctx 32 {EIGHT_PARTS}",
     "lora": "train lora --base ONE/halves/weights/step_4.gguf --corpus CORPUS --rank 4 --dropout 0.2 --ctx 32"
     f" {EIGHT_PARTS}",
+    "chats": "train from-scratch --corpus CHATS --d-model 32 --n-layers 1 --n-heads 4 --n-kv 2 --d-ff 64 --ctx 96"
+    " --vocab 300 --batch 2 --batch-tokens 768 --held-out 0.1",
     "taught": f"{TAUGHT} --shard moments --documents",
     "taught-weights": f"{TAUGHT} --shard weights",
 }
@@ -83,7 +86,7 @@ FLAGS: dict[str, Any] = {
 def words(case: str, root: Path, corpus: Path) -> list[str]:
     common = COMMON if "vit-tiny" in CASES[case] else f"{COMMON} {OF_TEXT}"
     line = f"{CASES[case]} {common}".replace("CORPUS", str(corpus)).replace("ONE", str(root / "1"))
-    return line.split()
+    return line.replace("CHATS", str(root / "chat.jsonl")).split()
 
 
 def start_ranks(count: int, jobs: Sequence[dict[str, Any]], folder: Path) -> list[Any]:
@@ -108,6 +111,7 @@ def start_ranks(count: int, jobs: Sequence[dict[str, Any]], folder: Path) -> lis
 def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path) -> Path:
     """Every case on 1, 2 and 4 ranks, as `ROOT/<ranks>/<case>`; and a run that went on from 4 to 1 and then 2 ranks."""
     root = tmp_path_factory.mktemp("ranks")
+    chats(root / "chat.jsonl", 60)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
 

@@ -94,6 +94,8 @@ def reading_of(own: Mapping[str, Any] | None, field: tuple[str, ...]) -> dict[st
         "dedup": bool(own.get("dedup")),
         "dedup_threshold": own.get("dedup_threshold"),
         "plain": own.get("plain"),
+        "rows": own.get("rows"),
+        "chat_format": own.get("chat_format") or "auto",
     }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len, chop_cells
 
@@ -37,6 +38,11 @@ def show(
     field: tuple[str, ...] = (),
     dedup_threshold: float = 0.8,
     plain: bool = False,
+    rows: Literal["text", "conversations"] | None = None,
+    base: str | None = None,
+    chat_format: str | None = None,
+    train_on: Literal["answers", "all"] = "answers",
+    ctx: int | None = None,
     cache: Path | None = None,
     runs: RunsFolder = None,
     json: AsJson = False,
@@ -54,27 +60,59 @@ def show(
         field: Where the text is in JSONL, CSV and Parquet: text, a name, or '*.csv=name' for some files, several times.
         dedup_threshold: How alike documents are that count as nearly equal (0.8); 1: equal ones only.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
+        rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
+        base: Show conversations as this MODEL's chats are written, token by token, and which tokens are trained on.
+        chat_format: Write them so: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; else as --base.
+        train_on: Of conversations: answers (the default), or all.
+        ctx: Say how conversations go into rows of so many tokens.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
     """
     from linnet.data.corpus import find_corpus
     from linnet.data.overview import look_at
+    from linnet.data.row_kinds import with_rows
 
     if documents < 0 or lines < 0:
         raise UsageError("--documents and --lines are 0 or more")
     if vocab is not None and tokenizer is not None:
         raise UsageError("--vocab and --tokenizer exclude each other: give one of them")
-    source = find_corpus(corpus, field, plain=plain)
-    overview = look_at(source, samples=documents, named=document, threshold=dedup_threshold, progress=_progress())
-    _clear_progress()
-    found = {sample.name for sample in overview.samples}
-    if missing := [name for name in document if name not in found]:
-        raise UsageError(f"corpus {corpus} has no document {missing[0]!r}")
+    source = with_rows(find_corpus(corpus, field, plain=plain), rows, has_field=bool(field))
+    if source.rows != "text":
+        from linnet.cli.conversations import show_conversations
+
+        if vocab is not None:
+            raise UsageError(f"--vocab is for text, and {corpus} holds conversations: show them with --base MODEL")
+        return show_conversations(
+            source,
+            base or tokenizer,
+            runs,
+            samples=documents,
+            named=document,
+            lines=lines,
+            threshold=dedup_threshold,
+            chat_format=chat_format,
+            train_on=train_on,
+            ctx=ctx,
+            json=json,
+        )
+    for flag in (flag for flag, value in {"--chat-format": chat_format, "--ctx": ctx}.items() if value is not None):
+        raise UsageError(f"{flag} is for conversations, and {corpus} is text: leave it out, or see --rows")
+    tokenizer = tokenizer or base
+    with reading_progress() as progress:
+        overview = look_at(source, samples=documents, named=document, threshold=dedup_threshold, progress=progress)
+    require_documents(overview, document)
     vocabulary, origin = _vocabulary(overview, vocab, tokenizer, cache, runs)
     if json:
         print_json(_as_json(overview, vocabulary, origin))
     else:
         _print(overview, vocabulary, origin, lines)
     return 0
+
+
+def require_documents(overview: Overview, named: Sequence[str]) -> None:
+    """Refuse names that no document has."""
+    known = {sample.name for sample in overview.samples}
+    if missing := [name for name in named if name not in known]:
+        raise UsageError(f"corpus {overview.corpus.name} has no document {missing[0]!r}")
 
 
 def _vocabulary(
@@ -104,10 +142,10 @@ def _print(overview: Overview, vocabulary: Vocabulary | None, origin: str, lines
         _print_document(sample, unit, vocabulary, lines)
     if vocabulary is not None and overview.samples:
         print(paint(f"\n  pieces: {vocabulary.rows:,} tokens, {words.plain(origin)}", "dim"))
-    _print_lengths(overview)
+    print_lengths(overview, "documents", in_tokens=corpus.is_pack)
     if not corpus.is_pack:
-        _print_duplicates(overview)
-    _print_left_out(overview.left_out)
+        print_duplicates(overview)
+    print_left_out(overview.left_out)
 
 
 def _print_document(sample: Sample, unit: str, vocabulary: Vocabulary | None, lines: int) -> None:
@@ -158,12 +196,12 @@ def _painted(row: Sequence[str]) -> str:
     return "".join(f"\x1b[97;48;5;{_SHADES[k % len(_SHADES)]}m{part}\x1b[0m" for k, part in enumerate(row))
 
 
-def _print_lengths(overview: Overview) -> None:
+def print_lengths(overview: Overview, noun: str, *, in_tokens: bool = False) -> None:
+    """How long documents are, as bars."""
     if not overview.sizes:
         return
-    is_pack = overview.corpus.is_pack
-    shown = (lambda count: words.compact(count)) if is_pack else words.size
-    print(paint(f"\nlengths of documents, in {'tokens' if is_pack else 'bytes of text'}", "bold"))
+    shown = (lambda count: words.compact(count)) if in_tokens else words.size
+    print(paint(f"\nlengths of {noun}, in {'tokens' if in_tokens else 'bytes of text'}", "bold"))
     rows = overview.histogram()
     most = max(count for _, _, count in rows)
     room = max(10, min(40, _columns() - 36))
@@ -175,7 +213,8 @@ def _print_lengths(overview: Overview) -> None:
     print("  " + ", ".join(f"{name} {shown(value)}" for name, value in facts.items()))
 
 
-def _print_duplicates(overview: Overview) -> None:
+def print_duplicates(overview: Overview) -> None:
+    """How much is there twice."""
     found = overview.duplicates
     if not found.count:
         print(f"\n{paint('duplicates', 'bold')}  none")
@@ -185,7 +224,8 @@ def _print_duplicates(overview: Overview) -> None:
     _print_some(overview.duplicate_names, found.count)
 
 
-def _print_left_out(left_out: Sequence[str]) -> None:
+def print_left_out(left_out: Sequence[str]) -> None:
+    """What is not read, and why."""
     if left_out:
         print(f"\n{paint('left out', 'bold')}  {_count(len(left_out), 'file')}")
         _print_some(left_out, len(left_out))
@@ -245,17 +285,15 @@ def _as_json(overview: Overview, vocabulary: Vocabulary | None, origin: str) -> 
     }
 
 
-def _progress() -> Callable[[int, int], None] | None:
+@contextmanager
+def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
     """What tells how far the reading is; None where nobody looks."""
     if not sys.stderr.isatty():
-        return None
+        yield None
+        return
 
     def show_progress(done: int, total: int) -> None:
         print(f"\r\x1b[K{paint('reading', 'dim')} {done / max(1, total):4.0%}", end="", file=sys.stderr, flush=True)
 
-    return show_progress
-
-
-def _clear_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    yield show_progress
+    print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -34,6 +34,8 @@ def prepare(
     dedup: bool = False,
     dedup_threshold: float | None = None,
     plain: bool = False,
+    rows: Literal["text", "conversations"] | None = None,
+    chat_format: str = "auto",
     cache: Path | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -55,6 +57,9 @@ def prepare(
         dedup: Drop documents that are equal, or nearly, to an earlier one.
         dedup_threshold: What --dedup takes for nearly equal: the share of common runs of five words (0.8); 1: equal.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
+        rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
+        chat_format: How conversations are written: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; by
+            default as the tokenizer's chats (auto).
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
         seed: Chooses which documents are held out.
@@ -81,6 +86,8 @@ def prepare(
             "workers": workers,
             "seed": seed,
             "progress": progress,
+            "rows": rows,
+            "chat_format": chat_format,
         }
         if part is not None:
             prepared_part = prepare_part(corpus, part, **options)
@@ -117,10 +124,11 @@ def _print_part(prepared: PreparedPart, corpus: str, took: str, json: bool) -> N
 def _print(prepared: Prepared, when: str) -> None:
     print(f"{paint(words.plain(prepared.record.corpus), 'bold')}  {when}")
     per_token = prepared.bytes_per_token
+    noun = "conversation" if prepared.is_chat else "document"
     print_facts(
         {
-            "train": _counts(prepared.train),
-            "held out": _counts(prepared.held_out),
+            "train": _counts(prepared.train, noun),
+            "held out": _counts(prepared.held_out, noun),
             "vocabulary": f"{prepared.vocab:,} tokens"
             + (f", {per_token:.2f} bytes of text a token" if per_token is not None else ""),
             "encoding": f"with tokenizers alone: {prepared.record.encoding}" if prepared.record.encoding else "",
@@ -132,10 +140,10 @@ def _print(prepared: Prepared, when: str) -> None:
         print(f"  {wrapped(words.flags(remark), max(20, width() - 2))}")
 
 
-def _counts(tokens: TokenSet) -> str:
+def _counts(tokens: TokenSet, noun: str = "document") -> str:
     documents = len(tokens.documents) - 1
     text = f" of {words.size(tokens.bytes)}" if tokens.bytes else ""
-    return f"{len(tokens):,} tokens in {documents:,} document{'s' if documents != 1 else ''}{text}"
+    return f"{len(tokens):,} tokens in {documents:,} {noun}{'s' if documents != 1 else ''}{text}"
 
 
 def _size(prepared: Prepared | PreparedPart) -> int:
@@ -145,6 +153,7 @@ def _size(prepared: Prepared | PreparedPart) -> int:
 def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
     return {
         "corpus": prepared.record.corpus,
+        "rows": "conversations" if prepared.is_chat else "text",
         "path": str(prepared.path),
         "made": made,
         "size": _size(prepared),

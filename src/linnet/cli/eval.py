@@ -21,9 +21,12 @@ from linnet.runs import Run
 from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tokenizers import Tokenizer
 
-    from linnet.data import Prepared
+    from linnet.data import Prepared, TokenSet
+    from linnet.data.conversation_blocks import TrainOn
     from linnet.models import LanguageModel
 
 _SHORT = 4096  # tokens: a longer window is not filled up where the text is shorter; a file may state a million
@@ -142,7 +145,8 @@ def eval(
             "left_out": list(map(words.flags, prepared.left_out)),
         }
         result["encodings"] = prepared.encodings
-        result |= _scored(loaded, prepared, split, window, tokens)
+        train_on = own.get("train_on") if corpus is None else None
+        result |= _scored(loaded, prepared, split, window, tokens, train_on or "answers")
         if run is not None and trained_with is not None:
             result["in_training"] = _in_training(run, step_of(path), result["tokens"])
     if json:
@@ -193,14 +197,19 @@ def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
     return given
 
 
-def _scored(model: LanguageModel, prepared: Prepared, split: str, window: int, most: int | None) -> dict[str, object]:
+def _scored(
+    model: LanguageModel, prepared: Prepared, split: str, window: int, most: int | None, train_on: TrainOn
+) -> dict[str, object]:
     from linnet.train.text import evaluate
 
     scored = prepared.held_out if split == "held_out" else prepared.train
     if len(scored) < 2:
         raise UsageError("no document of this corpus is held out: score all of it with --all")
-    window = min(window, max(len(scored) - 1, _SHORT))
+    on_progress = _show_progress if sys.stderr.isatty() else None
     began = time.perf_counter()
+    if prepared.is_chat:
+        return _scored_chats(model, prepared, scored, window, most, train_on, on_progress)
+    window = min(window, max(len(scored) - 1, _SHORT))
     result = evaluate(
         model,
         scored,
@@ -208,10 +217,47 @@ def _scored(model: LanguageModel, prepared: Prepared, split: str, window: int, m
         device=model.device,
         most=most or len(scored),
         bytes_per_token=prepared.bytes_per_token,
-        on_progress=_show_progress if sys.stderr.isatty() else None,
+        on_progress=on_progress,
     )
     figures = {name: getattr(result, name) for name in ("tokens", "loss", "ppl", "bits_per_byte")}
     return {"ctx": window, **figures, "seconds": time.perf_counter() - began}
+
+
+def _scored_chats(
+    model: LanguageModel,
+    prepared: Prepared,
+    scored: TokenSet,
+    window: int,
+    most: int | None,
+    train_on: TrainOn,
+    on_progress: Callable[[int, int], None] | None,
+) -> dict[str, object]:
+    """How well a model predicts the answers of conversations, each read from its beginning."""
+    from linnet.data.batches import in_order
+    from linnet.data.conversation_blocks import ConversationBlocks, require_rows
+    from linnet.infer import score_batches
+    from linnet.train.text import rows_at_once
+
+    began = time.perf_counter()
+    blocks = ConversationBlocks(scored, prepared.vocab, min(window, max(scored.longest, 2)), train_on)
+    require_rows(blocks, prepared.record.corpus)
+    blocks.to(model.device)
+    total = min(most or blocks.facts.trained, blocks.facts.trained)
+    batches = in_order(blocks, rows_at_once(model.device, blocks.ctx, blocks.count))
+    on_batch = None if on_progress is None else lambda done: on_progress(min(done, total), total)
+    result = score_batches(model, batches, total, on_batch)
+    facts = blocks.facts
+    return {
+        "ctx": blocks.ctx,
+        "conversations": facts.conversations,
+        "cut": facts.cut,
+        "too_long": facts.left_out,
+        "tokens": result.tokens,
+        "loss": result.mean,
+        "ppl": result.perplexity,
+        "bits_per_byte": None,
+        "seconds": time.perf_counter() - began,
+    }
 
 
 def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | None:
@@ -261,8 +307,10 @@ def _print(result: dict[str, Any]) -> None:
         named = (file if scale == 1 else f"{file} × {scale:g}" for file, scale in scales.items())
         print_facts({"base": result["base"], "adapter": ", ".join(named)})
     if "loss" in result:
-        part = "held-out documents" if result["split"] == "held_out" else "all documents"
-        count = f"{result['tokens']:,} tokens in windows of {result['ctx']}"
+        of_chats = "conversations" in result
+        kind = f"{result['conversations']:,} conversations" if of_chats else "documents"
+        part = f"{'held-out' if result['split'] == 'held_out' else 'all'} {kind}"
+        count = f"{result['tokens']:,} tokens {'to be said, in rows' if of_chats else 'in windows'} of {result['ctx']}"
         print_facts(
             {
                 "corpus": f"{result['corpus']}, {part}: {count}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -19,11 +19,10 @@ from linnet.data.errors import DataError
 from linnet.data.order import shuffled
 from linnet.data.prefetch import Prefetch
 from linnet.data.segments import SegmentedTokens
+from linnet.data.token_set import TokenSet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from linnet.data.token_set import TokenSet
 
 NOT_SCORED = -100
 _AHEAD = 1 << 18  # tokens gathered at a time: then a step takes its rows, and costs a few microseconds
@@ -50,24 +49,49 @@ class Batch:
         return self.ids_BT, self.targets_BT, self.documents_BT, *self.teacher_top
 
 
+class Blocks(Protocol):
+    """Rows of `ctx` inputs with their targets, numbered from 0; row -1 is padding whose targets are not scored.
+
+    - `is_streamed`: they are read ahead of their steps, by a thread.
+    """
+
+    ctx: int
+    count: int
+
+    @property
+    def is_streamed(self) -> bool: ...  # noqa: D102
+
+    def to(self, device: str | torch.device) -> None:
+        """Let them come from a device."""
+
+    def gather(self, blocks: NDArray[np.int64]) -> Gathered:
+        """Some of them. Nothing in it waits for the device."""
+
+    def n_targets(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many targets of each are scored."""
+
+
 class Batches:
-    """Endless shuffled batches of `batch` sequences of `ctx` tokens."""
+    """Endless shuffled batches of `batch` sequences of `ctx` tokens: of a token set, or of other blocks."""
 
     def __init__(
-        self, tokens: TokenSet, *, ctx: int, batch: int, seed: int = 0, documents: bool = False, device: str = "cpu"
+        self,
+        tokens: TokenSet | Blocks,
+        *,
+        ctx: int,
+        batch: int,
+        seed: int = 0,
+        documents: bool = False,
+        device: str = "cpu",
     ) -> None:
         if ctx < 1 or batch < 1:
             raise DataError(f"a batch is at least one sequence of one token, found batch {batch} and ctx {ctx}")
-        self.blocks = _Blocks(tokens, ctx, documents)
-        if self.blocks.short:
-            raise DataError(
-                f"the corpus is too small: {len(tokens):,} tokens to train on, but one context of {ctx} needs"
-                f" {ctx + 1:,}; take more text or a smaller `ctx`"
-            )
-        self.tokens, self.ctx, self.batch, self.seed, self.documents = tokens, ctx, batch, seed, documents
+        self.blocks = _token_blocks(tokens, ctx, documents) if isinstance(tokens, TokenSet) else tokens
+        assert self.blocks.ctx == ctx, "blocks are as long as a sequence of a batch"
+        self.ctx, self.batch, self.seed, self.documents = ctx, batch, seed, documents
         self._part = -1
-        self._gathered: dict[tuple[int, int], _Gathered] = {}  # of this part of the steps, by rank and ranks
-        self._prefetch: Prefetch[tuple[int, int, int], _Gathered] | None = None
+        self._gathered: dict[tuple[int, int], Gathered] = {}  # of this part of the steps, by rank and ranks
+        self._prefetch: Prefetch[tuple[int, int, int], Gathered] | None = None
         self.to(device)
 
     @property
@@ -117,20 +141,29 @@ class Batches:
     def n_targets(self, step: int) -> int:
         """How many targets the whole batch of a step has: what every rank divides the sum of its losses by."""
         index = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.uint64)
-        last = int((shuffled(index, self.blocks.count, self.seed) == self.blocks.count - 1).sum())
-        return self.batch * self.ctx - last * self.blocks.repeated
+        return int(self.blocks.n_targets(shuffled(index, self.blocks.count, self.seed)).sum())
 
     @property
     def _steps_per_part(self) -> int:
         return max(1, _AHEAD // (self.batch * self.ctx))
 
-    def _gather(self, key: tuple[int, int, int]) -> _Gathered:
+    def _gather(self, key: tuple[int, int, int]) -> Gathered:
         """What a rank needs for the steps of a part."""
         part, rank, ranks = key
         steps, share = self._steps_per_part, self.batch // ranks
         index = np.arange(part * steps * self.batch, (part + 1) * steps * self.batch, dtype=np.uint64)
         mine = index.reshape(steps, self.batch)[:, rank * share : (rank + 1) * share].reshape(-1)
         return self.blocks.gather(shuffled(mine, self.blocks.count, self.seed))
+
+
+def _token_blocks(tokens: TokenSet, ctx: int, documents: bool) -> TokenBlocks:
+    blocks = TokenBlocks(tokens, ctx, documents)
+    if blocks.short:
+        raise DataError(
+            f"the corpus is too small: {len(tokens):,} tokens to train on, but one context of {ctx} needs"
+            f" {ctx + 1:,}; take more text or a smaller `ctx`"
+        )
+    return blocks
 
 
 def windows(
@@ -149,8 +182,13 @@ def windows(
     """
     if not isinstance(tokens, np.ndarray) and len(tokens) < 2:
         raise DataError(f"{tokens.path}: this set has nothing to score; prepare the corpus with `held_out` above 0")
-    blocks = _Blocks(tokens, ctx, documents)
+    blocks = TokenBlocks(tokens, ctx, documents)
     blocks.to(device)
+    yield from in_order(blocks, batch, first)
+
+
+def in_order(blocks: Blocks, batch: int, first: int = 0) -> Iterator[Batch]:
+    """All blocks from `first` on, `batch` at a time; the last batch is filled up unscored."""
     for start in range(first, blocks.count, batch):
         rows = np.arange(start, start + batch, dtype=np.int64)
         gathered = blocks.gather(np.where(rows < blocks.count, rows, -1))
@@ -159,7 +197,7 @@ def windows(
 
 
 @dataclass(frozen=True)
-class _Gathered:
+class Gathered:
     """Blocks read together, to be given out as batches."""
 
     ids_NT: torch.Tensor
@@ -179,13 +217,14 @@ class _Gathered:
                 tensor.record_stream(stream)  # else its memory could be given to the next while steps still read it
 
     def rows(self, first: int, count: int) -> Batch:
+        """Some of them as a batch."""
         at = slice(first, first + count)
         documents_BT = None if self.documents_NT is None else self.documents_NT[at]
         return Batch(self.ids_NT[at], self.targets_NT[at], documents_BT, int(self.n_targets_N[at].sum()))
 
 
-class _Blocks:
-    """The blocks of a set, numbered from 0; block -1 is padding whose targets are not scored."""
+class TokenBlocks:
+    """The blocks of a token set, numbered from 0; block -1 is padding whose targets are not scored."""
 
     def __init__(self, tokens: TokenSet | NDArray[Any], ctx: int, documents: bool) -> None:
         self.ctx = ctx
@@ -218,7 +257,13 @@ class _Blocks:
         n_bytes = len(self._values) * (self._values.dtype.itemsize if self.device.type == "cpu" else 4)
         return bool(self._segments) and not self.short and n_bytes > _ON_DEVICE
 
-    def gather(self, blocks: NDArray[np.int64]) -> _Gathered:
+    def n_targets(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many targets of each are scored."""
+        unscored_N = np.where(blocks == self.count - 1, self.repeated, 0)
+        unscored_N[blocks < 0] = self.ctx
+        return self.ctx - unscored_N
+
+    def gather(self, blocks: NDArray[np.int64]) -> Gathered:
         """The tokens of some blocks. Nothing here waits for the device."""
         if self._stream is None:
             return self._gathered(blocks)
@@ -228,7 +273,7 @@ class _Blocks:
             sent.record(self._stream)
         return replace(gathered, sent=sent)
 
-    def _gathered(self, blocks: NDArray[np.int64]) -> _Gathered:
+    def _gathered(self, blocks: NDArray[np.int64]) -> Gathered:
         first = np.minimum(np.maximum(blocks, 0) * self.ctx, max(self.targets - self.ctx, 0))
         if self.is_streamed:
             self._fetch(first)
@@ -237,8 +282,8 @@ class _Blocks:
         else:
             span_NS = self._tokens[send(first, self.device)[:, None] + self._span].long()
         ids_NT, targets_NT = span_NS[:, :-1], span_NS[:, 1:]
-        unscored_N = np.where(blocks == self.count - 1, self.repeated, 0)
-        unscored_N[blocks < 0] = self.ctx
+        n_targets_N = self.n_targets(blocks)
+        unscored_N = self.ctx - n_targets_N
         rows = np.flatnonzero(unscored_N).tolist()
         if rows:
             targets_NT = targets_NT.clone()  # the inputs look at the same memory
@@ -253,7 +298,7 @@ class _Blocks:
         elif self._documents is not None:  # an end-of-text token belongs to the document it opens
             positions_NT = send(first, self.device)[:, None] + self._span[:-1]
             documents_NT = torch.searchsorted(self._documents, positions_NT, right=True).int() - 1
-        return _Gathered(ids_NT, targets_NT, documents_NT, self.ctx - unscored_N)
+        return Gathered(ids_NT, targets_NT, documents_NT, n_targets_N)
 
     def _read(self, first: NDArray[np.int64]) -> torch.Tensor:
         """From the memory map; sent as int32 and widened where it arrives."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from linnet.data.tokenizer import Encoder
+from linnet.data.conversations import from_json
+from linnet.data.token_set import token_dtype
+from linnet.data.tokenizer import Encoder, Vocabulary
 from linnet.gguf.chat_families import special_tokens
 from linnet.gguf.chat_format import ChatFormat, Message, Segment
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 NO_MESSAGE = -1
+
+
+def value_count(rows: int, chat_format: ChatFormat | None) -> int:
+    """How many values the tokens of a set can have: of conversations, each id is there trained on and not."""
+    return rows if chat_format is None else 2 * rows
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class _Piece(NamedTuple):
 
 
 class ChatEncoder:
-    """Encodes chats in a format, with the tokenizer of a GGUF and its metadata.
+    """Encodes chats in a format, with the tokenizer of a GGUF and its metadata; `words` encodes the texts in it.
 
     Special tokens are read where the format writes them, and nowhere in a message: `<|im_end|>` in a question is text.
     Everything between two of them is encoded as one text, as other programs encode a chat that is written out; a token
@@ -53,8 +60,7 @@ class ChatEncoder:
     """
 
     def __init__(self, tokenizer: Tokenizer, metadata: Mapping[str, object], chat_format: ChatFormat) -> None:
-        self.format = chat_format
-        self._encoder = Encoder(tokenizer, metadata)
+        self.format, self.words = chat_format, Encoder(tokenizer, metadata)
         self._ids = {text: tokenizer.token_to_id(text) for text in special_tokens(metadata)}
         longest_first = sorted(self._ids, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
@@ -71,12 +77,12 @@ class ChatEncoder:
             if is_token:
                 ids += [np.array([piece.token]) for piece in pieces]
             else:
-                ids += self._encoder.encode_parts([piece.text for piece in pieces])
+                ids += self.words.encode_parts([piece.text for piece in pieces])
             owners += [piece.segment for piece in pieces]
         lengths = [len(array) for array in ids]
         messages = [NO_MESSAGE if segment.message is None else segment.message for segment in owners]
         return EncodedChat(
-            np.concatenate([np.empty(0), *ids]).astype(self._encoder.dtype),
+            np.concatenate([np.empty(0), *ids]).astype(self.words.dtype),
             np.repeat(np.array([segment.trained for segment in owners], np.bool_), lengths),
             np.repeat(np.array(messages, np.int32), lengths),
         )
@@ -94,3 +100,34 @@ class ChatEncoder:
                 at = token.end()
             if at < len(segment.text):
                 yield _Piece(segment.text[at:], None, segment)
+
+
+class ConversationEncoder:
+    """Encodes conversations that are lines of JSON, as `Encoder` does texts.
+
+    A token that is trained on is its id plus the vocabulary's `rows`.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, chat_format: ChatFormat) -> None:
+        self._chats = ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, chat_format)
+        self._rows, self.dtype = vocabulary.rows, token_dtype(value_count(vocabulary.rows, chat_format))
+
+    @property
+    def remark(self) -> str:
+        """Why all is left to `tokenizers`, where it is."""
+        return self._chats.words.remark
+
+    def slow(self, why: str) -> None:
+        """Leave all to `tokenizers` from here on."""
+        self._chats.words.slow(why)
+
+    def agrees(self, text: str) -> bool:
+        """Whether the ids of a text are those that `tokenizers` gives."""
+        return self._chats.words.agrees(text)
+
+    def encode(self, text: str) -> bytes:
+        """The ids of a conversation, as bytes of `dtype`."""
+        encoded = self._chats.encode(from_json(text))
+        values_N = encoded.ids_N.astype(self.dtype)
+        values_N[encoded.trained_N] += self._rows
+        return values_N.tobytes()

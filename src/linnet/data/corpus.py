@@ -9,7 +9,7 @@ import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from linnet.data.compression import (
     COMPRESSIONS,
@@ -32,6 +32,7 @@ from linnet.remote import is_url
 if TYPE_CHECKING:
     from linnet.data.duplicates import DocumentName, Duplicates
 
+RowKind: TypeAlias = Literal["text", "conversations"]
 PYTHON = "python"
 TEXT = "text"
 # What `plain` reads as more than text: files that hold many documents and nothing one would read as they stand.
@@ -55,6 +56,7 @@ class Corpus:
     left_out: tuple[str, ...] = ()  # files of a folder that are not read, and why: "photo.jpg: binary"
     strict: bool = True  # what cannot be read to its end is an error; in a folder it is left out
     remote: RemoteCorpus | None = None  # where its files are fetched from, when they are read
+    rows: RowKind = "text"  # what its rows are; see `row_kinds`
 
     def complete(
         self, files: Iterable[CorpusFile] | None = None, progress: Callable[[str, int, int], None] | None = None

@@ -124,6 +124,10 @@ class ReadingReport:
         """A row has no text; the first of a file says why."""
         if self.strict:
             raise FileError(file.path, problem)
+        self.leave_out_row(problem)
+
+    def leave_out_row(self, problem: str) -> None:
+        """A row of which nothing is used, also where the files were named one by one."""
         self._rows += 1
         self._first = self._first or problem
 

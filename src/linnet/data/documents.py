@@ -1,8 +1,8 @@
 """The text of a corpus, streamed document by document.
 
-A document is a file, a JSONL line, a row of a table, or what stands between `<|endoftext|>` marks in a `.txt` file. A
-passage is a whole document or, of one longer than a mebibyte, a part that ends with a line: so memory stays bounded,
-and a corpus that is one long book has something to hold out.
+A document is a file, a JSONL line, a row of a table, or what stands between `<|endoftext|>` marks in a `.txt` file; or
+a conversation, as a line of JSON, where rows are that. A passage is a whole document or, of one longer than a mebibyte,
+a part that ends with a line: so memory stays bounded, and a corpus that is one long book has something to hold out.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from linnet.data.books import docx, epub, html_page, notebook
+from linnet.data.conversations import conversation_texts
 from linnet.data.corpus_file import CorpusFile, FileError, ReadingReport
 from linnet.data.errors import DataError, reason
 from linnet.data.pdf import pdf
-from linnet.data.rows import json_lines, parquet_rows, separated_values
+from linnet.data.rows import json_lines, parquet_texts, separated_values
 
 if TYPE_CHECKING:
-    from linnet.data.corpus import Corpus
+    from linnet.data.corpus import Corpus, RowKind
 
 END_OF_TEXT = "<|endoftext|>"
 _LONG = 1 << 20  # characters a document may have and stay whole
@@ -50,7 +51,7 @@ class TextFormat(NamedTuple):
 # All that a new format needs is a reader and an entry here; its name becomes a part of the corpus's hash.
 TEXT_FORMATS = {
     "jsonl": TextFormat((".jsonl", ".ndjson"), json_lines, is_encoded=True, has_fields=True),
-    "parquet": TextFormat((".parquet", ".pq"), parquet_rows, has_fields=True, packable=False),
+    "parquet": TextFormat((".parquet", ".pq"), parquet_texts, has_fields=True, packable=False),
     "csv": TextFormat((".csv",), separated_values, is_encoded=True, has_fields=True),
     "tsv": TextFormat((".tsv", ".tab"), separated_values, is_encoded=True, has_fields=True),
     "html": TextFormat((".html", ".htm", ".xhtml"), html_page, is_encoded=True, is_document=True),
@@ -75,7 +76,8 @@ def passages(
         is_begun = False
         ruled = file if file.field is not None else replace(file, field=corpus.field)
         try:
-            with closing(_passages_of(ruled, report, size, kept and kept / f"{number}.txt")) as texts:
+            read = _passages_of(ruled, corpus.rows, report, size, kept and kept / f"{number}.txt")
+            with closing(read) as texts:
                 for passage in texts:
                     is_begun = True
                     yield passage
@@ -93,8 +95,11 @@ def passages(
 
 
 def _passages_of(
-    file: CorpusFile, report: ReadingReport, size: int | None, kept: Path | None
+    file: CorpusFile, rows: RowKind, report: ReadingReport, size: int | None, kept: Path | None
 ) -> Generator[Passage, None, None]:
+    if rows == "conversations":
+        yield from (Passage(text, True) for text in conversation_texts(file, report))
+        return
     if file.kind not in TEXT_FORMATS:
         yield from _text_file(file, report, size)
         return

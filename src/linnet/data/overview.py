@@ -69,15 +69,16 @@ def look_at(
     named: Iterable[str] = (),
     threshold: float = THRESHOLD,
     progress: Callable[[int, int], None] | None = None,
+    head: int = HEAD,
 ) -> Overview:
     """Read a corpus once and say what is in it.
 
     `samples` documents are chosen by a hash of their text, so from all over the corpus and always the same; or those
-    that are `named`. Nothing of the corpus is held but their beginnings and 300 bytes a document.
+    that are `named`. Nothing of the corpus is held but their beginnings, `head` letters, and 300 bytes a document.
     """
     corpus.complete()
     overview = Overview(corpus)
-    chooser = _Chooser(samples, set(named))
+    chooser = _Chooser(samples, set(named), head)
     if corpus.is_pack:
         _look_at_pack(overview, chooser)
     else:
@@ -138,8 +139,8 @@ def _look_at_pack(overview: Overview, chooser: _Chooser) -> None:
 class _Chooser:
     """Keeps some documents out of a stream: those of the lowest hashes, or those of some names."""
 
-    def __init__(self, count: int, named: set[str]) -> None:
-        self._count, self._named = count, named
+    def __init__(self, count: int, named: set[str], head: int) -> None:
+        self._count, self._named, self._head = count, named, head
         self._heap: list[tuple[int, int]] = []  # the highest hash first, negated; and the number
         self._kept: dict[int, Sample] = {}
         self._open: int | None = None
@@ -160,7 +161,7 @@ class _Chooser:
         else:
             return
         self._open = number
-        self._kept[number] = Sample(number, name, 0, text[:HEAD], ids)
+        self._kept[number] = Sample(number, name, 0, text[: self._head], ids)
 
     def grow(self, size: int) -> None:
         """More of the document at hand."""

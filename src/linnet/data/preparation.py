@@ -8,12 +8,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from linnet.data.chat_encoding import value_count
+from linnet.data.conversations import from_json
 from linnet.data.corpus import Corpus
 from linnet.data.corpus_file import ReadingReport
 from linnet.data.documents import Passage, passages
@@ -21,9 +23,19 @@ from linnet.data.duplicates import DuplicateFinder, Duplicates, without
 from linnet.data.errors import DataError, left_out_sentence, printable
 from linnet.data.packs import id_passages
 from linnet.data.token_set import TokenSet, TokenSetWriter, token_dtype
-from linnet.data.tokenizer import Encoder, Vocabulary, train_vocabulary
-from linnet.data.workers import Encoded, HeldOutSplit, Workers, bundles, encode, n_workers
+from linnet.data.tokenizer import Vocabulary, train_vocabulary
+from linnet.data.workers import (
+    Encoded,
+    HeldOutSplit,
+    PassageEncoder,
+    Workers,
+    bundles,
+    encode,
+    n_workers,
+    passage_encoder,
+)
 from linnet.files import write_file
+from linnet.gguf.chat_format import ChatFormat
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +88,7 @@ class Preparation:
     progress: PrepareProgress
     similarity: float | None = None  # of documents that are dropped
     known_duplicates: FoundDuplicates | None = None  # found before, where the corpus is a part of another
+    chat_format: ChatFormat | None = None  # of conversations
 
     @cached_property
     def report(self) -> ReadingReport:
@@ -120,7 +133,7 @@ class Preparation:
         remark = self._write(vocabulary)
         sets = [TokenSet(self.folder / name) for name in (TRAIN, HELD_OUT)]
         if len(sets[0]) < 2:
-            raise DataError(f"corpus {self.corpus.name}: it holds no text to train on{self._why_nothing()}")
+            raise self._nothing_to_train_on()
         self.clear()
         record = Record(
             corpus=printable(self.corpus.name),
@@ -139,31 +152,37 @@ class Preparation:
     def train_vocabulary(self, pre: str) -> Vocabulary:
         """A vocabulary of the corpus, or of every k-th passage of a large one."""
         texts = (passage.text for passage in self._reported("vocabulary", self.texts()))
-        some = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
-        train_vocabulary(some, self.vocab, pre, self.folder / TOKENIZER)
+        some: Iterable[str] = islice(texts, 0, None, -(-self.size // _TRAINED_ON))
+        if self.chat_format is not None:
+            first = next(iter(some), None)
+            if first is None:
+                raise self._nothing_to_train_on()
+            some = (message.content for line in chain([first], some) for message in from_json(line))
+        train_vocabulary(some, self.vocab, pre, self.folder / TOKENIZER, self.chat_format)
         return Vocabulary(self.folder / TOKENIZER)
 
     def clear(self) -> None:
         """Remove the texts that were kept between passes."""
         shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
 
-    def _why_nothing(self) -> str:
+    def _nothing_to_train_on(self) -> DataError:
+        content = "text" if self.chat_format is None else "answers"
         left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
         sentence = left_out_sentence([*self.corpus.left_out, *left_out])
-        return f" ({sentence})" if sentence else ""
+        why = f" ({sentence})" if sentence else ""
+        return DataError(f"corpus {self.corpus.name}: it holds no {content} to train on{why}")
 
     def write_by_document(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document, however few are held out: as of a part of a corpus. Returns a remark."""
-        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
+        encoder = self._encoder(vocabulary)
         split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
-        self._write_sets(encoder, vocabulary.end if vocabulary else None, split)
+        self._write_sets(encoder, self._end(vocabulary), split)
         self.clear()
         return encoder.remark if encoder else ""
 
     def _write(self, vocabulary: Vocabulary | None) -> str:
         """Both sets, by document; by passage where the documents are too few to hold one out. Returns a remark."""
-        encoder = vocabulary.encoder() if vocabulary and not self.corpus.is_pack else None
-        end = vocabulary.end if vocabulary else None
+        encoder, end = self._encoder(vocabulary), self._end(vocabulary)
         split = HeldOutSplit(int(self.held_out * 2**64), self.seed)
         counts = self._write_sets(encoder, end, split)
         if self.held_out and not all(counts):
@@ -174,12 +193,22 @@ class Preparation:
                 self._write_sets(encoder, end, replace(split, limit=limit))
         return encoder.remark if encoder else ""
 
-    def _write_sets(self, encoder: Encoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
+    def _encoder(self, vocabulary: Vocabulary | None) -> PassageEncoder | None:
+        if vocabulary is None or self.corpus.is_pack:
+            return None
+        return passage_encoder(vocabulary, self.chat_format)
+
+    def _end(self, vocabulary: Vocabulary | None) -> int | None:
+        """What stands between documents. Conversations begin and end as their format has it."""
+        return vocabulary.end if vocabulary is not None and self.chat_format is None else None
+
+    def _write_sets(self, encoder: PassageEncoder | None, end: int | None, split: HeldOutSplit) -> list[int]:
         """Write both files; returns how many tokens each has."""
         side = -1
         with ExitStack() as stack:
             paths = [self.folder / name for name in (TRAIN, HELD_OUT)]
-            writers = [stack.enter_context(TokenSetWriter(path, vocab=self.vocab, end=end)) for path in paths]
+            values = value_count(self.vocab, self.chat_format)
+            writers = [stack.enter_context(TokenSetWriter(path, vocab=values, end=end)) for path in paths]
             for bundle in stack.enter_context(closing(self._encoded(encoder, end, split))):
                 if bundle is None:
                     break
@@ -197,7 +226,7 @@ class Preparation:
         return self._write_sets(encoder, end, split)
 
     def _encoded(
-        self, encoder: Encoder | None, end: int | None, split: HeldOutSplit
+        self, encoder: PassageEncoder | None, end: int | None, split: HeldOutSplit
     ) -> Generator[list[Encoded] | None, None, None]:
         if encoder is None:
             for ids, opens in id_passages(self.corpus, self.vocab, end, split.passage):
@@ -209,7 +238,7 @@ class Preparation:
         if count == 1:
             yield from (encode(bundle, encoder, split) for bundle in text)
         else:
-            with Workers(count, self.folder / TOKENIZER, split, encoder.remark) as workers:
+            with Workers(count, self.folder / TOKENIZER, split, encoder.remark, self.chat_format) as workers:
                 yield from workers.encode(text)
 
     def _contents(self, end: int | None, split: HeldOutSplit) -> Iterator[bytes]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
-from linnet.data.corpus import PYTHON, Corpus
+from linnet.data.chat_encoding import value_count
+from linnet.data.corpus import PYTHON, Corpus, RowKind
 from linnet.data.errors import (
     DataError,
     duplicates_sentence,
@@ -25,6 +26,7 @@ from linnet.data.request import DEFAULT_HELD_OUT, DEFAULT_PRE, PrepareOptions, R
 from linnet.data.token_set import TokenSet, content_digest
 from linnet.data.tokenizer import FewTokensError, Vocabulary
 from linnet.errors import LinnetError, mismatch
+from linnet.gguf.chat_families import AUTO
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -95,6 +97,11 @@ class Prepared:
         return self.train.end
 
     @property
+    def is_chat(self) -> bool:
+        """Whether it holds conversations, whose sets tell which tokens are trained on."""
+        return self.vocabulary is not None and self.train.vocab != self.vocab
+
+    @property
     def bytes_per_token(self) -> float | None:
         """Bytes of text a target stands for, to give a loss in bits per byte; None for a pack."""
         tokens = len(self.train) + len(self.held_out)
@@ -120,6 +127,8 @@ def prepare(
     workers: int | None = None,
     progress: PrepareProgress | None = None,
     seed: int = 0,
+    rows: RowKind | None = None,
+    chat_format: str = AUTO,
 ) -> Prepared:
     """Prepare a corpus, or open it where that was done before.
 
@@ -128,6 +137,9 @@ def prepare(
     text. `field` names the text in JSONL, CSV and Parquet; `("*.csv=text", "body")` has another one for some files.
     `dedup` drops documents that are like an earlier one: whose runs of five words agree to `dedup_threshold` (0.8); 1:
     equal ones only. `plain` reads HTML, CSV and other documents as the text they are written in.
+    `rows` says what rows of JSONL, CSV and Parquet are, texts or conversations; else it is told by the keys of the
+    first. Conversations are written in `chat_format`, that of the tokenizer by default, and their set tells which
+    tokens are trained on (`chat_encoding`).
     `progress(stage, done, total)` is told bytes, now and then.
     """
     options: PrepareOptions = {
@@ -143,6 +155,8 @@ def prepare(
         "workers": workers,
         "progress": progress,
         "seed": seed,
+        "rows": rows,
+        "chat_format": chat_format,
     }
     return prepare_whole(Request.of(corpus, options))
 
@@ -181,7 +195,7 @@ class ExistingFolder:
         """It, held against what was written; None where there is none, or it is damaged."""
         request = self._request
         try:
-            return _opened(request.root, request.folder(self._key), self._key, request.vocab, request.has_tokenizer)
+            return _opened(request, self._key)
         except (LinnetError, MemoryError) as error:
             self.damage = str(error).partition(";")[0] or "it needs more memory than there is"  # what to do is done
             return None
@@ -218,27 +232,29 @@ def corpus_vocabulary(
             return replace(looked, vocab=error.reached).train_vocabulary(DEFAULT_PRE), False
 
 
-def _opened(root: Path, target: Path, key: str, vocab: int, has_tokenizer: bool) -> Prepared | None:
+def _opened(request: Request, key: str) -> Prepared | None:
     """A prepared folder, held against what was written; None when there is none, DataError when it is damaged.
 
     The tokens are held against the digests in their headers (and read for it only when the files changed, see
     `file_digests`), those and the tokenizer against the fingerprint of the record, and all against what is asked for.
     """
+    target = request.folder(key)
     if not os.path.lexists(target):
         return None
     prepared = Prepared(target)
     sets = (prepared.train, prepared.held_out)
     try:
-        require_intact(sets, root, key)
+        require_intact(sets, request.root, key)
     except OSError as error:
         raise DataError(f"{target}: it cannot be read: {reason(error)}") from None
-    if has_tokenizer != (prepared.vocabulary is not None):
-        raise DataError(f"{target / TOKENIZER}: it is {'missing' if has_tokenizer else 'none of this corpus'}")
-    end = prepared.vocabulary.end if prepared.vocabulary else None
+    if request.has_tokenizer != (prepared.vocabulary is not None):
+        raise DataError(f"{target / TOKENIZER}: it is {'missing' if request.has_tokenizer else 'none of this corpus'}")
+    end = prepared.vocabulary.end if prepared.vocabulary and request.chat_format is None else None
     text_bytes = tuple(tokens.bytes for tokens in sets)
     if (
         prepared.fingerprint != fingerprint(key, prepared.vocabulary, sets)
-        or {prepared.vocab, *(tokens.vocab for tokens in sets)} != {vocab}
+        or prepared.vocab != request.vocab
+        or {tokens.vocab for tokens in sets} != {value_count(request.vocab, request.chat_format)}
         or {tokens.end for tokens in sets} != {end}
         or (prepared.record.text_bytes or text_bytes) != text_bytes
     ):

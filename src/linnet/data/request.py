@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, TypedDict
 import msgspec
 
 from linnet.data.cache import cache_folder
-from linnet.data.corpus import Corpus, find_corpus
+from linnet.data.corpus import Corpus, RowKind, find_corpus
+from linnet.data.documents import END_OF_TEXT
 from linnet.data.duplicates import THRESHOLD, check_threshold
 from linnet.data.errors import DataError
 from linnet.data.packs import pack_vocab
 from linnet.data.preparation import FoundDuplicates, Preparation, PrepareProgress
+from linnet.data.row_kinds import with_rows
 from linnet.data.tokenizer import Vocabulary
+from linnet.gguf.chat_families import AUTO, chat_format_of, family_of_template, own_format
+from linnet.gguf.chat_format import ChatFormat
+from linnet.gguf.errors import GGUFError
 
 if TYPE_CHECKING:
     from linnet.gguf.file import GGUFFile
@@ -44,6 +49,8 @@ class PrepareOptions(TypedDict, total=False):
     workers: int | None
     progress: PrepareProgress | None
     seed: int
+    rows: RowKind | None
+    chat_format: str
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Request:
     similarity: float | None = None  # of documents that are dropped; None: none are
     workers: int | None = None
     progress: PrepareProgress = lambda *_: None
+    chat_format: ChatFormat | None = None  # of conversations
 
     @classmethod
     def of(cls, corpus: str | os.PathLike[str], options: PrepareOptions) -> Request:
@@ -70,9 +78,14 @@ class Request:
                 f"held_out is the share of the text kept for evaluation, from 0 to below 1; found {held_out}"
             )
         root = cache_folder(options.get("cache"))
-        source = find_corpus(corpus, options.get("field", "text"), plain=options.get("plain", False), cache=root)
+        field, name = options.get("field", "text"), options.get("chat_format", AUTO)
+        source = find_corpus(corpus, field, plain=options.get("plain", False), cache=root)
+        source = with_rows(source, options.get("rows"), has_field=bool(field) and field != "text")
         similarity = _similarity(source, options.get("dedup", False), options.get("dedup_threshold"))
         donor = Vocabulary(tokenizer) if tokenizer is not None else None
+        chat_format = None
+        if source.rows != "text":
+            donor, chat_format = _with_chats(donor, tokenizer, name)
         return cls(
             source,
             root,
@@ -84,6 +97,7 @@ class Request:
             similarity,
             options.get("workers"),
             options.get("progress") or cls.progress,
+            chat_format,
         )
 
     @property
@@ -95,7 +109,11 @@ class Request:
         """All that decides the tokens, with what the files hold."""
         words = self.donor.fingerprint if self.donor else None if self.source.is_pack else self.pre
         settings = [_FORMAT, content, self.source.field, words, self.vocab, self.held_out, self.seed]
-        return settings if self.similarity is None else [*settings, {"dedup": self.similarity}]
+        if self.similarity is not None:
+            settings.append({"dedup": self.similarity})
+        if self.chat_format is not None:
+            settings.append({self.source.rows: self.chat_format})
+        return settings
 
     def key(self, content: str) -> str:
         """The name of a preparation: a hash of what the files hold and of all settings."""
@@ -124,6 +142,7 @@ class Request:
             self.progress,
             self.similarity,
             duplicates,
+            self.chat_format,
         )
 
 
@@ -141,6 +160,26 @@ def vocabulary_rows(corpus: Corpus, donor: Vocabulary | None, vocab: int | None)
     if size > most:
         raise DataError(f"corpus {corpus.name}: a vocabulary {kind} has at most {most:,} tokens, found {size:,}")
     return size
+
+
+def _with_chats(
+    donor: Vocabulary | None, tokenizer: str | os.PathLike[str] | GGUFFile | None, name: str
+) -> tuple[Vocabulary | None, ChatFormat]:
+    """How conversations are written: as the donor's chats, else with special tokens of their own.
+
+    The donor's vocabulary gets a template for other programs where its own is not of this format, or missing.
+    """
+    try:
+        if donor is None or tokenizer is None:
+            return None, own_format(name, END_OF_TEXT)
+        written = chat_format_of(donor.metadata, name)
+    except GGUFError as error:
+        raise DataError(f"{error}") from None
+    template = donor.metadata.get("tokenizer.chat_template")
+    is_told = isinstance(template, str) and family_of_template(template) == written.name
+    if is_told or not written.has_template:
+        return donor, written
+    return Vocabulary(tokenizer, written.chat_template()), written
 
 
 def _similarity(corpus: Corpus, dedup: bool, threshold: float | None) -> float | None:

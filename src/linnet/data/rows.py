@@ -1,13 +1,14 @@
-"""Rows of which one field is the text: JSONL lines, CSV and TSV records, Parquet rows."""
+"""Rows of JSONL, CSV, TSV and Parquet: whole (`ROW_READERS`), or the text in one field of each."""
 
 from __future__ import annotations
 
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,13 +16,14 @@ from linnet.data.compression import DamagedError, read_blocks
 from linnet.data.corpus_file import LARGEST, CorpusFile, FileError, ReadingReport
 from linnet.data.encoding import UTF8
 from linnet.data.errors import MissingPackageError
+from linnet.errors import mismatch
 
 DEFAULT_FIELD = "text"
 _LARGEST_FIELD = 1 << 26  # characters of a CSV field; Python's csv holds four bytes for each
 _DELIMITERS = ",;\t|"
 _LAST = "\0the end of the file\0"  # no text holds NULs
 _LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
-_JSON_KINDS = {
+JSON_KINDS: dict[type, str] = {
     dict: "an object",
     list: "a list",
     int: "a number",
@@ -31,15 +33,33 @@ _JSON_KINDS = {
 }
 
 
+class Row(NamedTuple):
+    """A row by the names of its fields; `place` says where it stands: `line 17`."""
+
+    place: str
+    fields: dict[str, Any]
+
+
 class _LineTooLongError(Exception):
     """A line of more bytes than are held in memory."""
 
 
 def json_lines(file: CorpusFile, report: ReadingReport, longest: int = LARGEST) -> Iterator[str]:
     """The text under the field of each line; a line of more than `longest` bytes is refused."""
-    decoder = msgspec.json.Decoder(dict[str, object])
-    field, number = file.field or DEFAULT_FIELD, 0
-    begin = file.span[0] if file.span else 0
+    field = file.field or DEFAULT_FIELD
+    with closing(json_rows(file, report, longest)) as rows:
+        for place, record in rows:
+            text = record.get(field)
+            if not isinstance(text, str):
+                report.skip_row(file, f"{place} {_why_no_text(record, field)}")
+            elif text:
+                yield text
+
+
+def json_rows(file: CorpusFile, report: ReadingReport, longest: int = LARGEST) -> Generator[Row, None, None]:
+    """The objects of a JSONL file."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    number, begin = 0, file.span[0] if file.span else 0
     behind = f" after byte {begin:,}" if begin else ""  # how many lines there are before it, nobody has counted
     if file.encoding == UTF8:
         blocks: Iterable[bytes] = read_blocks(file.path, file.compression, span=file.span)
@@ -57,11 +77,7 @@ def json_lines(file: CorpusFile, report: ReadingReport, longest: int = LARGEST) 
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 report.skip_row(file, f"line {number}{behind} {_why_no_object(line, error)}")
                 continue
-            text = record.get(field)
-            if not isinstance(text, str):
-                report.skip_row(file, f"line {number}{behind} {_why_no_text(record, field)}")
-            elif text:
-                yield text
+            yield Row(f"line {number}{behind}", record)
     except _LineTooLongError:
         raise FileError(
             file.path,
@@ -101,14 +117,14 @@ def _why_no_object(line: bytes, error: Exception) -> str:
     return f"is not a JSON object: {error}"
 
 
-def _why_no_text(record: dict[str, object], field: str) -> str:
+def _why_no_text(record: dict[str, Any], field: str) -> str:
     if field in record:
-        kind = _JSON_KINDS[type(record[field])]
+        kind = JSON_KINDS[type(record[field])]
         return f"has {kind} under {field!r}, expected text: see `field`, or leave the line out"
     return f"has no text {field!r}; it has {_names(list(record))}: see `field`"
 
 
-def _names(names: list[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     """The first few, each cut short: they are a file's words, of any length."""
     return ", ".join(name[:40] for name in names[:8]) or "nothing"
 
@@ -120,6 +136,35 @@ def separated_values(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     or bars as well: by what stands most often in its first line.
     """
     field = file.field or DEFAULT_FIELD
+    with closing(_separated_records(file, report)) as records:
+        column, width = 0, 0
+        for number, record in records:
+            if not width:
+                if field not in record:
+                    raise FileError(file.path, f"there is no column {field!r}; it has {_names(record)}: see `field`")
+                column, width = record.index(field), len(record)
+            elif len(record) > column:
+                if record[column]:
+                    yield record[column]
+            else:
+                report.skip_row(file, f"line {number} has {len(record)} of {width} columns")
+
+
+def separated_rows(file: CorpusFile, report: ReadingReport) -> Generator[Row, None, None]:
+    """The rows of a CSV or TSV file by the names in its first record."""
+    names: list[str] | None = None
+    with closing(_separated_records(file, report)) as records:
+        for number, record in records:
+            if names is None:
+                names = record
+            elif len(record) < len(names):
+                report.skip_row(file, f"line {number} has {len(record)} of {len(names)} columns")
+            else:
+                yield Row(f"line {number}", dict(zip(names, record, strict=False)))
+
+
+def _separated_records(file: CorpusFile, report: ReadingReport) -> Generator[tuple[int, list[str]], None, None]:
+    """The records of a file, that of its columns' names first, each with the number of the line at its end."""
     lines = chain.from_iterable(_lists_of_lines(file, report))
     first = next(lines, None)
     if first is None:
@@ -130,20 +175,15 @@ def separated_values(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     # Within a quoted field that is never closed, the last line is no record of its own.
     records = csv.reader(chain([first], lines, [_LAST]), delimiter=delimiter)
     try:
-        names = next(records)
-        if field not in names:
-            raise FileError(file.path, f"there is no column {field!r}; it has {_names(names)}: see `field`")
-        column, is_closed = names.index(field), False
+        yield records.line_num, next(records)
+        is_closed = False
         for record in records:
             if record == [_LAST]:
                 is_closed = True
             elif record and record[-1].endswith(_LAST):
                 break
-            elif len(record) > column:
-                if record[column]:
-                    yield record[column]
             elif record:
-                report.skip_row(file, f"line {records.line_num} has {len(record)} of {len(names)} columns")
+                yield records.line_num, record
         if not is_closed:
             raise FileError(file.path, f"a quoted field that ends with line {records.line_num - 1} is never closed")
     except csv.Error as error:
@@ -192,33 +232,69 @@ def _group_starts(metadata: Any) -> list[tuple[int, int]]:
     return starts if starts == sorted(starts) else [(0, number) for number in range(len(starts))]
 
 
-def parquet_rows(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
+def parquet_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     """A column of a Parquet file."""
+    field = file.field or DEFAULT_FIELD
+    with _parquet_batches(file, field) as batches:
+        for batch in batches:
+            for value in batch.column(0):
+                text = value.as_py()
+                if text is not None and not isinstance(text, str):
+                    raise FileError(file.path, f"the column {field!r} holds {type(text).__name__}, not text")
+                if text:
+                    yield text
+
+
+def parquet_rows(file: CorpusFile, report: ReadingReport) -> Generator[Row, None, None]:
+    """The rows of a Parquet file; those of a part of it are counted from its first."""
+    number = 0
+    with _parquet_batches(file) as batches:
+        for batch in batches:
+            for record in batch.to_pylist():
+                number += 1
+                yield Row(f"row {number}", record)
+
+
+@contextmanager
+def _parquet_batches(file: CorpusFile, field: str | None = None) -> Iterator[Iterator[Any]]:
+    """The rows of a Parquet file, some at a time; of one column, or all. What is wrong with them is a FileError."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         missing = MissingPackageError("reading Parquet", "pyarrow", "parquet")
         raise FileError(file.path, str(missing)) from None
-    path, field = file.path, file.field or DEFAULT_FIELD
     try:
-        opened = parquet.ParquetFile(path)
+        opened = parquet.ParquetFile(file.path)
         first, last = file.span or (0, sys.maxsize)
         groups = [number for start, number in _group_starts(opened.metadata) if first <= start < last]
-        if field not in opened.schema_arrow.names:
-            raise FileError(
-                path, f"there is no column {field!r}; it has {_names(opened.schema_arrow.names)}: see `field`"
-            )
-        for rows in opened.iter_batches(batch_size=256, row_groups=groups, columns=[field]):
-            for value in rows.column(0):
-                text = value.as_py()
-                if text is not None and not isinstance(text, str):
-                    raise FileError(path, f"the column {field!r} holds {type(text).__name__}, not text")
-                if text:
-                    yield text
+        names = opened.schema_arrow.names
+        if field is not None and field not in names:
+            raise FileError(file.path, f"there is no column {field!r}; it has {_names(names)}: see `field`")
+        yield opened.iter_batches(batch_size=256, row_groups=groups, columns=field and [field])
     except UnicodeDecodeError as error:
-        raise FileError(path, f"the column {field!r} holds text that is not UTF-8: {error}") from None
+        column = "a column" if field is None else f"the column {field!r}"
+        raise FileError(file.path, f"{column} holds text that is not UTF-8: {error}") from None
     except pyarrow.ArrowMemoryError:
         raise MemoryError from None
     except pyarrow.ArrowException as error:
-        raise FileError(path, f"this is not a sound Parquet file: {error}") from None
+        raise FileError(file.path, f"this is not a sound Parquet file: {error}") from None
+
+
+def json_array_rows(file: CorpusFile, report: ReadingReport) -> Generator[Row, None, None]:
+    """The objects of a JSON file that is one list of them."""
+    try:
+        records = msgspec.json.decode(file.content(), type=list[dict[str, Any]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(file.path, f"this is not a list of JSON objects: {mismatch(error)}") from None
+    yield from (Row(f"row {number}", record) for number, record in enumerate(records, 1))
+
+
+# How the rows of a file are read, by how the file is: what conversations are made of.
+ROW_READERS: dict[str, Callable[[CorpusFile, ReadingReport], Generator[Row, None, None]]] = {
+    "jsonl": json_rows,
+    "json": json_array_rows,
+    "parquet": parquet_rows,
+    "csv": separated_rows,
+    "tsv": separated_rows,
+}

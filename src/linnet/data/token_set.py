@@ -133,6 +133,12 @@ class TokenSet:
     def __repr__(self) -> str:
         return f"<TokenSet {self.path}: {len(self)} tokens in {len(self.documents) - 1} documents>"
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest document, with what opens it."""
+        begins = np.asarray(self.documents).astype(np.int64)
+        return int(np.diff(begins).max(initial=0)) + 1
+
     def document(self, index: int) -> NDArray[Any]:
         """The tokens of one document, without the end-of-text tokens round it."""
         first, last = int(self.documents[index]), int(self.documents[index + 1])

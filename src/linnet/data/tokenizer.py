@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+    from linnet.gguf.chat_format import ChatFormat
     from linnet.gguf.metadata import Value
 
+_TEMPLATE = "tokenizer.chat_template"
 _WORDS_KEPT = 1 << 20  # then the memory is emptied: a corpus of noise must not fill the machine's
 _LONGEST_WORD = 1 << 12  # longer words do not come back and are not kept
 _SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -50,17 +52,22 @@ _SIGNS = r"[\x00-\x08\x0e-\x1f!-/:-@\[-`{-\x7f]"
 class Vocabulary:
     """A tokenizer with all that goes with it, read from a GGUF (a model, or one of ours without tensors).
 
-    A file that is open already stays open.
+    A file that is open already stays open. `chat_template` takes the place of the file's.
     """
 
-    def __init__(self, source: str | os.PathLike[str] | GGUFFile) -> None:
+    def __init__(self, source: str | os.PathLike[str] | GGUFFile, chat_template: str | None = None) -> None:
         path = source.path if isinstance(source, GGUFFile) else source
         with nullcontext(source) if isinstance(source, GGUFFile) else GGUFFile.open(source) as file:
             keys = donor_keys(file.metadata)
             if "tokenizer.ggml.tokens" not in keys:
                 raise DataError(f"tokenizer {os.fspath(path)}: this GGUF has no vocabulary inside")
+            if chat_template is not None:
+                keys = [key for key in keys if key != _TEMPLATE]
             self.metadata: dict[str, Value] = {key: file.metadata[key] for key in keys}
             self.keys = MetadataBlock().copy(file.metadata, keys)
+            if chat_template is not None:
+                self.metadata[_TEMPLATE] = chat_template
+                self.keys.text(_TEMPLATE, chat_template)
             self.rows: int = file.metadata.length("tokenizer.ggml.tokens")
         self.tokenizer: Tokenizer = rebuild_tokenizer(self.metadata)
         self.fingerprint = hashlib.blake2b(self.keys.to_bytes(), digest_size=16).hexdigest()
@@ -95,13 +102,17 @@ class FewTokensError(DataError):
         self.reached = reached
 
 
-def train_vocabulary(texts: Iterable[str], size: int, pre: str, path: Path) -> None:
-    """Train a byte-level BPE of exactly `size` tokens and write it to `path`."""
-    tokenizer = train_tokenizer(texts, size, pre=pre, special=(END_OF_TEXT,))
+def train_vocabulary(
+    texts: Iterable[str], size: int, pre: str, path: Path, chat_format: ChatFormat | None = None
+) -> None:
+    """Train a byte-level BPE of exactly `size` tokens and write it to `path`; with what a chat format needs."""
+    special = dict.fromkeys((END_OF_TEXT, *(() if chat_format is None else chat_format.required)))
+    tokenizer = train_tokenizer(texts, size, pre=pre, special=tuple(special))
     reached = tokenizer.get_vocab_size(with_added_tokens=True)
     if reached < size:
         raise FewTokensError(size, reached)
-    _save(MetadataBlock.of(tokenizer_block(tokenizer, eos=END_OF_TEXT)), path)
+    template = None if chat_format is None else chat_format.chat_template()
+    _save(MetadataBlock.of(tokenizer_block(tokenizer, eos=END_OF_TEXT, chat_template=template)), path)
 
 
 def _save(keys: MetadataBlock, path: Path) -> None:

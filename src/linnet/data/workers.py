@@ -19,11 +19,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from linnet.data.chat_encoding import ConversationEncoder
 from linnet.data.documents import Passage
 from linnet.data.errors import DataError
-from linnet.data.tokenizer import Encoder, Vocabulary
+from linnet.data.tokenizer import Vocabulary
+from linnet.gguf.chat_format import ChatFormat
 
 BUNDLE = 1 << 19  # characters encoded at a time
 _SAMPLE = 1 << 11  # characters of each bundle that are held against `tokenizers`: costs 2 %
@@ -48,6 +50,28 @@ class HeldOutSplit:
         return self.hash(content) < self.limit
 
 
+class PassageEncoder(Protocol):
+    """What makes ids of passages: an `Encoder` of texts, or a `ConversationEncoder`."""
+
+    @property
+    def remark(self) -> str:
+        """Why all is left to `tokenizers`, where it is."""
+
+    def slow(self, why: str) -> None:
+        """Leave all to `tokenizers` from here on."""
+
+    def agrees(self, text: str) -> bool:
+        """Whether the ids of a text are those that `tokenizers` gives."""
+
+    def encode(self, text: str) -> bytes:
+        """The ids of a passage, as bytes."""
+
+
+def passage_encoder(vocabulary: Vocabulary, chat_format: ChatFormat | None) -> PassageEncoder:
+    """What encodes the passages of a corpus: texts, or conversations in a format."""
+    return vocabulary.encoder() if chat_format is None else ConversationEncoder(vocabulary, chat_format)
+
+
 class Encoded(NamedTuple):
     """A passage as token ids."""
 
@@ -57,7 +81,7 @@ class Encoded(NamedTuple):
     n_bytes: int  # of its text
 
 
-def encode(bundle: list[Passage], encoder: Encoder, split: HeldOutSplit) -> list[Encoded] | None:
+def encode(bundle: list[Passage], encoder: PassageEncoder, split: HeldOutSplit) -> list[Encoded] | None:
     """Encode some passages; None where `tokenizers` gives other ids for the beginning of the first."""
     if not encoder.agrees(bundle[0].text[:_SAMPLE]):
         return None
@@ -93,10 +117,12 @@ def n_workers(asked: int | None, n_bytes: int) -> int:
 class Workers:
     """`with Workers(2, "tokenizer.gguf", split) as workers: for encoded in workers.encode(bundles): ...`
 
-    `slow` is the encoder's remark where all is left to `tokenizers`, else empty.
+    `slow` is the encoder's remark where all is left to `tokenizers`, else empty; `chat_format`: of conversations.
     """
 
-    def __init__(self, count: int, tokenizer: Path, split: HeldOutSplit, slow: str = "") -> None:
+    def __init__(
+        self, count: int, tokenizer: Path, split: HeldOutSplit, slow: str = "", chat_format: ChatFormat | None = None
+    ) -> None:
         command = f"import sys; sys.path[:] = {sys.path!r}; from linnet.data.workers import work; work()"
         self._processes = [
             subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -105,7 +131,7 @@ class Workers:
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(count)
         for process in self._processes:
-            _send(process, (tokenizer, split, slow))
+            _send(process, (tokenizer, split, slow, chat_format))
             self._idle.put(process)
 
     def encode(self, bundles: Iterable[list[Passage]]) -> Iterator[list[Encoded] | None]:
@@ -149,8 +175,8 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     try:
-        tokenizer, split, slow = pickle.load(requests)
-        encoder = Vocabulary(tokenizer).encoder()
+        tokenizer, split, slow, chat_format = pickle.load(requests)
+        encoder = passage_encoder(Vocabulary(tokenizer), chat_format)
         if slow:
             encoder.slow(slow)
         while True:

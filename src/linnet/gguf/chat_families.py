@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, cast, get_args
 
-from linnet.gguf.chat_format import ChatFormat, Message, Trim, Turn
+from linnet.gguf.chat_format import ChatFormat, ChatFormatName, Message, Trim, Turn
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import pre_named
 from linnet.gguf.tokenizer import CONTROL, END_TEXTS, USER_DEFINED
 
-AUTO, PLAIN = "auto", "plain"
+AUTO: Literal["auto"] = "auto"
+PLAIN: Literal["plain"] = "plain"
 _END_OF_TEXT = "<|endoftext|>"
 _LONGEST = 1 << 16  # letters of a template that are looked at
 _ALWAYS_SPECIAL = frozenset(END_TEXTS)  # for llama.cpp, whatever their type says
@@ -96,7 +98,7 @@ _FORMATS = (
     ),
 )
 _BY_NAME = {written.name: written for written in _FORMATS}
-FORMATS = tuple(_BY_NAME)
+FORMATS: tuple[ChatFormatName, ...] = get_args(ChatFormatName)
 
 
 def chat_format_of(metadata: Mapping[str, object], name: str = AUTO) -> ChatFormat:
@@ -104,34 +106,49 @@ def chat_format_of(metadata: Mapping[str, object], name: str = AUTO) -> ChatForm
 
     What cannot be told, or needs tokens that the vocabulary has not got, is a GGUFError.
     """
-    if name not in (AUTO, *FORMATS):
-        raise GGUFError(f"`chat_format={name}` is not known: choose from {AUTO}, {', '.join(FORMATS)}")
+    _require_known(name)
     stated = metadata.get("tokenizer.chat_template")
     template = stated if isinstance(stated, str) else ""
     special = special_tokens(metadata)
     family = family_of_template(template) if template else None
+    chosen = cast("ChatFormatName", name)
     if name == AUTO:
-        name = family or ("" if template else _family_of_tokens(special))
-        if not name:
+        chosen = family or _family_of_tokens(special)
+        if template and family is None:
             raise GGUFError(
                 f"the chat template of this tokenizer is in none of the formats that are known ({', '.join(FORMATS)}):"
                 " name the one it is like with `chat_format`, or train one of our own with `chat_format=plain`"
             )
     bos = _marked(metadata, "bos")
-    filled = _filled(_BY_NAME[name], bos, _end_of_answer(metadata, name))
+    filled = _filled(_BY_NAME[chosen], bos, _end_of_answer(metadata, chosen))
     if missing := [token for token in filled.required if token not in special]:
         named = " and ".join(token or "a token that ends a text" for token in missing)
         raise GGUFError(
-            f"the chat format {name} needs {named}, which this vocabulary does not have as a special token: choose"
-            f" another `chat_format`{'' if name == PLAIN else f' (`chat_format={PLAIN}` is plain text)'}"
+            f"the chat format {chosen} needs {named}, which this vocabulary does not have as a special token: choose"
+            f" another `chat_format`{'' if chosen == PLAIN else f' (`chat_format={PLAIN}` is plain text)'}"
         )
-    mentions_bos = family == name and "bos_token" in template
+    mentions_bos = family == chosen and "bos_token" in template
     if bos and not filled.user.before.startswith(bos) and (mentions_bos or _adds_bos(metadata)):
         filled = replace(filled, begin=bos)
-    return _as_in_template(filled, template[:_LONGEST]) if family == name else filled
+    return _as_in_template(filled, template[:_LONGEST]) if family == chosen else filled
 
 
-def family_of_template(template: str) -> str | None:
+def _require_known(name: str) -> None:
+    if name not in (AUTO, *FORMATS):
+        raise GGUFError(f"`chat_format={name}` is not known: choose from {AUTO}, {', '.join(FORMATS)}")
+
+
+def own_format(name: str, end: str) -> ChatFormat:
+    """The format of a vocabulary that is trained with the special tokens it needs; `end` is that of a text."""
+    _require_known(name)
+    written = _BY_NAME["chatml" if name == AUTO else cast("ChatFormatName", name)]
+    if not written.has_template:
+        known = ", ".join(known.name for known in _FORMATS if known.has_template)
+        raise GGUFError(f"`chat_format={name}` is not for a vocabulary that is trained here: choose from {known}")
+    return _filled(written, "", end)
+
+
+def family_of_template(template: str) -> ChatFormatName | None:
     """The format of a template by the marks that stand in it; None where it is none of those that are known."""
     template = template[:_LONGEST]
     if "<|im_start|>" in template and "<|im_sep|>" not in template:
@@ -172,9 +189,10 @@ def special_tokens(metadata: Mapping[str, object]) -> frozenset[str]:
     return frozenset(known)
 
 
-def _family_of_tokens(special: frozenset[str]) -> str:
+def _family_of_tokens(special: frozenset[str]) -> ChatFormatName:
     """The format of a vocabulary without a template: by the tokens that only one of them has."""
-    for name in ("chatml", "llama-3", "gemma"):
+    names: tuple[ChatFormatName, ...] = ("chatml", "llama-3", "gemma")
+    for name in names:
         if special.issuperset(_BY_NAME[name].required):
             return name
     return PLAIN
@@ -245,7 +263,7 @@ def _marked(metadata: Mapping[str, object], mark: str) -> str:
     return str(tokens[number])
 
 
-def _end_of_answer(metadata: Mapping[str, object], name: str) -> str:
+def _end_of_answer(metadata: Mapping[str, object], name: ChatFormatName) -> str:
     """The token that stands for `{eos}`. A chat model's may end a turn; plain answers end as texts do."""
     tokens = metadata.get("tokenizer.ggml.tokens")
     if name == PLAIN and isinstance(tokens, Sequence) and _END_OF_TEXT in tokens:

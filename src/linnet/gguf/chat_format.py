@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+ChatFormatName = Literal["chatml", "llama-3", "gemma", "phi-3", "zephyr", "llama-2", "mistral", "plain"]
 Role = Literal["system", "user", "assistant"]
 Trim = Literal["never", "message", "turn"]  # what loses the blanks at its ends: a content, or all that its turn holds
 
@@ -56,7 +57,7 @@ class ChatFormat:
     - `thinks`: an answer is preceded by thoughts, which may be empty, and those of earlier answers are left out.
     """
 
-    name: str
+    name: ChatFormatName
     user: Turn
     assistant: Turn
     system: Turn | None
@@ -135,12 +136,17 @@ class ChatFormat:
         yield Segment(before_end + end, number, False, trained)
         yield Segment(rest, number, False, False)
 
+    @property
+    def has_template(self) -> bool:
+        """Can `chat_template` write one? Not where system messages stand in questions, and not of one that thinks."""
+        return self.system is not None and not self.thinks
+
     def chat_template(self) -> str:
         """A Jinja template that writes the same, for other programs: for a vocabulary whose file has none.
 
-        Not of a format that puts system messages into questions, or thinks: those come with their own.
+        Only where `has_template`: the others come with their own.
         """
-        assert self.system is not None and not self.thinks
+        assert self.system is not None and self.has_template
         content = "message['content']" if self.trim == "never" else "message['content'] | trim"
         lines = [_quoted(self.begin)] if self.begin else []
         if self._own_system:

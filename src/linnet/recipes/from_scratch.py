@@ -12,6 +12,7 @@ from linnet.architectures import ARCHITECTURES, AnyConfig, names_for, preset, pr
 from linnet.errors import UsageError
 from linnet.recipes.flags import Flag, FlagGroups, changed_fields, config_flags, fill, flags_of, with_model_files
 from linnet.recipes.job import (
+    DEFAULT_PROMPTS,
     Job,
     RowData,
     TeacherOptions,
@@ -157,7 +158,7 @@ def text_job(recipe: str, config: AnyConfig, values: Mapping[str, Any], **more: 
             "`pre` cuts words for a vocabulary that is trained on the corpus, and here the tokenizer comes from a file:"
             " leave it out"
         )
-    prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else ("The",))
+    prompts = values["prompt"] or (("def __init__(self",) if values["corpus"] == "python" else DEFAULT_PROMPTS)
     data, settings = fill(TextData, values), settings_of(TrainSettings, values)
     teacher = teacher_of(values)
     return Job(config, data, settings, tuple(prompts), values["init_scale"], recipe, teacher=teacher, **more)

@@ -14,6 +14,7 @@ import msgspec
 
 from linnet.architectures import ARCHITECTURES, AnyConfig, ViTConfig, layout
 from linnet.errors import LinnetError, UsageError, mismatch
+from linnet.gguf.chat_format import ChatFormatName
 from linnet.recipes.flags import FilePath, Flag, ModelName, SourceName, absolute, fill, flags_of
 from linnet.recipes.registry import recipe_type
 from linnet.train.settings import TrainSettings
@@ -62,6 +63,7 @@ FREE = (
 
 BUDGETS = ("steps", "minutes", "tokens", "epochs")  # what says how long to train: one of them
 _TURNED_INTO_STEPS = ("tokens", "epochs")  # so no run keeps them; under `tokens` a warm start has something else
+DEFAULT_PROMPTS = ("The",)  # what samples of a text begin with; of conversations it is a held-out question
 _LABELS = 32  # names of classes that `run.json` lists
 
 
@@ -81,11 +83,15 @@ class TextData:
         tokenizer: The MODEL whose tokenizer is taken; by default the donor's where there is one, else one is trained.
         pre: How a vocabulary that is trained on the corpus cuts words; by default as the donor's, else as GPT-2's.
         held_out: The share of documents kept for evaluation.
-        documents: Keep documents from seeing each other.
+        documents: Keep documents from seeing each other; conversations never do.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
+        rows: What rows of JSONL, CSV and Parquet are, text or conversations; by default what the keys of the first say.
+        chat_format: How conversations are written: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; by
+            default as the chat template of the tokenizer, which is never run, or its tokens tell.
+        train_on: Of conversations: answers, which is the default, or all, the questions too.
     """
 
-    run_data: ClassVar[str] = "linnet.recipes.token_data:TextRunData"
+    run_data: ClassVar[str] = "linnet.recipes.corpus_data:read_corpus"
     corpus: SourceName = "python"
     tokenizer: ModelName | None = None
     held_out: float = 0.02
@@ -97,6 +103,10 @@ class TextData:
     dedup_threshold: float | None = None
     # None: a run from before other formats than JSONL and Parquet were read, which goes on as it began
     plain: bool | None = False
+    # of texts none of them is ever set: their runs are what they were before there were conversations
+    rows: Literal["text", "conversations"] | None = None
+    chat_format: ChatFormatName | None = None
+    train_on: Literal["answers", "all"] | None = None
 
     def __post_init__(self) -> None:
         field: object = self.field

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from linnet.architectures import ViTConfig
-from linnet.data import NOT_SCORED, Batch, Batches, DataError, prepare, windows
+from linnet.data import NOT_SCORED, Batch, Batches, DataError, Prepared, windows
 from linnet.data.batches import send
 from linnet.data.cache import cache_folder, teacher_logits_folder
 from linnet.data.order import shuffled
@@ -28,13 +28,14 @@ from linnet.data.tokenizer import Vocabulary
 from linnet.infer import score_batches
 from linnet.kernels import drop_decode_weights
 from linnet.models import LanguageModel
-from linnet.recipes.job import Job, PrepareProgress, RowData, TextData, vocabulary_size
+from linnet.recipes.job import Job, RowData, TextData, vocabulary_size
 from linnet.recipes.teacher import TeacherFile
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.own_model import tokenizer_keys
 from linnet.train.protocols import DataEndedError, EvalResult
 from linnet.train.ranks import ALONE
+from linnet.train.settings import TrainSettings
 from linnet.train.text import Evaluation, evaluate, write_sample
 
 if TYPE_CHECKING:
@@ -94,38 +95,23 @@ class TokenRunData:
 
 
 class TextRunData(TokenRunData):
-    """The tokens of a corpus, cut into batches.
-
-    `tokenizer` stands for the file that the job names: a checkpoint has a copy of it, and the file may be gone.
-    """
+    """The tokens of a corpus, cut into batches."""
 
     _teacher_logits: TeacherLogits | None = None  # what the teacher said, where it need not run
 
-    def __init__(
-        self, job: Job, hardware: Hardware, progress: PrepareProgress | None = None, tokenizer: Path | None = None
-    ) -> None:
+    def __init__(self, job: Job, hardware: Hardware, prepared: Prepared) -> None:
         super().__init__(job, hardware)
-        data = job.data
+        data, self._prepared = job.data, prepared
         assert isinstance(data, TextData)
-        self._prepared = prepare(
-            data.corpus,
-            vocab=None if data.tokenizer else self._model.vocab,
-            tokenizer=(tokenizer or job.tokenizer_source) if data.tokenizer else None,
-            pre=data.pre or "gpt-2",
-            held_out=data.held_out,
-            field=data.field or (),
-            dedup=bool(data.dedup),
-            dedup_threshold=data.dedup_threshold,
-            plain=data.plain,
-            cache=data.cache,
-            progress=progress,
-        )
         self.per_epoch = len(self._prepared.train)
         self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
         self.job = replace(job, model=replace(self._model, vocab=self._prepared.vocab), settings=self.settings)
         self.description = f"corpus {data.corpus!r}"
         self.fingerprint = self._prepared.fingerprint
-        self.remarks: tuple[str, ...] = (*self._prepared.remarks, *self._too_few(data.held_out))
+        self.remarks: tuple[str, ...] = (
+            *self._prepared.remarks,
+            *too_few_held_out(len(self._prepared.held_out) - 1, data.held_out, self.settings),
+        )
         self.left_out = (*self._prepared.left_out, *self._prepared.dropped)
         self.tokenizer = self._prepared.tokenizer_keys
         self._sampler = self._prepared.tokenizer
@@ -161,14 +147,6 @@ class TextRunData(TokenRunData):
         self._teacher_logits = cached
         teacher = replace(teacher, teacher_cache=cached.fingerprint, top_k_distill=cached.top)
         self.job = replace(self.job, teacher=teacher)
-
-    def _too_few(self, share: float) -> list[str]:
-        """A remark where the text kept apart is so short that its loss says little."""
-        tokens = len(self._prepared.held_out) - 1
-        if not 0 < tokens < _ENOUGH or not self.settings.interval("eval"):
-            return []
-        more = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
-        return [f"only {tokens:,} tokens are held out, and their loss says little: {more} keeps more of them"]
 
     @property
     def vocabulary(self) -> Mapping[str, object] | None:
@@ -221,6 +199,14 @@ class TextRunData(TokenRunData):
         assert isinstance(result, Evaluation)
         extra = {"bits_per_byte": result.bits_per_byte}
         run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens, extra=extra)
+
+
+def too_few_held_out(tokens: int, share: float, settings: TrainSettings) -> list[str]:
+    """A remark where what is kept apart is so short that its loss says little."""
+    if not 0 < tokens < _ENOUGH or not settings.interval("eval"):
+        return []
+    more = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
+    return [f"only {tokens:,} tokens are held out, and their loss says little: {more} keeps more of them"]
 
 
 class RowRunData(TokenRunData):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,13 +59,25 @@ def evaluate(
     Several `ranks` share the batches out among them.
     """
     most = min(most, len(tokens) - 1)
-    rows = max(1, min(_AT_ONCE["cuda" if device.type == "cuda" else "cpu"] // ctx, -(-most // ctx)))
+    rows = rows_at_once(device, ctx, -(-most // ctx))
     on_batch = None if on_progress is None else lambda done: on_progress(done, most)
     score = score_batches(model, windows(tokens, ctx, rows, device=device), most, on_batch, ranks)
     return Evaluation.of(score, bytes_per_token)
 
 
+def rows_at_once(device: torch.device, ctx: int, rows: int) -> int:
+    """How many rows of `ctx` tokens are scored together, of so many."""
+    return max(1, min(_AT_ONCE["cuda" if device.type == "cuda" else "cpu"] // ctx, rows))
+
+
 def write_sample(model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int) -> str:
     """Continue a prompt, always with the same seed, so that samples differ only as the model does."""
-    ids = tokenizer.encode(prompt).ids
-    return str(tokenizer.decode(list(generate(model, ids, max_tokens=tokens, temperature=0.8, top_k=50, seed=0))))
+    return continue_ids(model, tokenizer, tokenizer.encode(prompt).ids, tokens)
+
+
+def continue_ids(
+    model: LanguageModel, tokenizer: Tokenizer, ids: Sequence[int], tokens: int, stop: Collection[int] = ()
+) -> str:
+    """The same of a prompt's ids, up to an id of `stop`."""
+    written = generate(model, ids, max_tokens=tokens, temperature=0.8, top_k=50, seed=0, stop=stop)
+    return str(tokenizer.decode(list(written)))

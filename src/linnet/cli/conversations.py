@@ -1,0 +1,250 @@
+"""`linnet data show` of conversations: turns, tokens, and which of them are trained on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from rich.cells import cell_len, chop_cells
+
+from linnet.board import words
+from linnet.cli.options import find_model
+from linnet.cli.printing import paint, print_facts, print_json, width
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from linnet.data.chat_encoding import ChatEncoder
+    from linnet.data.conversation_blocks import TrainOn
+    from linnet.data.corpus import Corpus
+    from linnet.data.overview import Overview, Sample
+
+_WHOLE = 1 << 20  # letters of a conversation that is shown, as a line of JSON
+_ROWS = 12  # of pieces of a conversation
+_LABELS = {"system": "yellow", "user": "cyan", "assistant": "green"}
+_BEGIN, _END = "▶", "◀"  # round what is trained on
+_SHADES = (22, 28)  # backgrounds of neighbouring pieces that are trained on, of the 256 colours
+
+
+class Piece(NamedTuple):
+    """The text of a token; where several stand for one character, it comes with the last of them."""
+
+    text: str
+    trained: bool
+
+
+@dataclass
+class Lengths:
+    """Tokens of each conversation, up to the last that is trained on, and how many are."""
+
+    inputs: list[int] = field(default_factory=list)
+    trained: list[int] = field(default_factory=list)
+
+
+def show_conversations(
+    source: Corpus,
+    base: str | None,
+    runs: Path | None,
+    *,
+    samples: int,
+    named: Sequence[str],
+    lines: int,
+    threshold: float,
+    chat_format: str | None,
+    train_on: TrainOn,
+    ctx: int | None,
+    json: bool,
+) -> int:
+    """Show a corpus of conversations; with a `base` as its chats are written, token by token."""
+    from linnet.cli.corpus import reading_progress, require_documents
+    from linnet.data.overview import look_at
+
+    encoder = None if base is None else _encoder(find_model(base, runs), chat_format)
+    with reading_progress() as progress:
+        overview = look_at(source, samples=samples, named=named, threshold=threshold, progress=progress, head=_WHOLE)
+    require_documents(overview, named)
+    lengths = None if encoder is None else _measure(source, encoder, train_on)
+    if json:
+        print_json(_as_json(overview, encoder, lengths, train_on, ctx))
+    else:
+        _print(overview, encoder, lengths, base, lines, train_on, ctx)
+    return 0
+
+
+def _encoder(path: Path, chat_format: str | None) -> ChatEncoder:
+    from linnet.data.chat_encoding import ChatEncoder
+    from linnet.data.tokenizer import Vocabulary
+    from linnet.gguf.chat_families import AUTO, chat_format_of
+
+    vocabulary = Vocabulary(path)
+    written = chat_format_of(vocabulary.metadata, chat_format or AUTO)
+    return ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, written)
+
+
+def _measure(source: Corpus, encoder: ChatEncoder, train_on: TrainOn) -> Lengths:
+    """The lengths of all conversations, by encoding them."""
+    from linnet.data.conversations import from_json
+    from linnet.data.documents import passages
+
+    lengths = Lengths()
+    for passage in passages(source):
+        encoded = encoder.encode(from_json(passage.text))
+        is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+        places = np.flatnonzero(is_trained[1:])
+        lengths.inputs.append(int(places[-1]) + 1)
+        lengths.trained.append(len(places))
+    return lengths
+
+
+def _packing(lengths: Lengths, ctx: int) -> dict[str, Any]:
+    """How a training would lay them out in rows of `ctx` tokens."""
+    from linnet.data.packing import pack
+
+    fitting = np.minimum(np.array(lengths.inputs, np.int64), ctx)
+    rows = pack(fitting, ctx).rows
+    cut = int((np.array(lengths.inputs) > ctx).sum())
+    return {"ctx": ctx, "rows": rows, "padding": 1 - float(fitting.sum()) / max(1, rows * ctx), "cut": cut}
+
+
+def _print(
+    overview: Overview,
+    encoder: ChatEncoder | None,
+    lengths: Lengths | None,
+    base: str | None,
+    lines: int,
+    train_on: TrainOn,
+    ctx: int | None,
+) -> None:
+    from linnet.cli.corpus import print_duplicates, print_left_out, print_lengths
+
+    name, count = overview.corpus.name, len(overview.sizes)
+    kinds = ", ".join(f"{files:,} × {kind}" for kind, (files, _) in sorted(overview.kinds.items()))
+    print(f"{paint(words.plain(name), 'bold')}  {count:,} conversation{'s'[: count != 1]} in {kinds}")
+    facts: dict[str, object] = {}
+    if encoder is not None and lengths is not None:
+        inputs, trained = sum(lengths.inputs), sum(lengths.trained)
+        facts["written as"] = f"{encoder.format.name}, as chats of {words.plain(base)}"
+        what = "answers" if train_on == "answers" else "all"
+        facts["tokens"] = f"{inputs:,}, trained on {trained:,} ({what}; {trained / max(1, inputs):.1%})"
+        if ctx is not None:
+            packed = _packing(lengths, ctx)
+            cut = f", {packed['cut']:,} cut" if packed["cut"] else ""
+            facts["rows"] = f"{packed['rows']:,} of {ctx:,} tokens, {packed['padding']:.1%} padding{cut}"
+    print_facts(facts)
+    for sample in overview.samples:
+        _print_conversation(sample, encoder, lines, train_on)
+    if encoder is None:
+        print(paint("\n  --base MODEL shows its tokens, and which of them are trained on", "dim"))
+    elif overview.samples:
+        print(paint(f"\n  {_BEGIN}…{_END} is trained on; the rest is read", "dim"))
+    if lengths is None:
+        print_lengths(overview, "conversations")
+    else:
+        overview.sizes = lengths.inputs
+        print_lengths(overview, "conversations", in_tokens=True)
+    print_duplicates(overview)
+    print_left_out(overview.left_out)
+
+
+def _print_conversation(sample: Sample, encoder: ChatEncoder | None, lines: int, train_on: TrainOn) -> None:
+    from linnet.data.conversations import from_json
+
+    columns = _columns()
+    print(f"\n{paint(words.shorten(words.plain(sample.name), columns), 'cyan')}")
+    if len(sample.text) >= _WHOLE:
+        print("  too long to be shown")
+        return
+    messages = from_json(sample.text)
+    for message in messages:
+        first = [line for line in message.content.splitlines() if line.strip()] or [""]
+        for number, line in enumerate(first[: max(1, lines)]):
+            label = paint(f"{message.role:<10}", _LABELS[message.role]) if number == 0 else " " * 10
+            print(f"  {label} {next(iter(chop_cells(words.plain(line), max(20, columns - 13))), '')}")
+    if encoder is None or not lines:
+        return
+    encoded = encoder.encode(messages)
+    is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+    pieces = list(_pieces(encoder.words.tokenizer, encoded.ids_N.tolist(), is_trained.tolist()))
+    rows = list(_rows(pieces, max(20, columns - 4)))
+    for row in rows[:_ROWS]:
+        print(f"    {row}")
+    if len(rows) > _ROWS:
+        print(f"    … and {len(rows) - _ROWS:,} rows more")
+
+
+def _pieces(tokenizer: Tokenizer, ids: Sequence[int], is_trained: Sequence[bool]) -> Iterator[Piece]:
+    held: list[int] = []
+    for number, (id_, trained) in enumerate(zip(ids, is_trained, strict=True)):
+        held.append(id_)
+        text = tokenizer.decode(held, skip_special_tokens=False)
+        is_last = number + 1 == len(ids) or is_trained[number + 1] != trained
+        if not text.endswith("\ufffd") or len(held) == 4 or is_last:
+            yield Piece(text, trained)
+            held = []
+
+
+def _rows(pieces: Sequence[Piece], columns: int) -> Iterator[str]:
+    """Pieces in rows that fit, with marks round what is trained on."""
+    colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    row, used = "", 0
+    for number, piece in enumerate(pieces):
+        before = pieces[number - 1].trained if number else False
+        after = pieces[number + 1].trained if number + 1 < len(pieces) else False
+        shown = words.plain(piece.text.replace("\n", "⏎").replace("\t", "→").replace(" ", "·"))
+        for part in chop_cells(shown, max(1, columns - 3)) or [""]:
+            begin = _BEGIN if piece.trained and not before else "" if colours or not number else "│"
+            end = _END if piece.trained and not after else ""
+            room = cell_len(begin + part + end)
+            if used and used + room > columns:
+                yield row
+                row, used = "", 0
+            row += begin + _painted(part, piece.trained, number) * colours + part * (not colours) + end
+            used += room
+    if row:
+        yield row
+
+
+def _painted(text: str, trained: bool, number: int) -> str:
+    style = f"97;48;5;{_SHADES[number % len(_SHADES)]}" if trained else ("2", "2;4")[number % 2]
+    return f"\x1b[{style}m{text}\x1b[0m"
+
+
+def _columns() -> int:
+    return min(width(), 120) if sys.stdout.isatty() else 80
+
+
+def _as_json(
+    overview: Overview, encoder: ChatEncoder | None, lengths: Lengths | None, train_on: TrainOn, ctx: int | None
+) -> dict[str, object]:
+    from linnet.data.conversations import from_json
+
+    samples = []
+    for sample in overview.samples:
+        messages = from_json(sample.text) if len(sample.text) < _WHOLE else []
+        shown: dict[str, object] = {"name": sample.name, "messages": [message._asdict() for message in messages]}
+        if encoder is not None:
+            encoded = encoder.encode(messages)
+            is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+            shown |= {"ids": encoded.ids_N.tolist(), "trained": is_trained.tolist()}
+            shown["pieces"] = [
+                encoder.words.tokenizer.decode([id_], skip_special_tokens=False) for id_ in encoded.ids_N.tolist()
+            ]
+        samples.append(shown)
+    return {
+        "corpus": overview.corpus.name,
+        "rows": overview.corpus.rows,
+        "conversations": len(overview.sizes),
+        "kinds": {kind: {"files": files, "size": size} for kind, (files, size) in overview.kinds.items()},
+        "chat_format": None if encoder is None else encoder.format.name,
+        "train_on": train_on,
+        "tokens": None if lengths is None else sum(lengths.inputs),
+        "trained": None if lengths is None else sum(lengths.trained),
+        "packing": None if lengths is None or ctx is None else _packing(lengths, ctx),
+        "left_out": list(map(words.flags, overview.left_out)),
+        "samples": samples,
+    }

@@ -1,0 +1,90 @@
+"""What the rows of a corpus are: texts or conversations, told by the keys of the first one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any
+
+from linnet.data.conversations import RowError, Shape
+from linnet.data.corpus import PYTHON, TEXT, Corpus, RowKind
+from linnet.data.corpus_file import CorpusFile, ReadingReport
+from linnet.data.errors import DataError
+from linnet.data.rows import DEFAULT_FIELD, ROW_READERS, json_array_rows
+
+_HEAD = 1 << 16  # bytes of a JSON list in which its first object is looked for
+
+
+def with_rows(source: Corpus, asked: RowKind | None = None, *, has_field: bool = False) -> Corpus:
+    """A corpus with what its rows are: as `asked`, else by looking at the first; texts where a field was named."""
+    if asked == "text" or source.name == PYTHON or source.is_pack:
+        if asked not in (None, "text"):
+            raise DataError(f"corpus {source.name}: it holds no rows, and `rows={asked}` needs some: JSONL, Parquet, …")
+        return source
+    kind = asked or ("text" if has_field else _first_kind(source))
+    if kind == "text":
+        return source
+    files, left_out = [], list(source.left_out)
+    for number, file in enumerate(source.files):
+        read = _with_rows(file)
+        if read is None:
+            left_out.append(f"{source.shown_name(number)}: it holds no rows")
+        else:
+            files.append(read)
+    if not files or (source.strict and len(files) < len(source.files)):
+        named = left_out[len(source.left_out)] if files else source.name
+        raise DataError(
+            f"corpus {named.partition(':')[0]}: it holds no rows, so no {kind}: expected JSONL, Parquet, CSV or a JSON"
+            " list"
+        )
+    return replace(source, files=tuple(files), left_out=tuple(left_out), rows=kind)
+
+
+def _first_kind(source: Corpus) -> RowKind:
+    for file in source.files:
+        if (read := _with_rows(file)) is None:
+            continue
+        if read.kind != "jsonl" or read.compression is not None:
+            source.complete([file])  # of plain JSONL in a store the beginning is here
+        if (fields := _first_fields(read)) is not None:
+            return kind_of(fields)
+    return "text"
+
+
+def kind_of(fields: Mapping[str, Any]) -> RowKind:
+    """What a row is. One with a text is a text, as it always was."""
+    if isinstance(fields.get(DEFAULT_FIELD), str):
+        return "text"
+    with suppress(RowError):
+        return "text" if Shape.of(fields) is None else "conversations"
+    return "conversations"  # of two kinds: whoever reads it says so
+
+
+def _with_rows(file: CorpusFile) -> CorpusFile | None:
+    """A file that holds rows, as it is read for them; a JSON list is else read as the text that it is."""
+    if file.kind in ROW_READERS:
+        return file
+    if file.kind != TEXT or not file.name.lower().endswith(".json"):
+        return None
+    with suppress(DataError, OSError):
+        head = next(file.blocks(), b"")[:_HEAD]
+        return replace(file, kind="json") if re.match(rb"\s*\[\s*\{", head) else None
+    return None
+
+
+def _first_fields(file: CorpusFile) -> dict[str, Any] | None:
+    """The first row of a file; None where it cannot be read, which the reading says."""
+    with suppress(DataError, OSError):
+        if file.kind == "json":
+            head = next(file.blocks(), b"")[:_HEAD].decode("utf-8", "ignore")
+            with suppress(ValueError):
+                fields, _ = json.JSONDecoder().raw_decode(head, head.index("{"))
+                return dict(fields)
+        reader = json_array_rows if file.kind == "json" else ROW_READERS[file.kind]
+        with closing(reader(file, ReadingReport(strict=True))) as rows:
+            row = next(rows, None)
+            return None if row is None else row.fields
+    return None

@@ -1,0 +1,148 @@
+"""Conversations as the data of a run: packed rows, a loss on the answers, held-out questions to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from torch import nn
+
+from linnet.data import Batch, Batches, Prepared
+from linnet.data.batches import in_order
+from linnet.data.chat_encoding import ChatEncoder
+from linnet.data.conversation_blocks import ConversationBlocks, PackingFacts, require_rows
+from linnet.gguf.chat_families import AUTO, chat_format_of
+from linnet.gguf.chat_format import Message
+from linnet.infer import score_batches
+from linnet.models import LanguageModel
+from linnet.recipes.job import DEFAULT_PROMPTS, Job, TextData
+from linnet.recipes.token_data import TokenRunData, too_few_held_out
+from linnet.runs import Session
+from linnet.train.hardware import Hardware
+from linnet.train.protocols import EvalResult
+from linnet.train.text import Evaluation, continue_ids, rows_at_once
+
+_SHORT = 200  # letters of a question that a sample answers
+
+
+class ConversationRunData(TokenRunData):
+    """The conversations of a corpus, packed into rows. `job` has what was found out of them."""
+
+    def __init__(self, job: Job, hardware: Hardware, prepared: Prepared) -> None:
+        super().__init__(job, hardware)
+        data, vocabulary = job.data, prepared.vocabulary
+        assert isinstance(data, TextData) and vocabulary is not None
+        self._prepared = prepared
+        chat_format = chat_format_of(vocabulary.metadata, data.chat_format or AUTO)
+        self._chats = ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, chat_format)
+        train_on = data.train_on or "answers"
+        self._blocks = ConversationBlocks(prepared.train, vocabulary.rows, self._ctx, train_on)
+        require_rows(self._blocks, data.corpus)
+        self._held_out = ConversationBlocks(prepared.held_out, vocabulary.rows, self._ctx, train_on)
+        self._held_out.to(hardware.device)
+        facts = self._blocks.facts
+        self.per_epoch = facts.rows * self._ctx
+        self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
+        kept = replace(data, rows="conversations", chat_format=chat_format.name, train_on=train_on, documents=True)
+        model = replace(self._model, vocab=prepared.vocab)
+        prompts = self._questions() if job.prompts == DEFAULT_PROMPTS else job.prompts
+        self.job = replace(job, model=model, data=kept, settings=self.settings, prompts=prompts)
+        self.description = f"corpus {data.corpus!r}"
+        self.fingerprint = prepared.fingerprint
+        self.remarks: tuple[str, ...] = (
+            packing_sentence(facts, chat_format.name, train_on),
+            *cut_sentences(facts),
+            *prepared.remarks,
+            *too_few_held_out(self._held_out.facts.trained, data.held_out, self.settings),
+        )
+        self.left_out = (*prepared.left_out, *prepared.dropped)
+        self.tokenizer = prepared.tokenizer_keys
+        self._batches = Batches(
+            self._blocks, ctx=self._ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
+        ).to(hardware.device)
+
+    @property
+    def vocabulary(self) -> dict[str, object]:
+        """The keys of its tokenizer."""
+        assert self._prepared.vocabulary is not None
+        return dict(self._prepared.vocabulary.metadata)
+
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]:
+        """What an evaluation gives; nothing where no conversation is held out."""
+        return ("loss", "ppl") if self._held_out.count else ()
+
+    def batch(self, index: int) -> Batch:
+        """The batch of a step, counted from 0."""
+        batch = self._batches.at(index, self._ranks.rank, self._ranks.count)
+        return batch if self._ranks.alone else replace(batch, n_targets=self._batches.n_targets(index))
+
+    def scored(self, step: int) -> int:
+        """Held-out tokens that are scored."""
+        return min(self.settings.tokens_to_score(self.per_step), self._held_out.facts.trained)
+
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
+        """Score what the first rows of held-out conversations are trained to say."""
+        assert isinstance(model, LanguageModel)
+        if not self._held_out.count:
+            return None
+        rows = rows_at_once(self._device, self._ctx, self._held_out.count)
+        most = self.settings.tokens_to_score(self.per_step)
+        return Evaluation.of(score_batches(model, in_order(self._held_out, rows), most, ranks=self._scorers))
+
+    def report(self, run: Session, step: int, result: EvalResult) -> None:
+        """One `eval` event."""
+        assert isinstance(result, Evaluation)
+        run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
+
+    def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
+        """Each prompt as a question, with the model's answer."""
+        assert isinstance(model, LanguageModel)
+        tokenizer = self._chats.words.tokenizer
+        ends = [id_ for id_ in [tokenizer.token_to_id(self._chats.format.end)] if id_ is not None]
+        for question in self.job.prompts:
+            asked = self._chats.encode([Message("user", question)], answer=True).ids_N.tolist()
+            if len(asked) < self._ctx:
+                answer = continue_ids(model, tokenizer, asked, self.settings.sample_tokens, ends)
+                yield question, f"\n{answer}"
+
+    def _questions(self) -> tuple[str, ...]:
+        """A held-out question that is short enough to be read."""
+        written, tokens = self._chats.format, self._prepared.held_out
+        for number in range(len(tokens.documents) - 1):
+            ids = np.asarray(tokens.document(number)) % self._prepared.vocab
+            text = self._chats.words.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+            question = text.partition(written.user.before)[2].partition(written.user.after)[0].strip()
+            if 0 < len(question) <= _SHORT:
+                return (question,)
+        return ()
+
+
+def packing_sentence(facts: PackingFacts, chat_format: str, train_on: str) -> str:
+    """What the rows of a training are, in a line."""
+    what = "everything in them" if train_on == "all" else "their answers"
+    return (
+        f"{facts.conversations:,} conversations, written as {chat_format}, in {facts.rows:,} rows of {facts.ctx:,}"
+        f" tokens ({facts.padding:.1%} padding); trained on {what}: {facts.trained:,} of {facts.tokens:,} tokens"
+    )
+
+
+def cut_sentences(facts: PackingFacts) -> list[str]:
+    """What of the conversations does not fit a row."""
+    sentences = []
+    if facts.cut:
+        sentences.append(
+            f"{_count(facts.cut)} longer than the context of {facts.ctx:,} tokens and cut there:"
+            f" {facts.cut_tokens:,} tokens of answers are lost; a larger `ctx` keeps them"
+        )
+    if facts.left_out:
+        sentences.append(
+            f"{_count(facts.left_out)} left out, since the first answer begins behind the context of {facts.ctx:,}"
+            " tokens"
+        )
+    return sentences
+
+
+def _count(conversations: int) -> str:
+    return f"{conversations:,} conversation{' is' if conversations == 1 else 's are'}"
