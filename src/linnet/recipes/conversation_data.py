@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import nn
@@ -22,6 +22,9 @@ from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.protocols import EvalResult
 from linnet.train.text import Evaluation, continue_ids, rows_at_once
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _SHORT = 200  # letters of a question that a sample answers
 
@@ -57,7 +60,7 @@ class ConversationRunData(TokenRunData):
             *too_few_held_out(self._held_out.facts.trained, data.held_out, self.settings),
         )
         self.left_out = (*prepared.left_out, *prepared.dropped)
-        self.tokenizer = prepared.tokenizer_keys
+        self.tokenizer, self._sampler = prepared.tokenizer_keys, prepared.tokenizer
         self._batches = Batches(
             self._blocks, ctx=self._ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
         ).to(hardware.device)
@@ -96,16 +99,14 @@ class ConversationRunData(TokenRunData):
         assert isinstance(result, Evaluation)
         run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
 
-    def samples(self, model: nn.Module) -> Iterator[tuple[str, str]]:
-        """Each prompt as a question, with the model's answer."""
-        assert isinstance(model, LanguageModel)
-        tokenizer = self._chats.words.tokenizer
-        ends = [id_ for id_ in [tokenizer.token_to_id(self._chats.format.end)] if id_ is not None]
-        for question in self.job.prompts:
-            asked = self._chats.encode([Message("user", question)], answer=True).ids_N.tolist()
-            if len(asked) < self._ctx:
-                answer = continue_ids(model, tokenizer, asked, self.settings.sample_tokens, ends)
-                yield question, f"\n{answer}"
+    def _written_after(self, prompt: str, model: LanguageModel, tokenizer: Tokenizer) -> str:
+        """The model's answer to a prompt, on a line of its own."""
+        asked = self._chats.encode([Message("user", prompt)], answer=True).ids_N.tolist()
+        if len(asked) >= self._ctx:
+            return "\n"  # no room for an answer
+        end = tokenizer.token_to_id(self._chats.format.end)
+        answer = continue_ids(model, tokenizer, asked, self.settings.sample_tokens, () if end is None else (end,))
+        return f"\n{answer}"
 
     def _questions(self) -> tuple[str, ...]:
         """A held-out question that is short enough to be read."""

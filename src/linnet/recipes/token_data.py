@@ -90,8 +90,12 @@ class TokenRunData:
         assert isinstance(model, LanguageModel)
         if self._sampler is not None:
             for prompt in self.job.prompts:
-                yield prompt, write_sample(model, self._sampler, prompt, self.settings.sample_tokens)
+                yield prompt, self._written_after(prompt, model, self._sampler)
             drop_decode_weights(model)
+
+    def _written_after(self, prompt: str, model: LanguageModel, tokenizer: Tokenizer) -> str:
+        """What the model writes after a prompt."""
+        return write_sample(model, tokenizer, prompt, self.settings.sample_tokens)
 
 
 class TextRunData(TokenRunData):
