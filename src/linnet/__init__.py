@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from linnet import models as models
     from linnet import recipes as recipes
     from linnet import runs as runs
+    from linnet.api import chat as chat
     from linnet.api import generate as generate
     from linnet.api import load as load
     from linnet.api import resume as resume

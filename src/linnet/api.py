@@ -1,4 +1,4 @@
-"""`linnet.train`, `resume`, `generate` and `load`: the commands as calls, with the same words."""
+"""`linnet.train`, `resume`, `generate`, `chat` and `load`: the commands as calls, with the same words."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from linnet.train.launcher import adopt_launcher
 from linnet.train.process import wait_asleep_where_shared
 
 if TYPE_CHECKING:
+    from linnet.infer.chat import Chat
     from linnet.infer.loaded_model import LoadedModel
     from linnet.recipes import Job
     from linnet.recipes.fork import ForkPoint
@@ -262,6 +263,34 @@ def generate(
         loaded = infer_load(model, device=device, runs=runs, adapter=adapter)
     texts: str | list[str] = loaded.generate(prompt, samples=samples, **options)
     return texts
+
+
+@_as_a_command
+def chat(
+    model: str | os.PathLike[str] | Run | LoadedModel,
+    /,
+    *,
+    system: str | None = None,
+    chat_format: str = "auto",
+    think: bool = False,
+    device: str = "auto",
+    runs: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Chat:
+    """A conversation with a model, as `linnet chat` has it: `ask` it, or `stream` its answers.
+
+    chat = linnet.chat("smollm2.gguf", system="Be brief.", temperature=0.6)
+    chat.ask("What is 2 + 2?")
+
+    - `model`: as of `linnet.generate`. `system`: what it is told before. `chat_format`: how messages are written, by
+      default as its chat template tells. `think`: let a model that thinks before it answers do so.
+    - `options`: those of `linnet.generate`; `max_tokens` is 1024 of an answer.
+    """
+    from linnet.infer.chat import Chat
+    from linnet.infer.loaded_model import LoadedModel
+
+    loaded = model if isinstance(model, LoadedModel) else infer_load(model, device=device, runs=runs)
+    return Chat(loaded, system=system, chat_format=chat_format, think=think, **options)
 
 
 def _with_screen(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:

@@ -44,6 +44,7 @@ def test_a_training_on_conversations_says_what_it_does_and_is_evaluated_on_answe
     out = printed(*words(conversations, "--steps", "30", "--eval-every", "10", "--run-id", "a"))
     notes = [event.data["text"] for event in linnet.open("a").events().read_events() if event.kind == "note"]
     assert notes[0] in out and "conversations, written as chatml, in " in notes[0]
+    assert out.endswith("\n  linnet show a\n  linnet chat a\n")
     run = linnet.open("a")
     kept = {name: run.config[name] for name in ("rows", "chat_format", "train_on", "documents")}
     assert kept == {"rows": "conversations", "chat_format": "chatml", "train_on": "answers", "documents": True}

@@ -89,6 +89,11 @@ generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
     linnet generate model.gguf --adapter notes.gguf:0.8 --prompt "Entry 7."
     cat question.txt | linnet generate model.gguf --prompt - --json
 
+chat: Talk to a model in the terminal, in the format of its chats.
+    linnet chat smollm2.gguf
+    linnet chat latest --system "Answer in one sentence." --temperature 0.6
+    linnet chat smollm2.gguf < questions.txt > answers.txt
+
 eval: How well a model predicts a text or tells images apart, and what it expects after a prompt.
     linnet eval latest
     linnet eval llama-20260531-001@best --corpus book.txt

@@ -15,6 +15,7 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder, find_model
 from linnet.cli.printing import paint, print_facts, print_json, width
 from linnet.errors import UsageError
+from linnet.gguf.chat_format import ChatFormatName
 
 if TYPE_CHECKING:
     from linnet.data.overview import Overview, Sample
@@ -40,7 +41,7 @@ def show(
     plain: bool = False,
     rows: Literal["text", "conversations"] | None = None,
     base: str | None = None,
-    chat_format: str | None = None,
+    chat_format: ChatFormatName | None = None,
     train_on: Literal["answers", "all"] = "answers",
     ctx: int | None = None,
     cache: Path | None = None,
@@ -62,7 +63,7 @@ def show(
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
         base: Show conversations as this MODEL's chats are written, token by token, and which tokens are trained on.
-        chat_format: Write them so: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; else as --base.
+        chat_format: Write them so; by default as chats of --base.
         train_on: Of conversations: answers (the default), or all.
         ctx: Say how conversations go into rows of so many tokens.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.

@@ -15,6 +15,8 @@ from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder
 from linnet.cli.printing import paint, print_facts, print_json, width, wrapped
 from linnet.errors import UsageError
+from linnet.gguf.chat_families import AUTO
+from linnet.gguf.chat_format import ChatFormatName
 from linnet.models.model_name import model_path
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def prepare(
     dedup_threshold: float | None = None,
     plain: bool = False,
     rows: Literal["text", "conversations"] | None = None,
-    chat_format: str = "auto",
+    chat_format: ChatFormatName | None = None,
     cache: Path | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -58,8 +60,7 @@ def prepare(
         dedup_threshold: What --dedup takes for nearly equal: the share of common runs of five words (0.8); 1: equal.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
         rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
-        chat_format: How conversations are written: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; by
-            default as the tokenizer's chats (auto).
+        chat_format: How conversations are written; by default as chats of the tokenizer.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
         seed: Chooses which documents are held out.
@@ -87,7 +88,7 @@ def prepare(
             "seed": seed,
             "progress": progress,
             "rows": rows,
-            "chat_format": chat_format,
+            "chat_format": chat_format or AUTO,
         }
         if part is not None:
             prepared_part = prepare_part(corpus, part, **options)

@@ -15,6 +15,7 @@ from linnet.cli.printing import paint, paint_status, print_json, width
 from linnet.cli.streams import complain, lasting_output
 from linnet.files import step_of
 from linnet.gguf.card import read_card
+from linnet.runs import Run
 from linnet.train.process import is_first_rank
 
 if TYPE_CHECKING:
@@ -158,6 +159,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
     next_commands = [words.command("show", folder)]
     if model is not None:
         verb, rest = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
+        if "chat_format" in Run.load(folder).config:
+            verb, rest = "chat", ""
         next_commands.append(words.command(verb, folder, rest))
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))

@@ -1,4 +1,4 @@
-"""Running a model: `generate` goes on from a prompt; `score` says how likely a text is; `classify` looks at images."""
+"""Running a model: `generate` goes on from a prompt, `Chat` answers, `score` says how likely a text is; `classify`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from linnet._lazy import lazy as _lazy
 
 if TYPE_CHECKING:
+    from linnet.infer.chat import Answer as Answer
+    from linnet.infer.chat import Chat as Chat
     from linnet.infer.classification import Guess as Guess
     from linnet.infer.classification import classify as classify
     from linnet.infer.generation import Sampling as Sampling

@@ -34,17 +34,19 @@ def generate(
     repetition_penalty: float = 1.0,
     seed: int = 0,
     stop: Collection[int] = (),
+    memory: Memory | None = None,
 ) -> Iterator[int]:
     """Yield up to `max_tokens` ids; ends after an id of `stop` (which is yielded), or where the context is full.
 
-    The same seed gives the same tokens. Wrong arguments are refused at the call, not at the first token.
+    The same seed gives the same tokens. Wrong arguments are refused at the call, not at the first token. `memory`: of
+    the text before it, of which only what is new is then read.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
     ids_BT = prompt_tensor(model, prompt)
     if max_tokens < 0:
         raise UsageError(f"max_tokens is {max_tokens}: give a number from 0")
     count = min(max_tokens, model.config.ctx - len(prompt) + 1)
-    return _tokens(model, ids_BT, count, sampling, seed, frozenset(stop))
+    return _tokens(model, ids_BT, count, sampling, seed, frozenset(stop), memory or Memory())
 
 
 def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
@@ -66,21 +68,58 @@ def prompt_tensor(model: LanguageModel, prompt: Sequence[int]) -> Tensor:
 
 
 def _tokens(
-    model: LanguageModel, ids_1T: Tensor, count: int, sampling: Sampling, seed: int, stop: frozenset[int]
+    model: LanguageModel,
+    ids_1T: Tensor,
+    count: int,
+    sampling: Sampling,
+    seed: int,
+    stop: frozenset[int],
+    memory: Memory,
 ) -> Iterator[int]:
     if count < 1:
         return
-    with torch.inference_mode():
-        decoder = Decoder(model, min(ids_1T.shape[1] + count, model.config.ctx))
-        logits_V = decoder.read(ids_1T)
+    decoder, logits_V = memory.read(model, ids_1T, count)
     if sampling.greedy:
         tokens = _greedy(decoder, logits_V, count)
     else:
         tokens = _sampled(decoder, logits_V, ids_1T[0], sampling, seed)
     for _, token in zip(range(count), tokens, strict=False):
+        memory.ids.append(token)
         yield token
         if token in stop:
             return
+
+
+class Memory:
+    """What a model has read: the keys and values of `ids`, all but the last of them, kept from one text to the next.
+
+    A text that begins as the one before it is read from where they part.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._decoder: Decoder | None = None
+
+    def read(self, model: LanguageModel, ids_1T: Tensor, count: int) -> tuple[Decoder, Tensor]:
+        """A decoder that has read these ids and has room for `count` tokens more, and the logits [V] after them."""
+        ids = ids_1T[0].tolist()
+        known = min(_common(self.ids[:-1], ids), len(ids) - 1)  # one at least is read, for what comes after it
+        slots = min(len(ids) + count, model.config.ctx)
+        with torch.inference_mode():
+            if self._decoder is None or self._decoder.slots < slots:
+                room = slots if self._decoder is None else min(max(slots, 2 * self._decoder.slots), model.config.ctx)
+                self._decoder = Decoder(model, room, self._decoder if known else None)
+            self._decoder.rewind(known)
+            self.ids = ids[:known]  # whatever ends the reading, what is known of it is not more than this
+            logits_V = self._decoder.read(ids_1T[:, known:])
+        self.ids = ids
+        return self._decoder, logits_V
+
+
+def _common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many ids two texts begin with that are the same."""
+    pairs = zip(left, right, strict=False)
+    return next((number for number, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
 
 
 def _greedy(decoder: Decoder, logits_V: Tensor, count: int) -> Iterator[int]:
@@ -168,12 +207,19 @@ class Decoder:
     one is captured.
     """
 
-    def __init__(self, model: LanguageModel, slots: int) -> None:
-        self._device = model.device.type
+    def __init__(self, model: LanguageModel, slots: int, before: Decoder | None = None) -> None:
+        self._device, self.slots = model.device.type, slots
         self._cache = KVCache(model.config, slots, device=model.device, dtype=model.compute_dtype)
         weights = decode_weights(model) if slots >= _WORTH_IT and self._device != "mps" else None
         self._forward = _Forward(model, self._cache, weights)
         self._captured: tuple[int, _Step] = (0, self._forward.step)
+        if before is not None:  # that of a shorter text, whose keys and values it goes on with
+            self._cache.k_LBKSD[..., : before.slots, :].copy_(before._cache.k_LBKSD)
+            self._cache.v_LBKSD[..., : before.slots, :].copy_(before._cache.v_LBKSD)
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first tokens."""
+        self._cache.rewind(length)
 
     def read(self, ids_1T: Tensor) -> Tensor:
         """[V]: the logits after these tokens, which come after those seen before."""

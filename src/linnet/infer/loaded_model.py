@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -14,16 +14,16 @@ import torch
 
 from linnet.architectures import task_of
 from linnet.display import Shown, one_line
-from linnet.errors import UsageError, suggestion
+from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.chat_families import as_turn
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.file import GGUFFile
-from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
+from linnet.gguf.tokenizer import END_TEXTS, donor_keys, rebuild_tokenizer
 from linnet.infer.classification import Guess, classify
 from linnet.infer.scoring import score
-from linnet.infer.text_options import TextOptions
+from linnet.infer.text_options import TextOptions, checked_options
 from linnet.infer.text_stream import TextStream
 from linnet.models import LanguageModel, ViT
 from linnet.models import load as load_weights
@@ -57,16 +57,8 @@ def read_model(files: ModelFiles, device: torch.device) -> LoadedModel:
     with GGUFFile.open(files.model) as file:
         module = load_weights(file, device, adapters=files.adapters)
         tokenizer = _tokenizer(file) if isinstance(module, LanguageModel) else None
-        first = file.metadata.get("tokenizer.ggml.bos_token_id")
-        template = file.metadata.get("tokenizer.chat_template")
-    return LoadedModel(
-        files.named,
-        module,
-        tokenizer,
-        first=first if isinstance(first, int) else None,
-        chat_template=template if isinstance(template, str) else None,
-        adapters=files.adapters,
-    )
+        vocabulary = {key: file.metadata[key] for key in donor_keys(file.metadata)}
+    return LoadedModel(files.named, module, tokenizer, vocabulary, files.adapters)
 
 
 def task_of_file(path: Path) -> str | None:
@@ -78,7 +70,8 @@ def task_of_file(path: Path) -> str | None:
 class LoadedModel(Shown):
     """A model to be used, made by `linnet.load`. `module` is the `nn.Module`, `path` the file it was read from.
 
-    - Of a language model: `generate`, `stream`, `score`, `encode`, `decode`; `tokenizer` is one of `tokenizers`.
+    - Of a language model: `generate`, `stream`, `score`, `encode`, `decode`; `tokenizer` is one of `tokenizers`, and
+      `vocabulary` has the file's keys that it was made of.
     - Of a vision transformer: `classify`.
     """
 
@@ -87,17 +80,20 @@ class LoadedModel(Shown):
         path: Path,
         module: LanguageModel | ViT,
         tokenizer: Tokenizer | GGUFError | None,
-        *,
-        first: int | None = None,
-        chat_template: str | None = None,
+        vocabulary: Mapping[str, object],
         adapters: Sequence[tuple[AdapterFile, float]] = (),
     ) -> None:
         self.path = path
         self.adapters = tuple(adapters)  # that are merged into its weights, each with its scale
         self.module = module
-        self.chat_template = chat_template
+        self.vocabulary = vocabulary
         self._tokenizer = tokenizer
-        self._first = first  # the token that begins a text
+
+    @property
+    def chat_template(self) -> str | None:
+        """The file's template for chats, as text."""
+        template = self.vocabulary.get("tokenizer.chat_template")
+        return template if isinstance(template, str) else None
 
     @property
     def task(self) -> str:
@@ -145,7 +141,7 @@ class LoadedModel(Shown):
           `repetition_penalty`, `seed` (0): as `linnet generate` has them.
         - `stop`: a text, or several, before which it ends.
         """
-        first = TextOptions(**_checked(options))
+        first = TextOptions(**checked_options(options, TextOptions, "generate"))
         streams = [self.stream(prompt, seed=seed, **_without_seed(options)) for seed in seeds(first, samples)]
         texts = ["".join(stream) for stream in streams]
         if reason := self.why_silent(prompt, streams[0]):
@@ -160,7 +156,13 @@ class LoadedModel(Shown):
         if self.device.type == "cuda":
             model.set_compute_dtype(torch.bfloat16)
         ends = {id_ for text in END_TEXTS if (id_ := tokenizer.token_to_id(text)) is not None}
-        return TextStream(model, tokenizer, self._prompt_ids(prompt), TextOptions(**_checked(options)), ends)
+        return TextStream(
+            model,
+            tokenizer,
+            self._prompt_ids(prompt),
+            TextOptions(**checked_options(options, TextOptions, "generate")),
+            ends,
+        )
 
     def why_silent(self, prompt: str, stream: TextStream) -> tuple[str, str | None] | None:
         """Why a text that has come to its end is empty, and a prompt that may work better; None where it is not."""
@@ -171,7 +173,8 @@ class LoadedModel(Shown):
         if self.chat_template is None:
             return f"{said}: it sees nothing to go on with; try another `prompt`, or a higher `temperature`", None
         return (
-            f"{said}: it was tuned for chats, and answers a question that is written as its chat template has it",
+            f"{said}: it was tuned for chats (see linnet chat), and answers a question that is written as its chat"
+            " template has it",
             as_turn(prompt, self.chat_template),
         )
 
@@ -196,9 +199,10 @@ class LoadedModel(Shown):
         ids = self.encode(prompt)
         if ids:
             return ids
-        if self._first is None:
+        first = self.vocabulary.get("tokenizer.ggml.bos_token_id")
+        if not isinstance(first, int):
             raise UsageError(f"{self.path} names no token to begin a text with: give a `prompt`")
-        return [self._first]
+        return [first]
 
     # -- images -------------------------------------------------------------------------------------------------------
 
@@ -273,16 +277,6 @@ def seeds(options: TextOptions, samples: int | None) -> list[int]:
     if count > 1 and options.temperature == 0:
         raise UsageError(f"`temperature=0` gives the same text {count} times: leave out `samples`, or give another")
     return list(range(options.seed, options.seed + count))
-
-
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by the names there are; a single stop string as well as several."""
-    known = TextOptions.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            raise UsageError(f"generate: there is no option {name!r}{suggestion(name, known)}")
-    stop = options.get("stop", ())
-    return {**options, "stop": (stop,) if isinstance(stop, str) else tuple(stop or ())}
 
 
 def _without_seed(options: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
+
+from linnet.errors import UsageError, suggestion
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,24 @@ class TextOptions:
         """Those that decide how the next token is chosen."""
         names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
         return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class ChatOptions(TextOptions):
+    """How an answer is generated: as a text is, but that it may be longer, since it ends by itself.
+
+    Args:
+        max_tokens: At most so many tokens of an answer (1024); the end of the model's context ends it too.
+    """
+
+    max_tokens: int = 1024
+
+
+def checked_options(options: Mapping[str, Any], kind: type[TextOptions], caller: str) -> dict[str, Any]:
+    """Options by the names there are; a single stop string as well as several."""
+    known = [field.name for field in fields(kind)]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"{caller}: there is no option {name!r}{suggestion(name, known)}")
+    stop = options.get("stop", ())
+    return {**options, "stop": (stop,) if isinstance(stop, str) else tuple(stop or ())}

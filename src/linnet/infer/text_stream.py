@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from linnet.errors import UsageError
-from linnet.infer.generation import generate
+from linnet.infer.generation import Memory, generate
 from linnet.infer.stop_strings import StopStrings
 from linnet.infer.stream_decoder import StreamDecoder
 from linnet.infer.text_options import TextOptions
@@ -26,7 +26,7 @@ class TextStream:
     - `tokens`: the ids as the model gave them, those of a stop string or of the text's end among them.
     - `stopped`: what ended it: the model (`end`), a `stop` string, `max_tokens` or the `context`; None until then.
 
-    Wrong options are refused when it is made, not at the first piece.
+    Wrong options are refused when it is made, not at the first piece. `memory`: what of the prompt was read before.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class TextStream:
         prompt_tokens: list[int],
         options: TextOptions,
         ends: Collection[int] = (),
+        memory: Memory | None = None,
     ) -> None:
         self.prompt_tokens = prompt_tokens
         self.text = ""
@@ -44,7 +45,9 @@ class TextStream:
         self._ends, self._max_tokens = frozenset(ends), options.max_tokens
         self._stops = StopStrings(options.stop)
         sampling = options.sampling()
-        self._ids = generate(model, prompt_tokens, options.max_tokens, **sampling, seed=options.seed, stop=self._ends)
+        self._ids = generate(
+            model, prompt_tokens, options.max_tokens, **sampling, seed=options.seed, stop=self._ends, memory=memory
+        )
         self._decoder = StreamDecoder(tokenizer, prompt_tokens)
 
     @property
