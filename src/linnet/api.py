@@ -253,15 +253,7 @@ def generate(
     - `options`: those of `linnet generate`, with underscores: `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`,
       `repetition_penalty`, `seed`; `stop` is a text or several.
     """
-    from linnet.infer.loaded_model import LoadedModel
-
-    if isinstance(model, LoadedModel):
-        if adapter:
-            raise UsageError("`adapter` goes with a model that is still to be loaded: linnet.load(model, adapter=…)")
-        loaded = model
-    else:
-        loaded = infer_load(model, device=device, runs=runs, adapter=adapter)
-    texts: str | list[str] = loaded.generate(prompt, samples=samples, **options)
+    texts: str | list[str] = _loaded(model, device, runs, adapter).generate(prompt, samples=samples, **options)
     return texts
 
 
@@ -275,6 +267,7 @@ def chat(
     think: bool = False,
     device: str = "auto",
     runs: str | os.PathLike[str] | None = None,
+    adapter: Any = (),
     **options: Any,
 ) -> Chat:
     """A conversation with a model, as `linnet chat` has it: `ask` it, or `stream` its answers.
@@ -284,13 +277,25 @@ def chat(
 
     - `model`: as of `linnet.generate`. `system`: what it is told before. `chat_format`: how messages are written, by
       default as its chat template tells. `think`: let a model that thinks before it answers do so.
+    - `adapter`: an adapter of it, or several, as `linnet.load` takes them.
     - `options`: those of `linnet.generate`; `max_tokens` is 1024 of an answer.
     """
     from linnet.infer.chat import Chat
+
+    return Chat(_loaded(model, device, runs, adapter), system=system, chat_format=chat_format, think=think, **options)
+
+
+def _loaded(
+    model: str | os.PathLike[str] | Run | LoadedModel, device: str, runs: str | os.PathLike[str] | None, adapter: Any
+) -> LoadedModel:
+    """A model by any of its names; one that is loaded is taken as it is."""
     from linnet.infer.loaded_model import LoadedModel
 
-    loaded = model if isinstance(model, LoadedModel) else infer_load(model, device=device, runs=runs)
-    return Chat(loaded, system=system, chat_format=chat_format, think=think, **options)
+    if not isinstance(model, LoadedModel):
+        return infer_load(model, device=device, runs=runs, adapter=adapter)
+    if adapter:
+        raise UsageError("`adapter` goes with a model that is still to be loaded: linnet.load(model, adapter=…)")
+    return model
 
 
 def _with_screen(callbacks: Iterable[Callback], progress: bool) -> tuple[list[Callback], Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import json_line, paint, width, wrapped
 from linnet.cli.streams import complain
 from linnet.cli.wrapped_output import WrappedOutput
@@ -43,6 +43,8 @@ def chat(
     options: Annotated[ChatOptions, Parameter(name="*", allow_leading_hyphen=True)] = ChatOptions(),  # noqa: B008 (it is frozen)
     chat_format: ChatFormatName | None = None,
     think: bool = False,
+    adapter: AdapterNames = (),
+    any_base: AnyBase = False,
     device: str = "auto",
     runs: RunsFolder = None,
     json: AsJson = False,
@@ -63,9 +65,8 @@ def chat(
     if system_file is not None:
         system = _text_of(system_file)
     path = find_model(model, runs)
-    talk = linnet.chat(
-        path, system=system, chat_format=chat_format or AUTO, think=think, device=device, **asdict(options)
-    )
+    loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
+    talk = linnet.chat(loaded, system=system, chat_format=chat_format or AUTO, think=think, **asdict(options))
     tell_choice(model, path, json)
     if sys.stdin.isatty() and not json:
         return _converse(talk)

@@ -40,12 +40,12 @@ class ConversationRunData(TokenRunData):
         chat_format = chat_format_of(vocabulary.metadata, data.chat_format or AUTO)
         self._chats = ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, chat_format)
         train_on = data.train_on or "answers"
-        self._blocks = ConversationBlocks(prepared.train, vocabulary.rows, self._ctx, train_on)
+        self._blocks = ConversationBlocks(prepared.train, vocabulary.rows, self.ctx, train_on)
         require_rows(self._blocks, data.corpus)
-        self._held_out = ConversationBlocks(prepared.held_out, vocabulary.rows, self._ctx, train_on)
+        self._held_out = ConversationBlocks(prepared.held_out, vocabulary.rows, self.ctx, train_on)
         self._held_out.to(hardware.device)
         facts = self._blocks.facts
-        self.per_epoch = facts.rows * self._ctx
+        self.per_epoch = facts.rows * self.ctx
         self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
         kept = replace(data, rows="conversations", chat_format=chat_format.name, train_on=train_on, documents=True)
         model = replace(self._model, vocab=prepared.vocab)
@@ -62,7 +62,7 @@ class ConversationRunData(TokenRunData):
         self.left_out = (*prepared.left_out, *prepared.dropped)
         self.tokenizer, self._sampler = prepared.tokenizer_keys, prepared.tokenizer
         self._batches = Batches(
-            self._blocks, ctx=self._ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
+            self._blocks, ctx=self.ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
         ).to(hardware.device)
 
     @property
@@ -90,7 +90,7 @@ class ConversationRunData(TokenRunData):
         assert isinstance(model, LanguageModel)
         if not self._held_out.count:
             return None
-        rows = rows_at_once(self._device, self._ctx, self._held_out.count)
+        rows = rows_at_once(self._device, self.ctx, self._held_out.count)
         most = self.settings.tokens_to_score(self.per_step)
         return Evaluation.of(score_batches(model, in_order(self._held_out, rows), most, ranks=self._scorers))
 
@@ -102,7 +102,7 @@ class ConversationRunData(TokenRunData):
     def _written_after(self, prompt: str, model: LanguageModel, tokenizer: Tokenizer) -> str:
         """The model's answer to a prompt, on a line of its own."""
         asked = self._chats.encode([Message("user", prompt)], answer=True).ids_N.tolist()
-        if len(asked) >= self._ctx:
+        if len(asked) >= self.ctx:
             return "\n"  # no room for an answer
         end = tokenizer.token_to_id(self._chats.format.end)
         answer = continue_ids(model, tokenizer, asked, self.settings.sample_tokens, () if end is None else (end,))
