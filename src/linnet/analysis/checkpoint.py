@@ -13,6 +13,7 @@ from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf import GGUFFile, config_of
 from linnet.infer.loaded_model import read_model, task_of_file
+from linnet.models.model_files import ModelFiles, find_files
 from linnet.models.model_name import Which, find_model
 from linnet.runs import Run, RunError
 
@@ -45,19 +46,24 @@ class Checkpoint:
         return self.path.name if self.run is None or self.step is None else f"{self.run.id}@{self.step}"
 
     @cached_property
+    def files(self) -> ModelFiles:
+        """The model, and the adapter where the run has trained one."""
+        return find_files(self.path)
+
+    @cached_property
     def task(self) -> str | None:
         """`text` or `images`; None where it is none of our models."""
-        return task_of_file(self.path)
+        return task_of_file(self.files.model)
 
     @cached_property
     def config(self) -> AnyConfig:
         """The model's shape, by what the file states."""
-        with GGUFFile.open(self.path) as file:
+        with GGUFFile.open(self.files.model) as file:
             return config_of(file)
 
     def load(self, device: torch.device) -> LoadedModel:
         """The model, ready to be used."""
-        return read_model(self.path, device)
+        return read_model(self.files, device)
 
     def require(self, task: str, use: str) -> None:
         """Refuse a model that does something else than `text` or `images`; `use`: what it was wanted for."""
