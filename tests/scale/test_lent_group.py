@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,30 @@ def test_a_thread_that_waits_for_a_silent_store_does_not_change_the_exit_code(tm
     assert process.exitcode == 138
 
 
+def test_threads_of_a_group_that_was_joined_do_not_change_the_exit_code() -> None:
+    """A call of C++ that comes back while the interpreter is taken down ends a process with 134."""
+    program = f"""
+import sys, threading
+from linnet.train import process, ranks
+import torch.distributed as dist
+
+def ask():
+    while True:
+        store.check(["nothing"])
+
+ranks.join("cpu")
+store = dist.distributed_c10d._get_default_store()
+threading.Thread(target=ask, daemon=True).start()
+process.end_process(138)
+sys.exit(1)
+"""
+    placed = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environment = os.environ | placed
+    other = subprocess.Popen([sys.executable, "-c", program], env=environment | {"RANK": "1"})
+    first = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60)
+    assert (first.returncode, other.wait(60)) == (138, 138)
+
+
 def leave_while_asking(port: int) -> None:
     import threading
 
@@ -144,11 +170,11 @@ def leave_while_asking(port: int) -> None:
     monitor = rank_monitor.RankMonitor(
         Ranks(), work=1, unit="tokens", figures_of_device=dict, hang_seconds=60, on_hang=print
     )
-    process.end_without_abandoned(1)  # nobody was: it goes on
+    process.end_process(1)  # nobody was: it goes on
     monitor._store = SilentStore()
     with monitor:
         assert SilentStore.asked.wait(10)
-    process.end_without_abandoned(138)
+    process.end_process(138)
     os._exit(1)
 
 

@@ -18,7 +18,7 @@ from linnet.errors import LinnetError, UsageError, missing_extra
 from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import (
-    end_without_abandoned,
+    end_process,
     have_met,
     is_first_rank,
     rank_name,
@@ -311,7 +311,7 @@ def main(arguments: list[str] | None = None) -> int:
     prepare_streams()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     settle_streams()
-    end_without_abandoned(code)
+    end_process(code)
     return code
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -57,6 +58,7 @@ def have_met() -> bool:
 
 
 _abandoned: list[threading.Thread] = []
+_groups_joined: list[Callable[[], None]] = []  # how each is left
 
 
 def abandon(thread: threading.Thread) -> None:
@@ -64,17 +66,28 @@ def abandon(thread: threading.Thread) -> None:
     _abandoned.append(thread)
 
 
-def end_without_abandoned(code: int) -> None:
-    """End the process with this code, at once, where a thread was abandoned; else do nothing.
+def leave_at_end(leave: Callable[[], None]) -> None:
+    """Have a process group left by this call when the process ends: its next training uses the group too."""
+    _groups_joined.append(leave)
+    atexit.register(leave)
+
+
+def end_process(code: int) -> None:
+    """End the process with this code, at once, where a thread was abandoned or a process group joined; else do nothing.
 
     When the interpreter is taken down, a thread that comes back from C++ then takes the process with it (SIGABRT), and
-    the exit code is 134 instead of the one that the ranks have agreed on.
+    the exit code is 134 instead of the one that the ranks have agreed on. A process group has such threads of its own.
     """
-    if any(thread.is_alive() for thread in _abandoned):
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+    is_abandoned = any(thread.is_alive() for thread in _abandoned)
+    if not is_abandoned and not _groups_joined:
+        return
+    if not is_abandoned:  # else the group may wait for that thread
+        for leave in _groups_joined:
+            leave()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 class StopSignals:

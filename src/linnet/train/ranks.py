@@ -6,7 +6,6 @@ already (Ray, a notebook) lends it. One process alone is a rank too, and none of
 
 from __future__ import annotations
 
-import atexit
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from linnet.errors import LinnetError, UsageError
 from linnet.train.ordered_sum import OrderedSum, all_gather
-from linnet.train.process import Placement, placement
+from linnet.train.process import Placement, leave_at_end, placement
 from linnet.train.wait_clock import WaitClock
 
 T = TypeVar("T")
@@ -298,7 +297,7 @@ def join(device: str = "auto", minutes: float | None = None) -> Ranks:
         )
     except (dist.DistError, ValueError, RuntimeError) as problem:
         raise LinnetError(_no_meeting(placed, str(problem))) from None
-    atexit.register(_leave)
+    leave_at_end(_leave)
     return Ranks(placed)
 
 
@@ -349,6 +348,6 @@ def _short(value: object) -> str:
 
 
 def _leave() -> None:
-    """End the group that `join` made, when the process ends: the next training of this process uses it too."""
+    """End the group that `join` made."""
     with suppress(Exception):
         dist.destroy_process_group()
