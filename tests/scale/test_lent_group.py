@@ -125,7 +125,7 @@ def test_a_thread_that_waits_for_a_silent_store_does_not_change_the_exit_code(tm
 
 def test_threads_of_a_group_that_was_joined_do_not_change_the_exit_code() -> None:
     """A call of C++ that comes back while the interpreter is taken down ends a process with 134."""
-    program = f"""
+    program = """
 import sys, threading
 from linnet.train import process, ranks
 import torch.distributed as dist
