@@ -16,7 +16,10 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linnet.direct_writer import DirectWriter
 
 if sys.platform != "win32":
     import fcntl
@@ -27,6 +30,7 @@ READER_SECONDS = 0.25  # a writer waits so long for a reader that is testing the
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise translate line ends
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe would otherwise hold its reader until somebody writes
 _AT_ONCE = 16 << 20
+LARGE_BYTES = 512 << 20  # from here on a file goes past the page cache
 _ABANDONED_SECONDS = 86_400.0  # where there are no locks: nobody writes one file for a day
 _GGUF = b"GGUF"  # what begins so is a checkpoint and no pointer, however short
 _LONGEST_NAME = 4096  # a pointer that is a text file holds one file name; anything longer is a file in its own right
@@ -70,11 +74,13 @@ class StagedFile:
 
     - `mode`: the file's permissions, less what the umask takes off.
     - `sync`: force the file and its folder to the disk; not needed for what can be made again.
+    - `size`: about how long it will be, where that is known: a large file goes past the page cache.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, mode: int = 0o666, sync: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, mode: int = 0o666, sync: bool = True, size: int = 0) -> None:
         self.path = Path(path)
         self._sync = sync
+        self._direct: DirectWriter | None = None
         self.written = 0
         self._started = 0
         if is_folder(self.path):
@@ -84,11 +90,19 @@ class StagedFile:
             self._open(mode)
         except OSError as error:
             raise self._refused(error, "a folder that can be written to") from None
+        if sync and size >= LARGE_BYTES:
+            from linnet.direct_writer import DirectWriter
+
+            self._direct = DirectWriter(self._fd)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append the bytes; a full disk is a FileError."""
         view = memoryview(data).cast("B")
         try:
+            if self._direct is not None:
+                self._direct.write(view)
+                self.written += len(view)
+                return
             while len(view):
                 done = os.write(self._fd, view[:_AT_ONCE])
                 self.written += done
@@ -102,7 +116,7 @@ class StagedFile:
         On Linux this advice starts the writing of changed pages and drops only unchanged ones, of which there are
         none. It pays where bytes are made as they are written; where they only need copying it costs.
         """
-        if self.written - self._started >= _AT_ONCE and sys.platform == "linux":
+        if self._direct is None and self.written - self._started >= _AT_ONCE and sys.platform == "linux":
             with contextlib.suppress(OSError):
                 length = self.written - self._started
                 os.posix_fadvise(self._fd, self._started, length, os.POSIX_FADV_DONTNEED)
@@ -112,9 +126,18 @@ class StagedFile:
         """The open descriptor, for reading and writing."""
         return self._fd
 
+    def replace(self, data: bytes, at: int) -> None:
+        """Write over bytes that were written before; nothing is appended after it."""
+        try:
+            self._finish()
+            os.pwrite(self._fd, data, at)
+        except OSError as error:
+            raise self._refused(error, "a disk that takes it") from None
+
     def publish(self) -> None:
         """Force the file to the disk and give it its name, in place of what had it."""
         try:
+            self._finish()
             if self._sync:
                 os.fsync(self._fd)
             if sys.platform == "win32":  # an open file cannot be renamed there
@@ -152,7 +175,16 @@ class StagedFile:
                 return
             os.close(self._fd)  # swept away by another writer before it was locked: try again
 
+    def _finish(self) -> None:
+        if self._direct is not None:
+            self._direct.finish()
+            self._direct.close()
+            self._direct = None
+
     def _close(self) -> None:
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

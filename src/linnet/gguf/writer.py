@@ -113,7 +113,8 @@ class GGUFWriter:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the file; it has its name only when it is whole and on the disk."""
-        with file_errors_as_gguf(), StagedFile(path) as out:
+        size = sum(tensor.nbytes for tensor in self._planned.values())
+        with file_errors_as_gguf(), StagedFile(path, size=size) as out:
             out.write(self.head())
             for tensor in self._planned.values():
                 for piece in _pieces(tensor):

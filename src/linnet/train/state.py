@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -109,7 +108,7 @@ def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None
     digest = _Digest(facts)
     in_order = [name for name, _ in ordered] == sorted(tensors)
     assert in_order or not streamed, "what is streamed is float32, as all weights and moments are"
-    with StagedFile(path) as out, ThreadPoolExecutor(1, thread_name_prefix="linnet-digest") as beside:
+    with StagedFile(path, size=end) as out, ThreadPoolExecutor(1, thread_name_prefix="linnet-digest") as beside:
         out.write(struct.pack("<Q", len(encoded)) + encoded)
         for name, tensor in ordered:
             digest.begin(name, tensor)
@@ -122,7 +121,7 @@ def save(path: Path, state: State, streamed: Mapping[str, StreamedTensor] | None
             known = digest.hex()
         else:  # numbers of several sizes: the digest is that of the tensors by their names
             known = _digest(facts, {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)})
-        os.pwrite(out.fileno(), known.encode(), 8 + encoded.index(_DIGEST_KEY) + len(_DIGEST_KEY))
+        out.replace(known.encode(), 8 + encoded.index(_DIGEST_KEY) + len(_DIGEST_KEY))
 
 
 def load(path: Path, *, verify: bool = True) -> State:
