@@ -218,7 +218,7 @@ def test_what_a_store_says_is_noted_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(mirror, "wake", lambda: None)
     monkeypatch.setattr(mirror, "_process", object())
     callback = MirrorCallback(mirror)
-    callback.attach(TrainingContext(run, torch.nn.Linear(1, 1), lambda _: None))
+    callback.attach(TrainingContext(run, torch.nn.Linear(1, 1), lambda _: None, lambda _: None))
     for error in ("no such bucket", "no such bucket", "", "no such bucket"):
         Ledger(mirror.url, error=error).write(run.run_dir)
         callback.on_checkpoint(1, tmp_path)

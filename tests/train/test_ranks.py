@@ -156,7 +156,7 @@ def samples(run: linnet.Run) -> list[str]:
 def compare(one: linnet.Run, many: linnet.Run, *, exact: bool) -> None:
     assert many.status == "completed"
     metrics = [run.metrics() for run in (one, many)]
-    apart = ("mfu", "sys/", "drift/")
+    apart = ("mfu", "sys/", "drift/", "mask/")
     names = [{name for name in series if not name.startswith(apart)} for series in metrics]
     assert names[0] == names[1]
     for name in ("loss", "lr", "grad_norm", "validation/loss"):

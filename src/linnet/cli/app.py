@@ -311,7 +311,8 @@ def main(arguments: list[str] | None = None) -> int:
     prepare_streams()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     settle_streams()
-    end_process(code)
+    if arguments is None:  # else a program goes on after the command
+        end_process(code)
     return code
 
 

@@ -81,7 +81,7 @@ class TrainSettings:
         inspect: Look inside while training, into the run's events: taps (activations), gram (their similarity), grads,
             drift (distance from the first weights), regions and ops (where the time goes), or all, as in
             taps,grads,drift@100 for every 100 steps; by default 50 times a run. Losses and weights stay the same.
-        baseline: A RUN to compare with while training: is the loss ahead or behind after as many tokens?
+        baseline: A RUN to compare with while training: whether the loss is ahead or behind after as many tokens.
         abort_behind: End the run, with exit code 1, when it is behind its baseline by more than this share of the loss,
             twice in a row: 0.05, 5%, or 0.05@2000 from that step on, else from a tenth of the run on.
         mirror: Copy the run and its finished checkpoints below this URL in the background: s3://bucket/runs, gs://,
