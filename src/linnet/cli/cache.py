@@ -27,7 +27,7 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
 
     root = cache_folder(cache)
     entries = cached_corpora(root)
-    rest = sum(folder_size(path) for path in leftovers(root))
+    leftover_bytes = sum(folder_size(path) for path in leftovers(root))
     if json:
         names = ("id", "corpus", "vocab", "tokens", "size", "made", "problem")
         print_json([{name: getattr(entry, name) for name in names} for entry in entries])
@@ -51,8 +51,10 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
             right=(2, 3, 4),
         )
         print(f"{len(entries)} in {root}: {words.size(sum(entry.size for entry in entries))}")
-    if rest:
-        print(f"and {words.size(rest)} that killed preparations left; `linnet data rm --all` removes that too")
+    if leftover_bytes:
+        print(
+            f"and {words.size(leftover_bytes)} that killed preparations left; `linnet data rm --all` removes that too"
+        )
     if said := sum(folder_size(path) for path in teacher_logits_folders(root)):
         print(f"and {words.size(said)} of what teachers said; `linnet data rm --all` removes that too")
     if copies := sum(folder_size(path) for path in fetched_copies(root)):
@@ -97,16 +99,16 @@ def rm(
     if not entries and not unlisted:
         print("nothing to remove")
         return 0
-    what = f"{len(entries)} prepared {'corpus' if len(entries) == 1 else 'corpora'}"
-    what += f" and {len(unlisted)} leftover{'s' if len(unlisted) > 1 else ''}" if unlisted else ""
+    corpora = f"{len(entries)} prepared {'corpus' if len(entries) == 1 else 'corpora'}"
+    corpora += f" and {len(unlisted)} leftover{'s' if len(unlisted) > 1 else ''}" if unlisted else ""
     if not yes:
         for entry in entries:
             print(f"  {words.plain(entry.id)}  {words.size(entry.size)}")
-        if not agreed(f"remove {what}, {words.size(size)}? [y/N] ", "data rm"):
+        if not agreed(f"remove {corpora}, {words.size(size)}? [y/N] ", "data rm"):
             print("nothing was removed")
             return 1
     remove(root, entries)
     for path in unlisted:
         shutil.rmtree(path, ignore_errors=True)
-    print(f"removed {what}: {words.size(size)}")
+    print(f"removed {corpora}: {words.size(size)}")
     return 0

@@ -82,8 +82,8 @@ def _listed(images: Sequence[Path]) -> tuple[list[Path], list[Path]]:
             continue
         below, others = find_images(image)
         if not below:
-            rest = f" (files of other kinds: {len(others):,})" if others else ""
-            raise LinnetError(f"{image}: there are no images in this folder{rest}")
+            skipped = f" (files of other kinds: {len(others):,})" if others else ""
+            raise LinnetError(f"{image}: there are no images in this folder{skipped}")
         files += below
         left_out += others
     return files, left_out
@@ -131,8 +131,8 @@ class _Screen:
         if self._folders:
             count = self._counts.total()
             named = [f"{label} {number:,}" for label, number in self._counts.most_common(_CLASSES)]
-            more = f" · {len(self._counts) - _CLASSES:,} more classes" if len(self._counts) > _CLASSES else ""
-            print(f"{count:,} image{'' if count == 1 else 's'}: {' · '.join(named)}{more}")
+            further = f" · {len(self._counts) - _CLASSES:,} more classes" if len(self._counts) > _CLASSES else ""
+            print(f"{count:,} image{'' if count == 1 else 's'}: {' · '.join(named)}{further}")
         if left_out:
             print(paint(left_out_sentence([printable(file) for file in left_out]), "dim"))
 

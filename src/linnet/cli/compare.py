@@ -194,8 +194,8 @@ def _to_compare(store: RunStore, references: Sequence[str], filters: RunFilters)
     else:
         compared = [store.find(reference) for reference in references] if len(references) > 1 else []
     if len(compared) < 2:
-        found = len(compared) or len(references)
-        raise UsageError(f"compare needs two runs or more, found {found}; `{words.listing(store.root)}` lists them")
+        count = len(compared) or len(references)
+        raise UsageError(f"compare needs two runs or more, found {count}; `{words.listing(store.root)}` lists them")
     return compared
 
 

@@ -127,8 +127,8 @@ def _vocabulary(
         return Vocabulary(find_model(tokenizer, runs)), f"of {tokenizer}"
     if overview.corpus.is_pack or not any(sample.text for sample in overview.samples):
         return None, ""
-    found, is_cached = corpus_vocabulary(overview.corpus, vocab=vocab, cache=cache)
-    return found, "as prepared in the cache" if is_cached else "trained on the corpus for this look"
+    vocabulary, is_cached = corpus_vocabulary(overview.corpus, vocab=vocab, cache=cache)
+    return vocabulary, "as prepared in the cache" if is_cached else "trained on the corpus for this look"
 
 
 def _print(overview: Overview, vocabulary: Vocabulary | None, origin: str, lines: int) -> None:
@@ -216,13 +216,14 @@ def print_lengths(overview: Overview, noun: str, *, in_tokens: bool = False) -> 
 
 def print_duplicates(overview: Overview) -> None:
     """How much is there twice."""
-    found = overview.duplicates
-    if not found.count:
+    duplicates = overview.duplicates
+    if not duplicates.count:
         print(f"\n{paint('duplicates', 'bold')}  none")
         return
-    kinds = f"{found.equal:,} equal, {found.near:,} nearly equal, {words.size(found.bytes)}; --dedup drops them"
+    counts = f"{duplicates.equal:,} equal, {duplicates.near:,} nearly equal"
+    kinds = f"{counts}, {words.size(duplicates.bytes)}; --dedup drops them"
     print(f"\n{paint('duplicates', 'bold')}  {kinds}")
-    _print_some(overview.duplicate_names, found.count)
+    _print_some(overview.duplicate_names, duplicates.count)
 
 
 def print_left_out(left_out: Sequence[str]) -> None:

@@ -179,10 +179,15 @@ def _sets_as_json(prepared: Prepared | PreparedPart) -> dict[str, object]:
 
 
 def _duplicates(prepared: Prepared) -> dict[str, object] | None:
-    found = prepared.record.duplicates
-    if found is None:
+    duplicates = prepared.record.duplicates
+    if duplicates is None:
         return None
-    return {"equal": found.equal, "near": found.near, "bytes": found.bytes, "dropped": list(prepared.dropped)}
+    return {
+        "equal": duplicates.equal,
+        "near": duplicates.near,
+        "bytes": duplicates.bytes,
+        "dropped": list(prepared.dropped),
+    }
 
 
 @contextmanager

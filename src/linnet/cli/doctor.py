@@ -189,9 +189,9 @@ def _extras() -> Iterator[_Found]:
 
 def _requirement(line: str, extra: str) -> re.Match[str] | None:
     """The package that a line of the metadata asks for with this extra: `torch<2.14,>=2.11; extra == "train"`."""
-    found = re.match(r"\s*([A-Za-z0-9._-]+)", line)
+    requirement = re.match(r"\s*([A-Za-z0-9._-]+)", line)
     asked = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-    return found if asked and asked[1] == extra and found and found[1] != "linnet" else None
+    return requirement if asked and asked[1] == extra and requirement and requirement[1] != "linnet" else None
 
 
 def _devices() -> Iterator[_Found]:
@@ -199,19 +199,19 @@ def _devices() -> Iterator[_Found]:
     if _version("torch") is None:
         yield "torch", "missing", "not installed: no training and no generation", "pip install 'linnet[train]'"
     else:
-        found = _probe(("torch",))["torch"]
-        if "error" in found:
-            yield "torch", "broken", found["error"], "pip install --force-reinstall 'linnet[train]'"
+        torch = _probe(("torch",))["torch"]
+        if "error" in torch:
+            yield "torch", "broken", torch["error"], "pip install --force-reinstall 'linnet[train]'"
         else:
-            yield "torch", "ok", f"{found['version']}, {found['threads']} threads"
-            for name, memory in found["devices"]:
+            yield "torch", "ok", f"{torch['version']}, {torch['threads']} threads"
+            for name, memory in torch["devices"]:
                 yield "cuda", "ok", f"{name}, {memory / 1e9:.0f} GB"
-            if driver and not found["devices"]:
-                built = "sees none of them" if found["cuda"] else "was built without CUDA"
+            if driver and not torch["devices"]:
+                built = "sees none of them" if torch["cuda"] else "was built without CUDA"
                 yield "cuda", "missing", f"{', '.join(driver)}; torch {built}", "see https://pytorch.org/get-started"
-            elif not found["devices"] and not found["mps"]:
+            elif not torch["devices"] and not torch["mps"]:
                 yield "gpu", "missing", "none: models are trained on the CPU"
-            if found["mps"]:
+            if torch["mps"]:
                 yield "mps", "ok", "Metal"
     compiler = next((path for name in _COMPILERS if (path := shutil.which(name))), None)
     if compiler:

@@ -105,8 +105,8 @@ class PlainLines(Callback):
             self._say_step()
 
     def on_evaluation(self, step: int, result: EvalResult) -> None:
-        rest = "".join(f" {name}={value:.4g}" for name, value in result.figures.items() if name != "loss")
-        self._say(f"eval {step}: loss={result.loss:.6f}{rest}")
+        figures = "".join(f" {name}={value:.4g}" for name, value in result.figures.items() if name != "loss")
+        self._say(f"eval {step}: loss={result.loss:.6f}{figures}")
 
     def on_comparison(self, comparison: Comparison, baseline: str) -> None:
         """Every held-out loss; of the training loss, which is compared more often, a verdict that is another."""

@@ -71,15 +71,15 @@ def leftovers(root: Path) -> list[Path]:
     """Folders of preparations that were killed: nobody holds their lock."""
     if not root.is_dir():
         return []
-    found = []
+    abandoned = []
     for path in sorted(root.iterdir()):
         match = _PARTIAL.fullmatch(path.name)
         if match is None or path.is_symlink() or not path.is_dir():
             continue
         lock = root / f".{match[1]}.lock"
         if not lock.exists() or files.is_locked(lock) is False:
-            found.append(path)
-    return found
+            abandoned.append(path)
+    return abandoned
 
 
 def fetched_copies(root: Path) -> list[Path]:
@@ -164,9 +164,11 @@ def _look(path: Path) -> CachedCorpus:
     if path.suffix == ".parts":
         return _look_at_parts(path, size)
     try:
-        told = msgspec.json.decode((path / "prepared.json").read_bytes(), type=_Told)
+        manifest = msgspec.json.decode((path / "prepared.json").read_bytes(), type=_Told)
         tokens = sum(len(TokenSet(path / name)) for name in ("train.tokens", "held_out.tokens"))
-        return CachedCorpus(path, told.corpus, told.vocab, tokens, size, (path / "prepared.json").stat().st_mtime)
+        return CachedCorpus(
+            path, manifest.corpus, manifest.vocab, tokens, size, (path / "prepared.json").stat().st_mtime
+        )
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError):
         with suppress(OSError):
             return CachedCorpus(path, "", 0, 0, size, path.stat().st_mtime, "damaged")

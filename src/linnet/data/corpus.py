@@ -78,9 +78,9 @@ class Corpus:
 
     def encodings(self, late: Iterable[tuple[int, str]] = ()) -> dict[str, list[str]]:
         """The files that are not in UTF-8, by their encoding; `late`: those that showed only while they were read."""
-        found = {number: file.encoding for number, file in enumerate(self.files) if file.encoding != UTF8}
+        encodings = {number: file.encoding for number, file in enumerate(self.files) if file.encoding != UTF8}
         names: dict[str, list[str]] = {}
-        for number, encoding in sorted((found | dict(late)).items()):
+        for number, encoding in sorted((encodings | dict(late)).items()):
             names.setdefault(encoding, []).append(self.shown_name(number))
         return names
 

@@ -44,9 +44,9 @@ def left_out_sentence(files: Sequence[str]) -> str:
     """`2 files left out: a.gz: gzip …; b.txt: not UTF-8`; an empty string for none."""
     if not files:
         return ""
-    rest = f"; and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    further = f"; and {len(files) - NAMED} more" if len(files) > NAMED else ""
     named = words.plain("; ".join(files[:NAMED]))
-    return f"{len(files)} file{'s' if len(files) > 1 else ''} left out: {named}{rest}"
+    return f"{len(files)} file{'s' if len(files) > 1 else ''} left out: {named}{further}"
 
 
 def encodings_sentence(encodings: Mapping[str, Sequence[str]]) -> str:
@@ -61,16 +61,16 @@ def duplicates_sentence(duplicates: Duplicates, dropped: Sequence[str]) -> str:
     """`3 duplicates dropped (2 equal, 1 nearly equal; 12 kB): b.txt: equal to a.txt; …`."""
     if not duplicates.count:
         return "no duplicates were found"
-    rest = f"; and {duplicates.count - NAMED} more" if duplicates.count > NAMED else ""
+    further = f"; and {duplicates.count - NAMED} more" if duplicates.count > NAMED else ""
     kinds = f"{duplicates.equal:,} equal, {duplicates.near:,} nearly equal; {words.size(duplicates.bytes)}"
     named = words.plain("; ".join(dropped[:NAMED]))
-    return f"{duplicates.count:,} duplicate{'s' if duplicates.count > 1 else ''} dropped ({kinds}): {named}{rest}"
+    return f"{duplicates.count:,} duplicate{'s' if duplicates.count > 1 else ''} dropped ({kinds}): {named}{further}"
 
 
 def shown_some(names: Sequence[str], most: int = NAMED) -> str:
     """`a, b, c; and 7 more`."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return words.plain(", ".join(names[:most])) + rest
+    further = f" and {len(names) - most} more" if len(names) > most else ""
+    return words.plain(", ".join(names[:most])) + further
 
 
 def require_memory(path: Path, need: int, content: str, advice: str = "") -> None:

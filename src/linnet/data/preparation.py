@@ -114,9 +114,9 @@ class Preparation:
 
     def texts(self, size: int | None = None) -> Iterator[Passage]:
         """The passages of the corpus, without those of duplicates."""
-        found = self.duplicates
+        duplicates = self.duplicates
         read = passages(self.corpus, size, self.report, self.kept)
-        return read if found is None else without(read, found[0])
+        return read if duplicates is None else without(read, duplicates[0])
 
     @cached_property
     def size(self) -> int:

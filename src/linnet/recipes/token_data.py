@@ -209,8 +209,8 @@ def too_few_held_out(tokens: int, share: float, settings: TrainSettings) -> list
     """A remark where what is kept apart is so short that its loss says little."""
     if not 0 < tokens < _ENOUGH or not settings.interval("eval"):
         return []
-    more = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
-    return [f"only {tokens:,} tokens are held out, and their loss says little: {more} keeps more of them"]
+    cure = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
+    return [f"only {tokens:,} tokens are held out, and their loss says little: {cure} keeps more of them"]
 
 
 class RowRunData(TokenRunData):

@@ -75,10 +75,10 @@ class FigureIndex:
         if entry is None or entry.stamp != stamp:
             entry = self._runs[folder] = _Entry(stamp, {})
         for name in wanted:
-            found, known = figures.get(name), entry.figures.get(name)
-            if found is not None and known is not None:
-                found.at = {**known.at, **found.at}
-            entry.figures[name] = found
+            figure, known = figures.get(name), entry.figures.get(name)
+            if figure is not None and known is not None:
+                figure.at = {**known.at, **figure.at}
+            entry.figures[name] = figure
         self._changed = True
 
     def save(self) -> None:

@@ -86,8 +86,8 @@ class Comparison:
             case "!=":
                 return value != wanted
             case "~" | "!~":
-                found = wanted in value or (bool(_WILD & set(wanted)) and fnmatchcase(value, f"*{wanted}*"))
-                return found != (self.operator == "!~")
+                matches = wanted in value or (bool(_WILD & set(wanted)) and fnmatchcase(value, f"*{wanted}*"))
+                return matches != (self.operator == "!~")
         return False  # words have no order
 
 

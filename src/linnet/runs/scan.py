@@ -67,9 +67,9 @@ def _lines(path: Path) -> list[bytes]:
         position, lines = _kept(path, file, before)
         begin, kept_bytes = position, sum(map(len, lines))
         for block, position in _blocks(file, begin):  # noqa: B007 (the last position is used below)
-            found = [line for line in _other_lines(block) if any(word in line for word in _WORDS)]
-            kept_bytes += sum(map(len, found))
-            lines += found
+            kept = [line for line in _other_lines(block) if any(word in line for word in _WORDS)]
+            kept_bytes += sum(map(len, kept))
+            lines += kept
         if position - begin >= _KEPT_FROM and kept_bytes <= _MOST_KEPT:
             body = b"".join(line + b"\n" for line in lines)
             header = _Header(position, before, _guard(file, position), zlib.crc32(body))

@@ -58,10 +58,10 @@ class RunWarnings:
 
     def stepped(self, metrics: StepMetrics, *, looked: bool) -> None:
         """A step is done; one that was `looked` at took its own time."""
-        found = [self._loss.after(metrics.loss), self._norm.after(metrics.grad_norm, metrics.loss)]
+        findings = [self._loss.after(metrics.loss), self._norm.after(metrics.grad_norm, metrics.loss)]
         if not looked:
-            found.append(self._speed.after(metrics.values["wall_us"] / 1e6, metrics.unit))
-        self._tell_all(metrics.step, found)
+            findings.append(self._speed.after(metrics.values["wall_us"] / 1e6, metrics.unit))
+        self._tell_all(metrics.step, findings)
 
     def looked(self, step: int, events: Iterable[InspectedEvent]) -> None:
         """What was seen inside the training in a step. Its first look is at weights that have learnt nothing."""
@@ -191,8 +191,8 @@ def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> Found | None
         layer = _layer_of(zeros[0])
         all_of_it = [event for event in whole if _layer_of(event) == layer and len(event["shape"]) > 1]
         is_whole = layer is not None and all(event["l2"] == 0 for event in all_of_it)
-        place = f"layer {layer}" if is_whole else zeros[0]["param"]
-        text = f"the gradient of {place} is 0: it learns nothing; is it masked, or cut off from the loss?"
+        where = f"layer {layer}" if is_whole else zeros[0]["param"]
+        text = f"the gradient of {where} is 0: it learns nothing; is it masked, or cut off from the loss?"
         return Found("layer_gradient", text, "grad_norm")
     layers: dict[int, float] = {}
     for event in whole:

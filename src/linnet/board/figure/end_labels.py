@@ -63,8 +63,8 @@ def draw_labels(scene: Scene, box: Box, labels: list[EndLabel], theme: Theme) ->
         scene.shapes.append(Text(text_at, y + LABEL_SIZE * 0.36, text, LABEL_SIZE, theme.text, title=title))
     if len(shown) < len(labels):
         y = min(box.bottom, (places[-1] if places else box.top) + _LINE)
-        more = f"and {len(labels) - len(shown)} more"
-        scene.shapes.append(Text(text_at, y + LABEL_SIZE * 0.36, more, LABEL_SIZE, theme.dim))
+        remark = f"and {len(labels) - len(shown)} more"
+        scene.shapes.append(Text(text_at, y + LABEL_SIZE * 0.36, remark, LABEL_SIZE, theme.dim))
 
 
 def apart(wanted: list[float], least: float, top: float, bottom: float) -> list[float]:

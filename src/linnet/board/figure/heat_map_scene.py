@@ -33,8 +33,8 @@ def draw_heat_map(heat: HeatMap, width: float, height: float, theme: Theme) -> S
     numbers = across >= _LEAST_NUMBER[0] and down >= _LEAST_NUMBER[1]
     for r, row in enumerate(heat.values.tolist()):
         for c, value in enumerate(row):
-            place = box.left + c * across, box.top + r * down, across, down
-            _draw_cell(scene, heat, value, texts[r][c] if numbers else "", place, theme)
+            cell = box.left + c * across, box.top + r * down, across, down
+            _draw_cell(scene, heat, value, texts[r][c] if numbers else "", cell, theme)
     _write_labels(scene, heat, box, across, down, theme)
     _draw_legend(scene, heat, box, theme)
     return scene

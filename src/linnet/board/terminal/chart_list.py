@@ -50,18 +50,18 @@ class ChartList:
         known = set(shown)
         first = [name for name in chosen.pinned if name in known]
         first += [name for name in main_metrics(shown) if name not in first]
-        place = {name: at for at, name in enumerate(chosen.order)}
-        rest = [name for name in shown if name not in first]
-        rest.sort(key=lambda name: place.get(name, len(place)))
+        ranks = {name: at for at, name in enumerate(chosen.order)}
+        others = [name for name in shown if name not in first]
+        others.sort(key=lambda name: ranks.get(name, len(ranks)))
         groups: dict[str, list[str]] = {"": first}
-        for name in rest:
+        for name in others:
             groups.setdefault(group_of(name), []).append(name)
         alone = [group for group, members in groups.items() if group and len(members) == 1]
         for group in alone:  # a heading and a row for one chart would leave a hole beside it
             groups[""] += groups.pop(group)
         pinned = len([name for name in first if name in chosen.pinned])
         groups[""] = groups[""][:pinned] + sorted(
-            groups[""][pinned:], key=lambda name: place.get(name, -1 if name in first else len(place))
+            groups[""][pinned:], key=lambda name: ranks.get(name, -1 if name in first else len(ranks))
         )
         return {group: members for group, members in groups.items() if members}
 

@@ -89,11 +89,11 @@ def quintic(gram_NSS: Tensor, squared_NSS: Tensor, a: float, b: float, c: float)
 def _quintic(gram, squared, factor, a, b, c, S, blocks, BLOCK: tl.constexpr):
     matrix = (tl.program_id(0) // blocks).to(tl.int64)
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    place, inside = matrix * S * S + at, at < S * S
-    g = tl.load(gram + place, mask=inside).to(tl.float32)
-    gg = tl.load(squared + place, mask=inside).to(tl.float32)
+    entry, inside = matrix * S * S + at, at < S * S
+    g = tl.load(gram + entry, mask=inside).to(tl.float32)
+    gg = tl.load(squared + entry, mask=inside).to(tl.float32)
     one = tl.where(at // S == at % S, a, 0.0)
-    tl.store(factor + place, (one + b * g + c * gg).to(tl.float16), mask=inside)
+    tl.store(factor + entry, (one + b * g + c * gg).to(tl.float16), mask=inside)
 
 
 def scaled(matrices_NRC: Tensor, scale_N: Tensor) -> Tensor:

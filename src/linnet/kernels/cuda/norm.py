@@ -153,10 +153,10 @@ def _norm_backward(
         inner = slope - hat * (tl.sum(slope * hat, 1)[:, None] / WIDTH)
         if CENTRED:
             inner -= tl.sum(slope, 1)[:, None] / WIDTH
-        found = aside + inner * unit
-        tl.store(out + at, found, mask=there)
+        result = aside + inner * unit
+        tl.store(out + at, result, mask=there)
         if SUMMED:
-            total += tl.sum(found, 0)
+            total += tl.sum(result, 0)
         again = hat * w[None, :]
         by_scale += tl.sum(g * hat, 0)
         if SHIFTED:

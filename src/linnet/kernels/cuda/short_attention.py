@@ -182,9 +182,9 @@ def _look_back(
     slope = (p * (tl.dot(g, tl.trans(v)) - inner[:, None]) * SCALE).to(k.dtype)
     by_k = tl.dot(tl.trans(slope), q)
     by_q += tl.dot(slope, k)
-    place = grads + s[:, None] * 3 * H * D + tl.arange(0, WIDTH)[None, :]
-    tl.store(place + H * D, by_k, mask=inside)
-    tl.store(place + 2 * H * D, by_v, mask=inside)
+    row = grads + s[:, None] * 3 * H * D + tl.arange(0, WIDTH)[None, :]
+    tl.store(row + H * D, by_k, mask=inside)
+    tl.store(row + 2 * H * D, by_v, mask=inside)
     return by_q, tl.sum(by_k, 0), tl.sum(by_v, 0)
 
 

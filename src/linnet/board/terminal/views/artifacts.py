@@ -66,10 +66,10 @@ def _drawing(board: Board, series: ArtifactSeries, width: int, height: int) -> l
 
 def _title(artifact: Artifact, at: int, count: int) -> Line:
     step = f"step {number(artifact.step)}" if artifact.step is not None else "no step"
-    place = (
+    position = (
         f"  {'◀' if at else ' '} {number(at + 1)}/{number(count)} {'▶' if at < count - 1 else ''}" if count > 1 else ""
     )
-    return [(safe(artifact.name), "title"), (f"  {step}", ""), (place, "dim")]
+    return [(safe(artifact.name), "title"), (f"  {step}", ""), (position, "dim")]
 
 
 def _facts(artifact: Artifact) -> Line:
