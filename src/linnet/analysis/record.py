@@ -8,7 +8,7 @@ from linnet.analysis.checkpoint import Checkpoint
 from linnet.board.figure.png import write_png
 from linnet.board.figure.scene import Scene
 from linnet.errors import UsageError
-from linnet.runs.run import add_evaluation, add_image, add_note
+from linnet.runs.run import add_evaluation, add_image, add_note, add_numbers
 
 _SCALE = 2.0  # pixels of the PNG for each of the scene's
 
@@ -29,14 +29,20 @@ def record(
     name: str,
     note: str,
     scene: Scene,
+    numbers: Mapping[str, object] | None = None,
     evaluations: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Keep evaluations and a picture under `name`, and a note that says what was found, at the checkpoint's step."""
+    """Keep what was found at the checkpoint's step: evaluations, a note, and under `name` a picture and its numbers.
+
+    These are what `--json` prints; their file comes right before the picture, so that boards know it as that one's.
+    """
     require_recordable(checkpoint)
     run, step = checkpoint.run, checkpoint.step
     assert run is not None
     for figures in evaluations:
         add_evaluation(run, name, step, figures)
+    if numbers is not None:
+        add_numbers(run, name, step, numbers)
     size = (round(scene.width * _SCALE), round(scene.height * _SCALE))
     add_image(run, name, step, write_png(scene, _SCALE), size, note)
     add_note(run, note, step)

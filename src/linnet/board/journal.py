@@ -110,6 +110,7 @@ class Journal:
     def _clear(self) -> None:
         self.lines = 0
         self.damaged = 0
+        self.looks = 0  # lines that tell of the training's inside (`linnet.runs.inspection`), not kept here
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
         self._notes: deque[Note] = deque(maxlen=_NOTES)
         self._entries: deque[LogEntry] = deque(maxlen=_ENTRIES)
@@ -231,6 +232,7 @@ class Journal:
                 self.lines += len(part.columns[0])
             elif part.looks:
                 self.lines += part.looks
+                self.looks += part.looks
                 for line in own_regions(block[part.begin : part.end]):
                     self._take_line(line)
             else:
@@ -246,8 +248,10 @@ class Journal:
             head = line[:_HEAD]
             if line.endswith((b"}", b"}\r")) and any(word in head for word in _NUMBERS):
                 continue
-            if is_look(line) and not own_regions(line):
-                continue
+            if is_look(line):
+                self.looks += 1
+                if not own_regions(line):
+                    continue
             if line and not line.isspace():
                 self._take_line(line)
 
@@ -275,6 +279,8 @@ class Journal:
             self._evaluations.append(_evaluation(event))
         elif event.kind == "compare" and (comparison := to_comparison(event)) is not None:
             self._take_comparison(event, comparison)
+        elif event.kind in ("tap", "grad", "drift"):  # as another writer spells them
+            self.looks += 1
         elif event.kind not in _NOT_LOGGED and event.kind:
             if event.kind in ("artifact", "resume"):
                 self._artifacts.take(event)

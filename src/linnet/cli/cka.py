@@ -80,7 +80,7 @@ def cka(
         picture_or_text(heat, out, theme)
         _print(similarity)
     if record:
-        keep(about, "cka", f"cka: {sentence(similarity)}", scene_of(heat, "light"))
+        keep(about, "cka", f"cka: {sentence(similarity)}", scene_of(heat, "light"), similarity.as_fields())
     return 0
 
 

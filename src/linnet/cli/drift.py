@@ -53,7 +53,7 @@ def drift(
         picture_or_text(heat, out, theme)
         _print(moved)
     if record:
-        keep(about, "drift", f"drift: {sentence(moved)}", scene_of(heat, "light"))
+        keep(about, "drift", f"drift: {sentence(moved)}", scene_of(heat, "light"), moved.as_fields())
     return 0
 
 

@@ -69,7 +69,7 @@ def lens_words(
     if record:
         last = said.words_LT[-1][-1]
         note = f"lens-words after {text!r}: {last.text!r} ({100 * last.probability:.0f} %)"
-        keep(about, "lens-words", note, scene_of(heat, "light"))
+        keep(about, "lens-words", note, scene_of(heat, "light"), said.as_fields())
     return 0
 
 

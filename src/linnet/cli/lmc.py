@@ -92,7 +92,7 @@ def lmc(
             for alpha, loss in zip(line.alphas, line.losses, strict=True)
         ]
         note = f"lmc {line.a} → {line.b}: {line.verdict}, {sentence(line)}"
-        keep(about, "lmc", note, scene_of(scatter, "light"), evaluations)
+        keep(about, "lmc", note, scene_of(scatter, "light"), line.as_fields(), evaluations)
     return 0
 
 

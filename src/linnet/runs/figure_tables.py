@@ -55,6 +55,17 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
+class NameContents:
+    """What is told of the rows of one name: in which layers (none for a name outside them), which figures, and which of
+    its heads."""
+
+    name: str
+    layers: list[int]
+    figures: list[str]
+    head_figures: list[str]
+
+
+@dataclass(frozen=True)
 class Histograms:
     """How the numbers of a row were spread, step by step: `counts[step, bin]` between `edges[step, bin]` and the next.
 
@@ -121,6 +132,23 @@ class FigureTable:
     def figures(self) -> list[str]:
         """What is told of the rows."""
         return list(dict.fromkeys(name for figures in self._points.values() for name in figures))
+
+    @property
+    def contents(self) -> list[NameContents]:
+        """What is told of each name, in the order of the model."""
+        contents: dict[str, NameContents] = {}
+        for row, figures in self._points.items():
+            known = contents.setdefault(row.name, NameContents(row.name, [], [], []))
+            if row.layer is not None and row.layer not in known.layers:
+                known.layers.append(row.layer)
+            of_rows = known.figures if row.head is None else known.head_figures
+            of_rows.extend(figure for figure in figures if figure not in of_rows)
+        return list(contents.values())
+
+    @property
+    def cells(self) -> int:
+        """Numbers that it holds."""
+        return sum(2 * len(points.steps) for figures in self._points.values() for points in figures.values())
 
     @property
     def steps(self) -> NDArray[np.int64]:
@@ -207,6 +235,16 @@ class TapTable(FigureTable):
     def __init__(self) -> None:
         super().__init__("tap")
         self._histograms: dict[Row, _Points] = {}  # two edges, then the counts
+
+    @property
+    def histogram_rows(self) -> list[Row]:
+        """The rows whose histograms are known."""
+        return list(self._histograms)
+
+    @property
+    def cells(self) -> int:
+        """With those of the histograms."""
+        return super().cells + sum(len(points.values) for points in self._histograms.values())
 
     def histograms(self, name: str, layer: int | None = None) -> Histograms:
         """The histogram of a region over the steps."""

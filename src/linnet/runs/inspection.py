@@ -151,6 +151,13 @@ class Inspection:
         known = {step: gram for step, gram in decoded.items() if gram is not None}
         return Grams(row, np.array(list(known), np.int64), np.array(list(known.values()), float))
 
+    @property
+    def cells(self) -> int:
+        """About as many numbers as it holds, for who bounds how much is held."""
+        grams = sum(len(bytes(raw)) for by_step in self._grams.values() for raw in by_step.values()) // 8
+        others = 4 * sum(map(len, self._tokens.values())) + 8 * sum(map(len, self._regions.values()))
+        return sum(table.cells for table in self._tables.values()) + grams + others
+
     def __repr__(self) -> str:
         told = [f"{name} at {len(steps)} steps" for name, steps in self.looks.items()]
         return f"<Inspection: {', '.join(told) or 'nothing'}>"

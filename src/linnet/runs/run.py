@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from linnet import files
 from linnet.display import Shown, one_line
 from linnet.errors import LinnetError
@@ -313,17 +315,35 @@ def add_evaluation(run: Run, name: str, step: int | None, figures: Mapping[str, 
     run.append_event(drop_none(event))
 
 
+def add_numbers(run: Run, name: str, step: int | None, fields: Mapping[str, object]) -> Path:
+    """Keep plain values as `NAME.json` among the media of such a run, with its event; the file's path."""
+    content = msgspec.json.encode(jsonable_record(fields))
+    digest, path = _keep_media(run, content, "json")
+    about = {"name": f"{name}.json", "media": "file", "path": path, "bytes": len(content), "sha256": digest}
+    _add_artifact(run, step, {**about, "mime": "application/json"})
+    return run.path / path
+
+
 def add_image(run: Run, name: str, step: int | None, png: bytes, size: tuple[int, int], caption: str) -> Path:
     """Keep a PNG among the media of a run of ours or of Toy's that nobody writes, with its event; the file's path."""
-    digest = hashlib.sha256(png).hexdigest()
-    path = f"{LOGGED_MEDIA}/{digest[:2]}/{digest}.png"
+    digest, path = _keep_media(run, png, "png")
+    about = {"name": name, "media": "image", "path": path, "bytes": len(png), "sha256": digest, "mime": "image/png"}
+    _add_artifact(run, step, {**about, "width": size[0], "height": size[1], "channels": 3, "caption": caption})
+    return run.path / path
+
+
+def _keep_media(run: Run, content: bytes, suffix: str) -> tuple[str, str]:
+    """Write a file that is named by its digest; digest and path in the run's folder."""
+    digest = hashlib.sha256(content).hexdigest()
+    path = f"{LOGGED_MEDIA}/{digest[:2]}/{digest}.{suffix}"
     try:
         (run.path / path).parent.mkdir(parents=True, exist_ok=True)
-        files.write_file(run.path / path, png)
+        files.write_file(run.path / path, content)
     except OSError as error:
-        raise RunError(f"the picture was not written to {run.path / path}: {error.strerror or error}") from error
-    fields = {"name": name, "media": "image", "path": path, "bytes": len(png), "sha256": digest, "mime": "image/png"}
+        raise RunError(f"the file was not written to {run.path / path}: {error.strerror or error}") from error
+    return digest, path
+
+
+def _add_artifact(run: Run, step: int | None, fields: Mapping[str, object]) -> None:
     event = {"kind": "artifact", "t": last_seconds(run.events_path, run.origin), "step": step, **fields}
-    shape = {"width": size[0], "height": size[1], "channels": 3, "caption": caption}
-    run.append_event(drop_none({**event, **shape, "at": iso_now()}))
-    return run.path / path
+    run.append_event(drop_none({**event, "at": iso_now()}))

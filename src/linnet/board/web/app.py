@@ -18,8 +18,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from linnet.board.web import artifacts, checkpoints, detail, series, tabs, writes
-from linnet.board.web.answers import Deleted, NewNote, RequestError, RunChange, encoded
+from linnet.board.web import artifacts, checkpoints, detail, inside_answers, results, series, tabs, writes
+from linnet.board.web.answers import AttentionQuestion, Deleted, NewNote, RequestError, RunChange, encoded
+from linnet.board.web.attention import AttentionMaps
 from linnet.board.web.board import WebBoard
 from linnet.board.web.changes import Changes
 from linnet.board.web.gate import Access, Gate, is_loopback
@@ -44,6 +45,7 @@ class Api:
         self._tables = Tables(board)
         self._changes = changes
         self._static = static or StaticFiles()
+        self._attention = AttentionMaps()
 
     def routes(self) -> list[BaseRoute]:
         run = "/api/runs/{run_id}"
@@ -67,7 +69,15 @@ class Api:
             Route(f"{run}/evaluations", self._of_run(tabs.evaluations)),
             Route(f"{run}/profile", self._of_run(tabs.profile)),
             Route(f"{run}/flow", self._of_run(tabs.flow)),
-            Route(f"{run}/events", self._get(lambda r: tabs.events(self._board, _run(r), _query(r)))),
+            Route(f"{run}/inside", self._of_run(inside_answers.contents)),
+            Route(f"{run}/inside/map", self._asked_of_run(inside_answers.heat_map)),
+            Route(f"{run}/inside/histograms", self._asked_of_run(inside_answers.histograms)),
+            Route(f"{run}/inside/regions", self._asked_of_run(inside_answers.regions)),
+            Route(f"{run}/inside/tokens", self._asked_of_run(inside_answers.tokens)),
+            Route(f"{run}/inside/similarity", self._asked_of_run(inside_answers.similarity)),
+            Route(f"{run}/inside/results", self._of_run(results.results)),
+            Route(f"{run}/attention", self.attention, methods=["POST"]),
+            Route(f"{run}/events", self._asked_of_run(tabs.events)),
             Route(f"{run}/checkpoints", self._of_run(checkpoints.checkpoints)),
             Route(f"{run}/checkpoints/{{step}}", self.checkpoint),
             Route(f"{run}/checkpoints/{{step}}/tensor", self.tensor),
@@ -89,6 +99,9 @@ class Api:
 
     def _of_run(self, answer: Callable[[WebBoard, str], object]) -> Callable[[Request], Response]:
         return self._get(lambda request: answer(self._board, _run(request)))
+
+    def _asked_of_run(self, answer: Callable[[WebBoard, str, Parameters], object]) -> Callable[[Request], Response]:
+        return self._get(lambda request: answer(self._board, _run(request), _query(request)))
 
     def description(self, request: Request) -> Response:
         return _sent(request, DESCRIPTION.read_bytes(), "application/json")
@@ -127,6 +140,11 @@ class Api:
         note = await _body(request, NewNote)
         await run_in_threadpool(writes.note, self._board, _run(request), note)
         return _json(request, {}, status=201)
+
+    async def attention(self, request: Request) -> Response:
+        question = await _body(request, AttentionQuestion)
+        maps = await run_in_threadpool(self._attention.answer, self._board, _run(request), question)
+        return _json(request, maps)
 
     async def delete(self, request: Request) -> Response:
         size = await run_in_threadpool(writes.delete, self._board, _run(request))

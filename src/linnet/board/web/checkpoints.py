@@ -49,7 +49,7 @@ def checkpoints(board: WebBoard, run_id: str) -> list[Checkpoint]:
 def checkpoint_detail(board: WebBoard, run_id: str, step: int) -> CheckpointDetail:
     """Metadata and tensors of a checkpoint."""
     with board.open_whole(run_id) as run:
-        file = _file_of(run, step)
+        file = checkpoint_file(run, step)
         links = {name: link_target(run.run.path / WEIGHTS / name) for name in ("latest", "best")}
         checkpoint = _checkpoint(run, file, links, with_commands=True)
     with _opened(file) as gguf:
@@ -61,7 +61,7 @@ def checkpoint_detail(board: WebBoard, run_id: str, step: int) -> CheckpointDeta
 def tensor_histogram(board: WebBoard, run_id: str, step: int, name: str) -> TensorHistogram:
     """How the values of one tensor are spread."""
     with board.open(run_id) as run:
-        file = _file_of(run, step)
+        file = checkpoint_file(run, step)
     with _opened(file) as gguf:
         tensor = gguf.tensors.get(name)
         if tensor is None:
@@ -91,11 +91,12 @@ def _histogram(name: str, values: np.ndarray[Any, np.dtype[np.float32]]) -> Tens
     )
 
 
-def _file_of(run: OpenRun, step: int) -> Path:
-    """The checkpoint of a step, in the run's folder and nowhere else."""
-    file = next((file for file in run.run.checkpoints() if step_of(file) == step), None)
+def checkpoint_file(run: OpenRun, step: int | None) -> Path:
+    """The checkpoint of a step, or the newest, in the run's folder and nowhere else."""
+    files = run.run.checkpoints()
+    file = next((file for file in reversed(files) if step is None or step_of(file) == step), None)
     if file is None:
-        raise RequestError(404, f"there is no checkpoint of step {step}")
+        raise RequestError(404, "there is no checkpoint" if step is None else f"there is no checkpoint of step {step}")
     os.close(open_inside(run.run.path, file.relative_to(run.run.path)))
     return file
 

@@ -18,9 +18,11 @@ from linnet.board.web.answers import (
     figure,
     plain_json,
 )
+from linnet.board.web.attention import can_attend
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_RUNS, Parameters
+from linnet.board.web.results import has_results
 from linnet.board.web.table import run_row
 from linnet.board.words import plain
 from linnet.files import is_file
@@ -149,6 +151,7 @@ def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
         system=any(name.startswith("sys/") for name in names),
         profile=bool(journal.op_timings()),
         classes=any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
+        inside=bool(journal.looks) or has_results(journal) or can_attend(open_run.run),
     )
 
 

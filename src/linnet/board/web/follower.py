@@ -164,6 +164,7 @@ class RunState:
             "log": _end_of(journal.log_entries()),
             "checkpoints": len(journal.checkpoint_paths()),
             "artifacts": sum(len(series.artifacts) for series in artifacts),
+            "inside": journal.looks,
             "manifest": run.watched.summary.manifest,
             "status": run.watched.status,
         }

@@ -12,6 +12,7 @@ from pathlib import Path
 from linnet.board.journal import Journal
 from linnet.board.watched_run import WatchedRun
 from linnet.board.web.answers import RequestError
+from linnet.board.web.inside import Inside
 from linnet.board.web.marks import MarkFinder
 from linnet.board.web.row_columns import PlacedColumns, SmoothedColumns
 from linnet.board.whole_history import WholeHistory
@@ -37,6 +38,7 @@ class OpenRun:
         self._whole: WholeHistory | None = None
         self.watched = WatchedRun(self.run, history=self._open_history, inherits=False)
         self.placed = PlacedColumns()
+        self.inside = Inside(self.run)
         self._marks: dict[str, MarkFinder] = {}
         self._marks_generation = 0
         self._superseded: WholeHistory | None = None
@@ -112,7 +114,7 @@ class OpenRun:
     @property
     def cells(self) -> int:
         """Numbers that it holds."""
-        return self.history.cells + (0 if self._superseded is None else self._superseded.cells)
+        return self.history.cells + self.inside.cells + (0 if self._superseded is None else self._superseded.cells)
 
     def close(self) -> None:
         self.watched.close()

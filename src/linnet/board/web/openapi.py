@@ -15,6 +15,7 @@ import msgspec
 from linnet.board.curve import AXES
 from linnet.board.journal import LogEntry, Note, Sample
 from linnet.board.web import answers
+from linnet.board.web.inside_answers import MOST_COLUMNS, MOST_RIDGES, TABLES
 from linnet.board.web.parameters import LONGEST, MOST_KEYS, MOST_POINTS, MOST_RUNS
 
 FILE = Path(__file__).parent / "openapi.json"
@@ -73,6 +74,8 @@ _COLUMNS = _query("columns", "with commas: lr,best(loss),loss@200; without, the 
 _RUNS = _several("runs", "ids of runs", MOST_RUNS)
 _AXIS = _query("axis", "what stands on the x axis", {"type": "string", "enum": list(AXES)})
 _RUN = "/api/runs/{run_id}"
+_LAYER = _integer("layer", "this layer", 0, (1 << 53) - 1)
+_STEP = _integer("step", "at this step; without it at the newest, or at all", 0, (1 << 53) - 1)
 
 OPERATIONS = (
     Operation("get", "/api/board", "The folder and what may be done in it.", answers.BoardInfo),
@@ -141,6 +144,50 @@ OPERATIONS = (
     Operation("get", f"{_RUN}/evaluations", "What evaluations found.", list[answers.EvaluationInfo]),
     Operation("get", f"{_RUN}/profile", "Where the time of profiled steps went.", list[answers.TimingInfo]),
     Operation("get", f"{_RUN}/flow", "flow.json as it is.", Any),
+    Operation("get", f"{_RUN}/inside", "What a training told of its inside.", answers.InsideInfo),
+    Operation(
+        "get",
+        f"{_RUN}/inside/map",
+        "A figure by layer and step, as a heat map of bounded size without a spike lost.",
+        answers.InsideMap,
+        (
+            _query("table", "activations, gradients or distance", {"type": "string", "enum": list(TABLES)}),
+            _query("figure", "as `inside` names them: std, l2, update_ratio …", _TEXT, required=True),
+            _query("name", "a region or tensor; without it all", _TEXT),
+            _LAYER,
+            _query("heads", "of their heads instead", _FLAG),
+            _integer("columns", "at most", 2, MOST_COLUMNS),
+        ),
+    ),
+    Operation(
+        "get",
+        f"{_RUN}/inside/histograms",
+        "How the numbers of a region were spread, over the steps or at one.",
+        answers.InsideHistograms,
+        (
+            _query("name", "a region", _TEXT, required=True),
+            _LAYER,
+            _STEP,
+            _integer("rows", "histograms at most", 1, MOST_RIDGES),
+        ),
+    ),
+    Operation("get", f"{_RUN}/inside/regions", "Where the time of a step went.", answers.InsideRegions, (_STEP,)),
+    Operation("get", f"{_RUN}/inside/tokens", "How far tokens drifted.", answers.InsideTokens, (_STEP,)),
+    Operation(
+        "get",
+        f"{_RUN}/inside/similarity",
+        "CKA of the layers at a step, or of one layer between the steps.",
+        answers.InsideSimilarity,
+        (_query("name", "a region", _TEXT, required=True), _LAYER, _STEP),
+    ),
+    Operation("get", f"{_RUN}/inside/results", "What analysis commands found and kept.", list[answers.InsideResult]),
+    Operation(
+        "post",
+        f"{_RUN}/attention",
+        "What the heads of a layer look at in a prompt; computed by a process of its own, nothing is written.",
+        answers.AttentionMap,
+        body=answers.AttentionQuestion,
+    ),
     Operation(
         "get",
         f"{_RUN}/events",
