@@ -4,6 +4,7 @@ import { decodeSeries, type SeriesAnswer } from "./series";
 import {
   type ChangesListener,
   type ChangesQuery,
+  type MapQuery,
   type SeriesQuery,
   type Source,
   SourceError,
@@ -11,11 +12,19 @@ import {
 } from "./source";
 import type {
   ArtifactSeries,
+  AttentionMap,
   BoardInfo,
   Checkpoint,
   CheckpointDetail,
   Evaluation,
   EventPage,
+  InsideHistograms,
+  InsideInfo,
+  InsideMap,
+  InsideRegions,
+  InsideResult,
+  InsideSimilarity,
+  InsideTokens,
   LogEntry,
   Note,
   OpTiming,
@@ -107,6 +116,21 @@ export class HttpSource implements Source {
   evaluations = (id: string, signal?: AbortSignal) => this.#get<Evaluation[]>(this.#of(id, "evaluations"), {}, signal);
   profile = (id: string, signal?: AbortSignal) => this.#get<OpTiming[]>(this.#of(id, "profile"), {}, signal);
   flow = (id: string, signal?: AbortSignal) => this.#get<unknown>(this.#of(id, "flow"), {}, signal);
+  inside = (id: string, signal?: AbortSignal) => this.#get<InsideInfo>(this.#of(id, "inside"), {}, signal);
+  insideMap = (id: string, query: MapQuery, signal?: AbortSignal) =>
+    this.#get<InsideMap>(this.#of(id, "inside", "map"), { ...query }, signal);
+  insideHistograms: Source["insideHistograms"] = (id, query, signal) =>
+    this.#get<InsideHistograms>(this.#of(id, "inside", "histograms"), { ...query }, signal);
+  insideRegions = (id: string, step: number | undefined, signal?: AbortSignal) =>
+    this.#get<InsideRegions>(this.#of(id, "inside", "regions"), { step }, signal);
+  insideTokens = (id: string, step: number | undefined, signal?: AbortSignal) =>
+    this.#get<InsideTokens>(this.#of(id, "inside", "tokens"), { step }, signal);
+  insideSimilarity: Source["insideSimilarity"] = (id, query, signal) =>
+    this.#get<InsideSimilarity>(this.#of(id, "inside", "similarity"), { ...query }, signal);
+  insideResults = (id: string, signal?: AbortSignal) =>
+    this.#get<InsideResult[]>(this.#of(id, "inside", "results"), {}, signal);
+  attention: Source["attention"] = (id, question, signal) =>
+    this.#write<AttentionMap>("POST", this.#of(id, "attention"), question, signal);
   events = (id: string, after: number, limit: number, signal?: AbortSignal) =>
     this.#get<EventPage>(this.#of(id, "events"), { after, limit }, signal);
 
@@ -137,14 +161,14 @@ export class HttpSource implements Source {
     return answer.json() as Promise<T>;
   }
 
-  async #write<T>(method: string, path: string, body?: unknown): Promise<T> {
+  async #write<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
     const headers: Record<string, string> = { "X-Linnet": "1" };
     const content: RequestInit = {};
     if (body !== undefined) {
       headers["Content-Type"] = "application/json";
       content.body = JSON.stringify(body);
     }
-    const answer = await this.#ask(path, { method, headers, ...content });
+    const answer = await this.#ask(path, { method, headers, ...content, ...(signal ? { signal } : {}) });
     return answer.json() as Promise<T>;
   }
 

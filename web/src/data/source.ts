@@ -2,12 +2,21 @@
 import type { SeriesAnswer } from "./series";
 import type {
   ArtifactSeries,
+  AttentionMap,
   Axis,
   BoardInfo,
   Checkpoint,
   CheckpointDetail,
   Evaluation,
   EventPage,
+  InsideHistograms,
+  InsideInfo,
+  InsideMap,
+  InsideRegions,
+  InsideResult,
+  InsideSimilarity,
+  InsideTable,
+  InsideTokens,
   LogEntry,
   Note,
   OpTiming,
@@ -44,6 +53,15 @@ export interface SeriesQuery {
   beside?: readonly string[]; // runs whose series lie on the grid of the others, as far as those go
 }
 
+export interface MapQuery {
+  table: InsideTable;
+  figure: string;
+  name?: string;
+  layer?: number;
+  heads?: boolean;
+  columns?: number;
+}
+
 export interface ChangesQuery {
   runs: readonly string[];
   keys: readonly string[];
@@ -52,7 +70,16 @@ export interface ChangesQuery {
   watch: readonly string[]; // runs without series, of whose parts is told
 }
 
-export type RunPart = "metrics" | "samples" | "notes" | "log" | "checkpoints" | "artifacts" | "manifest" | "status";
+export type RunPart =
+  | "metrics"
+  | "samples"
+  | "notes"
+  | "log"
+  | "checkpoints"
+  | "artifacts"
+  | "inside"
+  | "manifest"
+  | "status";
 export interface RunsEvent {
   position: string;
   rows: RunRow[];
@@ -111,6 +138,27 @@ export interface Source {
   profile(id: string, signal?: AbortSignal): Promise<OpTiming[]>;
   /** flow.json as it is. */
   flow(id: string, signal?: AbortSignal): Promise<unknown>;
+  /** What a training told of its inside; a report holds none of it. */
+  inside(id: string, signal?: AbortSignal): Promise<InsideInfo>;
+  insideMap(id: string, query: MapQuery, signal?: AbortSignal): Promise<InsideMap>;
+  insideHistograms(
+    id: string,
+    query: { name: string; layer?: number; step?: number; rows?: number },
+    signal?: AbortSignal,
+  ): Promise<InsideHistograms>;
+  insideRegions(id: string, step: number | undefined, signal?: AbortSignal): Promise<InsideRegions>;
+  insideTokens(id: string, step: number | undefined, signal?: AbortSignal): Promise<InsideTokens>;
+  insideSimilarity(
+    id: string,
+    query: { name: string; layer?: number; step?: number },
+    signal?: AbortSignal,
+  ): Promise<InsideSimilarity>;
+  insideResults(id: string, signal?: AbortSignal): Promise<InsideResult[]>;
+  attention(
+    id: string,
+    question: { prompt: string; step?: number; layer?: number },
+    signal?: AbortSignal,
+  ): Promise<AttentionMap>;
   events(id: string, after: number, limit: number, signal?: AbortSignal): Promise<EventPage>;
   /** Starts to follow changes; the function it gives ends that. `query` is asked at each reconnect, for the positions of then. */
   changes(query: () => ChangesQuery, listener: ChangesListener): () => void;

@@ -96,7 +96,8 @@ export interface RunDetail {
     system: boolean;
     profile: boolean;
     classes: boolean;
-  }; // profile: an op_timing event; classes: an eval with per_class or confusion
+    inside: boolean;
+  }; // inside: it was looked into, analysis commands kept something, or it has a checkpoint to ask; profile: an op_timing event; classes: an eval with per_class or confusion
 }
 export interface MetricInfo {
   key: string;
@@ -235,6 +236,101 @@ export interface OpTiming {
   buckets: Record<string, number>;
 }
 /** GET api/runs/{id}/flow: flow.json as it is. GET api/runs/{id}/system: latest and history of the machine's figures are series `sys/…`. */
+/** GET api/runs/{id}/inside: what a training with --inspect told of its inside. `looks`: taps, grads, drift, gram, tokens, regions, ops. */
+export type InsideTable = "taps" | "grads" | "drift";
+export interface InsideInfo {
+  looks: Record<string, { count: number; first: number; last: number }>;
+  tables: Partial<Record<InsideTable, ToldInfo[]>>;
+  grams: { name: string; layers: number[] }[];
+}
+/** A region or a tensor; layers are none outside the blocks. */
+export interface ToldInfo {
+  name: string;
+  layers: number[];
+  figures: string[];
+  head_figures: string[];
+  histogram: boolean;
+}
+export interface MapRow {
+  name: string;
+  layer: number | null;
+  head: number | null;
+  label: string;
+}
+/** GET api/runs/{id}/inside/map?table=&figure=&name=&layer=&heads=&columns= */
+export interface InsideMap {
+  figure: string;
+  rows: MapRow[];
+  begins: number[]; // first step of each column
+  ends: number[];
+  values: Figure[][]; // by row, then column; of several looks the one that stands out most; null: not told
+  low: Figure[][] | null; // where columns have several looks
+  high: Figure[][] | null;
+  looks: number;
+  left_out: number; // rows
+}
+/** GET api/runs/{id}/inside/histograms?name=&layer=&step=&rows= */
+export interface InsideHistograms {
+  row: MapRow;
+  histograms: InsideHistogram[];
+  looks: number;
+}
+export interface InsideHistogram {
+  step: number;
+  low: Figure;
+  high: Figure;
+  counts: number[];
+}
+/** GET api/runs/{id}/inside/regions?step= (microseconds) */
+export interface InsideRegions {
+  steps: number[];
+  step: number;
+  root: Region;
+}
+export interface Region {
+  name: string;
+  path: string;
+  begin_us: number;
+  us: number;
+  own_us: number; // that none of its children took
+  children: Region[];
+}
+/** GET api/runs/{id}/inside/tokens?step= */
+export interface InsideTokens {
+  steps: number[];
+  step: number;
+  token_id: number[];
+  freq: number[];
+  cos_to_init: Figure[];
+  l2_to_init: Figure[];
+}
+/** GET api/runs/{id}/inside/similarity?name=&step=&layer=: CKA of layers at a step; with `layer`, of that one between the steps. */
+export interface InsideSimilarity {
+  name: string;
+  layer: number | null;
+  step: number | null;
+  steps: number[];
+  labels: string[];
+  samples: number;
+  values: Figure[][];
+}
+/** GET api/runs/{id}/inside/results: what `linnet cka|lmc|drift|lens-words|attention --record` kept; `numbers`: what --json prints. */
+export interface InsideResult {
+  kind: "cka" | "lmc" | "drift" | "lens-words" | "attention";
+  step: number | null;
+  text: string;
+  picture: number | null; // of the artifact
+  numbers: Record<string, unknown> | null;
+}
+/** POST api/runs/{id}/attention {prompt, step?, layer?} */
+export interface AttentionMap {
+  step: number;
+  tokens: string[];
+  layers: number[];
+  layer: number;
+  heads: number[][][]; // by head, query, key
+}
+
 /** GET api/runs/{id}/events?after=POSITION&limit= */
 export interface EventPage {
   position: number;
@@ -250,7 +346,7 @@ export interface EventPage {
  * columns: as for api/runs, those that `values` of the rows have; without, `values` is empty.
  *   event: runs   data: {position, rows: RunRow[], gone: string[]}      rows of the table that changed or are new
  *   event: series data: SeriesChange
- *   event: run    data: {id, parts: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"manifest"|"status")[]}
+ *   event: run    data: {id, parts: ("metrics"|"samples"|"notes"|"log"|"checkpoints"|"artifacts"|"inside"|"manifest"|"status")[]}
  *   "metrics": a key that the run did not have, or one that is no longer constant
  *   a comment line every 15 s keeps it alive.
  */

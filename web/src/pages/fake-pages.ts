@@ -35,6 +35,7 @@ const NOTHING = {
   system: false,
   profile: false,
   classes: false,
+  inside: false,
 };
 
 export class FakePages extends FakeSource {

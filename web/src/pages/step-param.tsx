@@ -2,8 +2,8 @@ import { number, pageParam } from "../address";
 import { StepSlider } from "../ui/step-slider";
 import { compareSteps } from "./samples/timeline";
 
-const LATEST = -1;
-const stepParam = pageParam("step", number, LATEST);
+export const LATEST = -1;
+export const stepParam = pageParam("step", number, LATEST);
 
 /** Which of the steps the page shows: the latest at or before that of the address, which follows a live run if it says none. */
 export function shownStep(steps: readonly (number | null)[]): number {

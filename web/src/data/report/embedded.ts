@@ -83,6 +83,15 @@ export class EmbeddedSource implements Source {
     );
   }
 
+  inside = noInside;
+  insideMap = noInside;
+  insideHistograms = noInside;
+  insideRegions = noInside;
+  insideTokens = noInside;
+  insideSimilarity = noInside;
+  insideResults = noInside;
+  attention = noInside;
+
   holds = (id: string, number: number) => this.#files.has(`${id} ${number}`);
   /** An address within this page; empty for a file that is not in the report. */
   artifactAddress(id: string, number: number): string {
@@ -169,6 +178,10 @@ export class EmbeddedSource implements Source {
 function asOfNow({ detail: { row } }: RunPart, made: number): void {
   row.age += Math.max(0, Date.now() / 1000 - made);
   if (row.status === "live") row.warning ??= "still training when this report was made";
+}
+
+async function noInside(): Promise<never> {
+  throw new SourceError(`a report does not hold what was seen inside a training: ${WITH_A_SERVER}`, NOT_IN_A_REPORT);
 }
 
 async function readOnly(): Promise<never> {

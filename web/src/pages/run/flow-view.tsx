@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { choice, list, number as numberCodec, pageParam, text } from "../../address";
 import { useLoaded } from "../../data/loaded";
@@ -29,7 +30,22 @@ export function FlowTab({ id }: { id: string }) {
   return <FlowGraphView flow={value} />;
 }
 
-function FlowGraphView({ flow }: { flow: Flow }) {
+/** What is told of a box besides what it is: a line of text, and a colour for its edge. */
+export interface FlowNote {
+  text: string;
+  colour: string;
+}
+
+interface FlowGraphViewProps {
+  flow: Flow;
+  noteOf?: (item: FlowItem) => FlowNote | null;
+  /** What stands below the facts of the box that is chosen. */
+  detailsOf?: (item: FlowItem) => ComponentChildren;
+  /** At the beginning of the toolbar. */
+  tools?: ComponentChildren;
+}
+
+export function FlowGraphView({ flow, noteOf, detailsOf, tools }: FlowGraphViewProps) {
   const chosenId = boxParam.value;
   const folding = foldingParam.value;
   const toggled = toggledParam.value;
@@ -57,6 +73,7 @@ function FlowGraphView({ flow }: { flow: Flow }) {
   return (
     <>
       <div class="toolbar">
+        {tools}
         <Segmented
           label="Folded"
           options={["stacked", "layers", "operations"]}
@@ -94,10 +111,16 @@ function FlowGraphView({ flow }: { flow: Flow }) {
             viewBox={`${-MARGIN} ${-MARGIN} ${layout.width + 2 * MARGIN} ${layout.height + 2 * MARGIN}`}
             aria-label={`${graph.items.length} boxes from the input to the loss`}
           >
-            <Graph layout={layout} chosen={chosenId} onChoose={(item) => boxParam.replace(item.id)} onToggle={toggle} />
+            <Graph
+              layout={layout}
+              chosen={chosenId}
+              noteOf={noteOf}
+              onChoose={(item) => boxParam.replace(item.id)}
+              onToggle={toggle}
+            />
           </svg>
         </section>
-        <Details item={chosen} />
+        <Details item={chosen}>{chosen && detailsOf?.(chosen)}</Details>
       </div>
     </>
   );
@@ -106,11 +129,12 @@ function FlowGraphView({ flow }: { flow: Flow }) {
 interface GraphProps {
   layout: Layout;
   chosen: string;
+  noteOf: ((item: FlowItem) => FlowNote | null) | undefined;
   onChoose(item: FlowItem): void;
   onToggle(item: FlowItem): void;
 }
 
-function Graph({ layout, chosen, onChoose, onToggle }: GraphProps) {
+function Graph({ layout, chosen, noteOf, onChoose, onToggle }: GraphProps) {
   return (
     <>
       {layout.wires.map((wire) => (
@@ -121,13 +145,13 @@ function Graph({ layout, chosen, onChoose, onToggle }: GraphProps) {
         />
       ))}
       {layout.boxes.map((box) => (
-        <FlowBox key={box.item.id} box={box} chosen={chosen} onChoose={onChoose} onToggle={onToggle} />
+        <FlowBox key={box.item.id} box={box} chosen={chosen} noteOf={noteOf} onChoose={onChoose} onToggle={onToggle} />
       ))}
     </>
   );
 }
 
-function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout"> & { box: Box }) {
+function FlowBox({ box, chosen, noteOf, onChoose, onToggle }: Omit<GraphProps, "layout"> & { box: Box }) {
   const { item, inside } = box;
   if (item.id.startsWith(ENTRY)) {
     return (
@@ -142,6 +166,7 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
     if (isGroup) onToggle(item);
   };
   const stacked = item.layers > 1 && !inside;
+  const note = noteOf?.(item) ?? null;
   return (
     <g
       class={`box ${item.kind}${inside ? " open" : ""}${item.id === chosen ? " on" : ""}`}
@@ -149,6 +174,7 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
     >
       {stacked && <rect class="under" x={5} y={-5} width={box.width} height={box.height} rx={7} />}
       <rect class="face" width={box.width} height={box.height} rx={7} />
+      {note && <rect class="note" x={0.5} y={4} width={5} height={box.height - 8} rx={2.5} fill={note.colour} />}
       <g
         class="handle"
         role="button"
@@ -168,17 +194,17 @@ function FlowBox({ box, chosen, onChoose, onToggle }: Omit<GraphProps, "layout">
         </text>
         {inside ? (
           <text class="sub" x={box.width - 12} y={17} text-anchor="end">
-            {box.width > 320 ? describe(item) : ""}
+            {note?.text ?? (box.width > 320 ? describe(item) : "")}
           </text>
         ) : (
           <text class="sub" x={12} y={31}>
-            {clipped(describe(item), 34)}
+            {clipped(note?.text ?? describe(item), 34)}
           </text>
         )}
       </g>
       {inside && (
         <g transform={`translate(${(box.width - inside.width) / 2} 34)`}>
-          <Graph layout={inside} chosen={chosen} onChoose={onChoose} onToggle={onToggle} />
+          <Graph layout={inside} chosen={chosen} noteOf={noteOf} onChoose={onChoose} onToggle={onToggle} />
         </g>
       )}
     </g>
@@ -212,7 +238,7 @@ function findItem(items: readonly FlowItem[], id: string): FlowItem | null {
 
 const MOST_LISTED = 40;
 
-function Details({ item }: { item: FlowItem | null }) {
+function Details({ item, children }: { item: FlowItem | null; children?: ComponentChildren }) {
   if (!item) {
     return (
       <aside class="flow-details">
@@ -226,6 +252,7 @@ function Details({ item }: { item: FlowItem | null }) {
   return (
     <aside class="flow-details" aria-live="polite">
       <h3 class="mono">{item.label}</h3>
+      {children}
       {item.kind !== "group" &&
         item.nodes.map((node) => (
           <dl key={node.name} class="facts">

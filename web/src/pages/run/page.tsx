@@ -4,6 +4,7 @@ import { nameOf, source } from "../../data/state";
 import type { RunDetail } from "../../data/types";
 import { type Command, useCommands } from "../../keys";
 import { Empty } from "../../ui/empty";
+import { later } from "../../ui/later";
 import { CheckpointsView } from "../checkpoints/view";
 import { MachineView } from "../machine/view";
 import { SamplesView } from "../samples/view";
@@ -19,6 +20,9 @@ import { TABS, type Tab, tabNamed, tabsOf } from "./tabs";
 import "../page.css";
 import "./run.css";
 
+/** Fetched by those who look inside. */
+const InsideTab = later(async () => (await import("../inside/inside-tab")).InsideTab);
+
 /** One run; `tab` is the last part of the address, empty for the first tab. */
 export function RunPage({ id, tab }: { id: string; tab: string }) {
   const { value: detail, problem } = useLoaded(id, "run", (run, signal) => source().run(run, signal), [
@@ -29,6 +33,7 @@ export function RunPage({ id, tab }: { id: string; tab: string }) {
     "samples",
     "checkpoints",
     "artifacts",
+    "inside",
   ]);
   const chosen = tabNamed(tab);
   const tabs = detail ? tabsOf(detail, chosen) : [];
@@ -102,6 +107,8 @@ function TabBody({ tab, detail }: { tab: Tab; detail: RunDetail }) {
       return <ProfileTab id={id} />;
     case "flow":
       return <FlowTab id={id} />;
+    case "inside":
+      return <InsideTab detail={detail} />;
     case "notes":
       return <NotesTab id={id} />;
     case "log":

@@ -10,6 +10,7 @@ export type Tab =
   | "classes"
   | "profile"
   | "flow"
+  | "inside"
   | "notes"
   | "log";
 
@@ -24,6 +25,7 @@ export const TABS: Record<Tab, { title: string; key: string; when(detail: RunDet
   classes: { title: "Classes", key: "", when: ({ has }) => has.classes },
   profile: { title: "Profile", key: "", when: ({ has }) => has.profile },
   flow: { title: "Model", key: "", when: ({ has }) => has.flow },
+  inside: { title: "Inside", key: "I", when: ({ has }) => has.inside },
   notes: { title: "Notes", key: "n", when: () => true },
   log: { title: "Log", key: "g", when: () => true },
 };
