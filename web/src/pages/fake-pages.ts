@@ -1,11 +1,15 @@
 /** A source with made runs and all that their pages ask for, for tests. */
 import { FakeSource, type MadeRun } from "../charts/fake-source";
+import type { MapQuery } from "../data/source";
 import type {
   ArtifactSeries,
   BoardInfo,
   Checkpoint,
   CheckpointDetail,
   Evaluation,
+  InsideInfo,
+  InsideMap,
+  InsideResult,
   LogEntry,
   Note,
   OpTiming,
@@ -25,6 +29,9 @@ export interface MadePages {
   evaluations?: Evaluation[];
   profile?: OpTiming[];
   flow?: unknown;
+  inside?: InsideInfo;
+  insideMap?: InsideMap;
+  insideResults?: InsideResult[];
 }
 
 const NOTHING = {
@@ -90,6 +97,17 @@ export class FakePages extends FakeSource {
   evaluations = async (id: string) => this.pages[id]?.evaluations ?? [];
   profile = async (id: string) => this.pages[id]?.profile ?? [];
   flow = async (id: string) => this.pages[id]?.flow ?? null;
+  inside = async (id: string) => this.pages[id]?.inside ?? { looks: {}, tables: {}, grams: [] };
+  insideResults = async (id: string) => this.pages[id]?.insideResults ?? [];
+  async insideMap(id: string, { figure }: MapQuery): Promise<InsideMap> {
+    const map = this.pages[id]?.insideMap;
+    if (map?.figure !== figure) throw new Error(`no tap tells ${figure}`);
+    return map;
+  }
+  async insideHistograms(_id: string, { name, step = 0 }: { name: string; step?: number }) {
+    const row = { name, layer: null, head: null, label: name };
+    return { row, histograms: [{ step, low: -1, high: 1, counts: [1, 6, 1] }], looks: 1 };
+  }
   holds = () => true;
   artifactAddress = (id: string, number: number) => `api/runs/${id}/artifacts/${number}`;
   artifactText = async (id: string, number: number) => this.pages[id]?.contents?.[number] ?? "";

@@ -119,7 +119,7 @@ export function ticksOf({ low, high, log }: ColourScale): number[] {
   const [first, last] = [Math.ceil(Math.log10(low)), Math.floor(Math.log10(high))];
   const every = Math.max(1, Math.ceil((last - first) / 5));
   const powers: number[] = [];
-  for (let power = first; power <= last; power += every) powers.push(10 ** power);
+  for (let power = first; power <= last; power += every) powers.push(Number(`1e${power}`));
   return powers.length > 1 ? powers : [low, high];
 }
 

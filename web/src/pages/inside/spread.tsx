@@ -174,7 +174,8 @@ export function reach(histograms: readonly InsideHistogram[]): [number, number] 
     if (Number.isFinite(first)) low = Math.min(low, first);
     if (Number.isFinite(last)) high = Math.max(high, last);
   }
-  return low < high ? [low, high] : [low - 1 || -1, low + 1 || 1];
+  if (low < high) return [low, high];
+  return Number.isFinite(low) ? [low - 1, low + 1] : [-1, 1];
 }
 
 /** Each histogram as an outline above its base, all equally high. */
