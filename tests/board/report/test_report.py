@@ -195,6 +195,16 @@ def test_only_the_metrics_that_are_asked_for_are_held(root: Path, trained: Path)
     assert part["chosen"] and part["part"].startswith("metrics that were not asked for: ")
 
 
+def test_what_was_told_of_the_inside_is_left_out_by_name(root: Path) -> None:
+    tap = b'{"kind":"tap","t":1.0,"step":1,"region":"ffn_out","layer":0,"std":1.5}'
+    write(root / "a", [*steps(3), tap], **ABOUT)
+    report = OpenedReport(make(root).content)
+    assert report.run("a")["detail"]["has"]["inside"] is False
+    assert [part["part"] for part in report.contents["left_out"]] == [
+        "what was told of the inside of the training: linnet board --web"
+    ]
+
+
 def with_files(folder: Path) -> Path:
     """A run that logged pictures, a text and a large file."""
     write(folder, steps(3), **ABOUT)

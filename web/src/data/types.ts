@@ -97,7 +97,8 @@ export interface RunDetail {
     profile: boolean;
     classes: boolean;
     inside: boolean;
-  }; // inside: it was looked into, analysis commands kept something, or it has a checkpoint to ask; profile: an op_timing event; classes: an eval with per_class or confusion
+    attention: boolean;
+  }; // inside: it was looked into, analysis commands kept something, or attention: it has a checkpoint of a language model; profile: an op_timing event; classes: an eval with per_class or confusion
 }
 export interface MetricInfo {
   key: string;

@@ -43,6 +43,7 @@ const NOTHING = {
   profile: false,
   classes: false,
   inside: false,
+  attention: false,
 };
 
 export class FakePages extends FakeSource {

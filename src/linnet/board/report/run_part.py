@@ -62,6 +62,7 @@ def run_part(
             return []
 
     info = detail.detail(board, run_id)
+    _leave_out_inside(board, info, left_out)
     if keys is not None:
         info.metrics = [metric for metric in info.metrics if metric.key in keys]
     listed = read("checkpoints", checkpoints.checkpoints)
@@ -81,6 +82,14 @@ def run_part(
         series=[],
         problems=problems,
     )
+
+
+def _leave_out_inside(board: WebBoard, info: RunDetail, left_out: list[LeftOut]) -> None:
+    """What was told of the inside of the training: its page asks the server for each picture by itself."""
+    info.has.inside = info.has.attention = False
+    with board.open_whole(info.row.id) as run:
+        if run.journal.looks:
+            left_out.append(LeftOut(info.row.id, "what was told of the inside of the training: linnet board --web"))
 
 
 def _latest_samples(samples: list[Sample], run_id: str, left_out: list[LeftOut]) -> list[Sample]:

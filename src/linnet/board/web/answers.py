@@ -141,6 +141,7 @@ class HasInfo(msgspec.Struct):
     profile: bool
     classes: bool
     inside: bool
+    attention: bool
 
 
 class RunDetail(msgspec.Struct):

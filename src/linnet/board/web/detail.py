@@ -143,6 +143,7 @@ def _chosen(open_run: OpenRun) -> dict[str, Any]:
 def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
     """Which of its pages have something to show."""
     folder, journal = open_run.run.path, open_run.journal
+    attends = can_attend(open_run.run)
     return HasInfo(
         samples=bool(journal.samples()),
         checkpoints=bool(open_run.run.checkpoints()),
@@ -151,7 +152,8 @@ def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
         system=any(name.startswith("sys/") for name in names),
         profile=bool(journal.op_timings()),
         classes=any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
-        inside=bool(journal.looks) or has_results(journal) or can_attend(open_run.run),
+        inside=bool(journal.looks) or has_results(journal) or attends,
+        attention=attends,
     )
 
 

@@ -6,6 +6,7 @@ import type { AttentionMap } from "../../data/types";
 import { Button } from "../../ui/button";
 import { count, number } from "../../words";
 import { HeatMap, painted } from "./heat-map";
+import { LabelledSelect } from "./labelled-select";
 import { visible } from "./results";
 import { LIKENESS } from "./similarity";
 
@@ -65,31 +66,28 @@ export function AttentionView({ id }: { id: string }) {
         }}
       >
         <label>
-          <span class="faint">a text</span>
-          <input
-            class="search"
+          <span class="faint">a text (Enter looks, Shift+Enter begins a line)</span>
+          <textarea
+            class="field mono"
+            rows={Math.min(8, typed.split("\n").length)}
             value={typed}
             maxLength={LONGEST}
             onInput={(event) => setTyped(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" || event.shiftKey) return;
+              event.preventDefault();
+              ask();
+            }}
           />
         </label>
-        <label class="labelled">
-          of step
-          <select
-            class="select"
-            value={step}
-            onChange={(event) => {
-              checkpointParam.value = Number(event.currentTarget.value);
-            }}
-          >
-            <option value={-1}>the newest</option>
-            {checkpoints?.map((one) => (
-              <option key={one.step} value={one.step}>
-                {count(one.step)}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="of step"
+          value={step}
+          options={[[-1, "the newest"], ...(checkpoints ?? []).map((one) => [one.step, count(one.step)] as const)]}
+          onChange={(one) => {
+            checkpointParam.value = Number(one);
+          }}
+        />
         <Button submit kind="main" disabled={!typed || asked.isWaiting}>
           Look
         </Button>
@@ -117,22 +115,14 @@ function Maps({ map }: { map: AttentionMap }) {
   return (
     <>
       <div class="toolbar">
-        <label class="labelled">
-          layer
-          <select
-            class="select"
-            value={map.layer}
-            onChange={(event) => {
-              layerParam.value = Number(event.currentTarget.value);
-            }}
-          >
-            {layers.map((layer) => (
-              <option key={layer} value={layer}>
-                {layer}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="layer"
+          value={map.layer}
+          options={layers.map((layer) => [layer, layer] as const)}
+          onChange={(layer) => {
+            layerParam.value = Number(layer);
+          }}
+        />
         <span class="faint">
           layer {map.layer} of {layers.length} at step {count(map.step)}: {heads.length} heads, {tokens.length} tokens
         </span>
@@ -156,6 +146,7 @@ function Maps({ map }: { map: AttentionMap }) {
         columns={labels}
         rowsAre="token"
         columnsAre="looks at"
+        turned
         values={values}
         scale={LIKENESS}
         cell={Math.max(6, Math.min(40, Math.floor(760 / Math.max(1, labels.length))))}

@@ -9,6 +9,7 @@ import { LATEST, PageSteps, stepParam } from "../step-param";
 import { columnAt, FIGURES, figureParam } from "./choice";
 import { colourAt, scaleOf, shareOf } from "./colour-scale";
 import { boxText, figuresAt, figuresOfBox, millis, timesByPart, timesOfBox } from "./graph-notes";
+import { LabelledSelect } from "./labelled-select";
 
 const USUAL = "std";
 const NONE = "var(--line)";
@@ -76,22 +77,14 @@ export function GraphView({ id, info }: { id: string; info: InsideInfo }) {
   const tools = (
     <>
       {figure !== undefined && (
-        <label class="labelled">
-          figure
-          <select
-            class="select"
-            value={figure}
-            onChange={(event) => {
-              figureParam.value = event.currentTarget.value;
-            }}
-          >
-            {figures.map((one) => (
-              <option key={one} value={one}>
-                {FIGURES[one] ?? one}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="figure"
+          value={figure}
+          options={figures.map((one) => [one, FIGURES[one] ?? one] as const)}
+          onChange={(one) => {
+            figureParam.value = one;
+          }}
+        />
       )}
       {steps.length > 0 && <PageSteps label="looks" steps={steps} />}
     </>

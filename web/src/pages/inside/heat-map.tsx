@@ -32,14 +32,17 @@ export interface HeatMapProps {
   onChoose?: (place: Place) => void;
   /** As many pixels as cells need, at most so many each; else as wide as there is room. */
   cell?: number;
+  /** Labels of columns stand on end, one for each column. */
+  turned?: boolean;
   name: string;
 }
 
 const GAP = 6;
 const TOP = 6;
 const FOOT = 34;
-const LETTER = 6.3; // pixels, about
+const LETTER = 6.6; // pixels, about
 const WIDEST_LABEL = 190;
+const TALLEST_LABEL = 16; // letters of a label that stands on end
 const TALLEST = 26;
 const SMALLEST = 3;
 const MOST_TALL = 560; // pixels of a map with many rows, before rows get SMALLEST
@@ -55,12 +58,14 @@ export function HeatMap(props: HeatMapProps) {
   const [pointed, setPointed] = useState<Place | null>(null);
   const [isMoved, setMoved] = useState(false); // by the keyboard: then the line below is spoken
   const picture = useRef<SVGSVGElement>(null);
-  const gutter = Math.min(WIDEST_LABEL, room * 0.36, 10 + LETTER * Math.max(1, ...rows.map((row) => row.length)));
+  const letters = Math.max(1, ...rows.map((row) => row.length));
+  const gutter = Math.ceil(Math.min(WIDEST_LABEL, room * 0.36, 14 + LETTER * letters));
   const free = Math.max(60, room - gutter - 2);
   const across = Math.min(props.cell ?? Number.POSITIVE_INFINITY, free / Math.max(1, columns.length));
   const down = props.cell
     ? Math.min(props.cell, Math.max(SMALLEST, across))
     : Math.max(SMALLEST, Math.min(TALLEST, MOST_TALL / Math.max(1, rows.length)));
+  const foot = props.turned ? 26 + LETTER * Math.min(TALLEST_LABEL, longest([columns])) : FOOT;
   const [width, height] = [across * columns.length, down * rows.length];
   const scales = useMemo(() => scalesOf(props), [values, props.scale, props.rowByRow]);
   const colours = theme.value;
@@ -115,8 +120,8 @@ export function HeatMap(props: HeatMapProps) {
           ref={picture}
           class={onChoose ? "choosable" : ""}
           width={gutter + width + 2}
-          height={TOP + height + FOOT}
-          tabIndex={onChoose ? 0 : undefined}
+          height={TOP + height + foot}
+          tabindex={onChoose ? 0 : undefined}
           role={onChoose ? "application" : "img"}
           aria-label={onChoose ? `${summary}; the arrows move through it` : summary}
           onMouseMove={(event) => {
@@ -172,12 +177,23 @@ export function HeatMap(props: HeatMapProps) {
                 text-anchor="end"
                 dominant-baseline="central"
               >
-                {clipped(row, (gutter - 10) / LETTER)}
+                {clipped(row, (gutter - 12) / LETTER)}
               </text>
             ),
           )}
           {columns.map((column, at) =>
-            at % everyColumn ? null : (
+            props.turned ? (
+              at % Math.ceil(LABEL_FROM / across) === 0 && (
+                <text
+                  key={`${column} ${at}`}
+                  transform={`translate(${gutter + across * (at + 0.5)} ${TOP + height + 6}) rotate(-90)`}
+                  text-anchor="end"
+                  dominant-baseline="central"
+                >
+                  {clipped(column, TALLEST_LABEL)}
+                </text>
+              )
+            ) : at % everyColumn ? null : (
               <text
                 key={`${column} ${at}`}
                 x={gutter + across * (at + 0.5)}
@@ -188,7 +204,7 @@ export function HeatMap(props: HeatMapProps) {
               </text>
             ),
           )}
-          <text class="axis" x={gutter + width / 2} y={TOP + height + 29} text-anchor="middle">
+          <text class="axis" x={gutter + width / 2} y={TOP + height + foot - 5} text-anchor="middle">
             {props.columnsAre}
           </text>
           {chosen && (

@@ -77,7 +77,7 @@ export function viewsOf(info: InsideInfo, { has }: RunDetail, hasResults: boolea
     alike: grams.length > 0,
     tokens: looks.tokens !== undefined,
     found: hasResults,
-    attention: has.checkpoints,
+    attention: has.attention,
   };
   return WORDS.filter((view) => shown[view]);
 }

@@ -29,6 +29,7 @@ import {
 } from "./choice";
 import { numbersOf, scaleOf } from "./colour-scale";
 import { HeatMap, type Place, stepsText } from "./heat-map";
+import { LabelledSelect } from "./labelled-select";
 import { RowCurve } from "./row-curve";
 
 /** Any figure of any region as layers by steps; of the place that is chosen its curve and its histogram. */
@@ -68,53 +69,27 @@ function MapChoices({ info, shown }: { info: InsideInfo; shown: MapChoice }) {
           onChange={(table) => setParams({ of: table, figure: "", region: "", layer: "", heads: "", row: "" })}
         />
       )}
-      <label class="labelled">
-        figure
-        <select
-          class="select"
-          value={shown.figure}
-          onChange={(event) => {
-            figureParam.value = event.currentTarget.value;
-          }}
-        >
-          {figures.map((figure) => (
-            <option key={figure} value={figure}>
-              {FIGURES[figure] ?? figure}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label class="labelled">
-        of
-        <select
-          class="select"
-          value={shown.name}
-          onChange={(event) => setParams({ region: event.currentTarget.value, row: "" })}
-        >
-          <option value={ALL}>everything</option>
-          {names.map(({ name }) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
+      <LabelledSelect
+        label="figure"
+        value={shown.figure}
+        options={figures.map((figure) => [figure, FIGURES[figure] ?? figure] as const)}
+        onChange={(figure) => {
+          figureParam.value = figure;
+        }}
+      />
+      <LabelledSelect
+        label="of"
+        value={shown.name}
+        options={[[ALL, "everything"], ...names.map(({ name }) => [name, name] as const)]}
+        onChange={(region) => setParams({ region, row: "" })}
+      />
       {layers.length > 1 && (
-        <label class="labelled">
-          layer
-          <select
-            class="select"
-            value={shown.layer ?? ""}
-            onChange={(event) => setParams({ layer: event.currentTarget.value, row: "" })}
-          >
-            {!shown.heads && <option value="">all</option>}
-            {layers.map((layer) => (
-              <option key={layer} value={layer}>
-                {layer}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="layer"
+          value={shown.layer ?? ""}
+          options={[...(shown.heads ? [] : [["", "all"] as const]), ...layers.map((layer) => [layer, layer] as const)]}
+          onChange={(layer) => setParams({ layer, row: "" })}
+        />
       )}
       {hasHeads && (
         <Toggle

@@ -9,6 +9,7 @@ import { LATEST, PageSteps, stepParam } from "../step-param";
 import { layerParam, nameParam } from "./choice";
 import { numbersOf } from "./colour-scale";
 import { HeatMap } from "./heat-map";
+import { LabelledSelect } from "./labelled-select";
 
 const betweenParam = pageParam("between", choice("layers", "steps"), "layers");
 const USUAL = "resid_post_block";
@@ -53,27 +54,19 @@ export function SimilarityView({ id, info }: { id: string; info: InsideInfo }) {
             betweenParam.value = next;
           }}
         />
-        <label class="labelled">
-          region
-          <select class="select" value={name} onChange={(event) => setParams({ region: event.currentTarget.value })}>
-            {info.grams.map((one) => (
-              <option key={one.name} value={one.name}>
-                {one.name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="region"
+          value={name}
+          options={info.grams.map((one) => [one.name, one.name] as const)}
+          onChange={(one) => setParams({ region: one })}
+        />
         {between === "steps" ? (
-          <label class="labelled">
-            layer
-            <select class="select" value={layer} onChange={(event) => setParams({ layer: event.currentTarget.value })}>
-              {layers.map((one) => (
-                <option key={one} value={one}>
-                  {one}
-                </option>
-              ))}
-            </select>
-          </label>
+          <LabelledSelect
+            label="layer"
+            value={layer}
+            options={layers.map((one) => [one, one] as const)}
+            onChange={(one) => setParams({ layer: one })}
+          />
         ) : (
           newest && <PageSteps label="likeness" steps={newest.steps} />
         )}

@@ -9,6 +9,7 @@ import { useWidth } from "../../ui/width";
 import { count, number, plural } from "../../words";
 import { layerParam, nameParam } from "./choice";
 import { colourAt } from "./colour-scale";
+import { LabelledSelect } from "./labelled-select";
 import { edgesOf, rowName } from "./layers";
 
 const [LEFT, RIGHT, FOOT] = [64, 12, 24];
@@ -27,35 +28,19 @@ export function SpreadView({ id, info }: { id: string; info: InsideInfo }) {
   return (
     <>
       <div class="toolbar">
-        <label class="labelled">
-          region
-          <select
-            class="select"
-            value={region.name}
-            onChange={(event) => setParams({ region: event.currentTarget.value })}
-          >
-            {regions.map(({ name }) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <LabelledSelect
+          label="region"
+          value={region.name}
+          options={regions.map(({ name }) => [name, name] as const)}
+          onChange={(name) => setParams({ region: name })}
+        />
         {region.layers.length > 1 && (
-          <label class="labelled">
-            layer
-            <select
-              class="select"
-              value={layer ?? ""}
-              onChange={(event) => setParams({ layer: event.currentTarget.value })}
-            >
-              {region.layers.map((one) => (
-                <option key={one} value={one}>
-                  {one}
-                </option>
-              ))}
-            </select>
-          </label>
+          <LabelledSelect
+            label="layer"
+            value={layer ?? ""}
+            options={region.layers.map((one) => [one, one] as const)}
+            onChange={(one) => setParams({ layer: one })}
+          />
         )}
       </div>
       <Ridges id={id} name={region.name} layer={layer} />
