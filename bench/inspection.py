@@ -160,6 +160,30 @@ def opened(folder: str, name: str) -> dict[str, Any]:
     seen = run.inspection()
     found["inside"] = time.perf_counter() - began
     found["maps"] = len(seen.taps)
+    return found | answered(Path(folder), name)
+
+
+def answered(folder: Path, name: str) -> dict[str, float]:
+    """Seconds in which the server of the board answers: the run's page, its page of the inside, and a map there."""
+    from starlette.datastructures import QueryParams
+
+    from linnet.board.web import detail, inside_answers
+    from linnet.board.web.board import WebBoard
+    from linnet.board.web.parameters import Parameters
+    from linnet.board.web.safe_store import SafeStore
+
+    board, found = WebBoard(SafeStore(folder)), {}
+    shown = Parameters(QueryParams("table=taps&figure=std&name=resid_post_block"))
+    questions: dict[str, Callable[[], object]] = {
+        "page": lambda: detail.detail(board, name),
+        "contents": lambda: inside_answers.contents(board, name),
+        "map": lambda: inside_answers.heat_map(board, name, shown) if name == "all" else None,
+    }
+    for moment, ask in questions.items():
+        began = time.perf_counter()
+        ask()
+        found[moment] = time.perf_counter() - began
+    board.close()
     return found
 
 
@@ -264,6 +288,13 @@ def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
     again = {name: samples.median("again") for name, samples in found.items()}
     report.at_most("opening it, the first time, beyond one without looks", first["all"] - first["plain"], 0.2, "s")
     report.at_most("opening it again, beyond one without looks", again["all"] - again["plain"], 0.02, "s")
+    page = {name: samples.median("page") for name, samples in found.items()}
+    report.at_most("its page in the browser, beyond one without looks", page["all"] - page["plain"], 0.2, "s")
+    report.note(
+        f"The board's server answers for the run's page in {page['plain'] * 1e3:.0f} and {page['all'] * 1e3:.0f} ms,"
+        f" for its inside in {found['all'].median('contents') * 1e3:.0f} ms the first time, for a heat map there in"
+        f" {found['all'].median('map') * 1e3:.0f} ms."
+    )
     report.note(
         f"{RUN_STEPS:,} steps: {sizes['plain'] / 1e6:.1f} MB without looks, {sizes['all'] / 1e6:.1f} MB with"
         f" all@{EVERY}; a board reads them in {first['plain'] * 1e3:.0f} and {first['all'] * 1e3:.0f} ms, again in"

@@ -18,6 +18,7 @@ import linnet
 from linnet.errors import LinnetError
 from linnet.runs import Inspection, RunBundle
 from linnet.runs.figure_tables import Row, tensor_row
+from linnet.runs.look_lines import is_look, look_runs, own_regions
 from linnet.runs.region_tree import region_tree
 from tests.conftest import FIXTURES, Printed, Said
 
@@ -70,6 +71,14 @@ def test_a_figure_is_a_map_of_layers_and_steps(run: linnet.Run) -> None:
     assert steps.tolist() == [1, 5, 10] and cosines.tolist() == pytest.approx([0.99, 0.95, 0.9])
     assert seen.grads.names == ["attn_q.weight"] and "update_ratio" in seen.grads.figures
     assert repr(seen).startswith("<Inspection: taps at 3 steps, grads at 3 steps")
+
+
+def test_a_table_says_what_is_told_of_each_name(run: linnet.Run) -> None:
+    ffn, attention = run.inspection().taps.contents
+    assert (ffn.name, ffn.layers, ffn.figures, ffn.head_figures) == ("ffn_out", [0, 1], ["mean", "std", "l2"], [])
+    assert (attention.figures, attention.head_figures) == (["std", "entropy"], ["entropy"])
+    assert run.inspection().taps.histogram_rows == [Row("ffn_out", 0), Row("ffn_out", 1)]
+    assert run.inspection().cells > run.inspection().taps.cells > 0
 
 
 def test_histograms_grams_tokens_and_times_have_shapes_of_their_own(run: linnet.Run) -> None:
@@ -153,6 +162,29 @@ def test_toys_own_are_read() -> None:
 )
 def test_a_tensors_name_says_its_layer(tensor: str, row: Row) -> None:
     assert tensor_row(tensor) == row
+
+
+LINES = (
+    b'{"kind":"tap","t":1.0,"step":1,"region":"ffn_out"}',
+    b'{"kind":"drift","t":1.0,"step":1,"param":"a"}\r',
+    b'{"kind":"region_enter","t":1.0,"step":1,"region":"step","us":0.0}',
+    b'{"kind":"region_exit","t":1.0,"step":1,"region":"own"}',
+    b'{"kind":"grad","t":1.0,"step":1,"par',
+    b'{"kind":"note","t":1.0,"text":"{\\"kind\\":\\"tap\\",}","x":{"kind":"tap","us":1}}',
+    b'{"kind":"tapestry","t":1.0}',
+    b'{"kind": "tap", "t": 1.0}',
+    b"",
+)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_lines_of_looks_are_known_in_stretches(lines: list[bytes]) -> None:
+    block = b"".join(line + b"\n" for line in lines)
+    stretches = [block[begin:end] for begin, end in look_runs(block)]
+    looks = [line for line in lines if is_look(line)]
+    assert b"".join(stretches) == b"".join(line + b"\n" for line in looks)
+    own = [line for line in lines if line == LINES[3]]
+    assert [line for stretch in stretches for line in own_regions(stretch)] == own
 
 
 def test_what_was_not_told_is_an_error_that_helps(run: linnet.Run) -> None:

@@ -17,7 +17,7 @@ from linnet.runs.baseline import Comparison, latest_of, to_comparison
 from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
 from linnet.runs.lines import LineReader
-from linnet.runs.look_lines import is_look, own_regions
+from linnet.runs.look_lines import look_runs, own_regions
 
 _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
@@ -231,14 +231,27 @@ class Journal:
             if part.columns is not None:
                 self.lines += len(part.columns[0])
             elif part.looks:
-                self.lines += part.looks
-                self.looks += part.looks
-                for line in own_regions(block[part.begin : part.end]):
-                    self._take_line(line)
+                self._pass_looks(block[part.begin : part.end])
             else:
                 self._take(block[part.begin : part.end])
 
     def _take(self, block: bytes) -> None:
+        taken = 0
+        for begin, end in look_runs(block):
+            self._take_lines(block[taken:begin])
+            self._pass_looks(block[begin:end])
+            taken = end
+        self._take_lines(block[taken:])
+
+    def _pass_looks(self, lines: bytes) -> None:
+        """Count lines of looks; of regions of a program's own the log tells."""
+        count = lines.count(b"\n")
+        self.lines += count
+        self.looks += count
+        for line in own_regions(lines):
+            self._take_line(line)
+
+    def _take_lines(self, block: bytes) -> None:
         count = block.count(b"\n")
         if _only_numbers(block, count):
             self.lines += count
@@ -248,10 +261,6 @@ class Journal:
             head = line[:_HEAD]
             if line.endswith((b"}", b"}\r")) and any(word in head for word in _NUMBERS):
                 continue
-            if is_look(line):
-                self.looks += 1
-                if not own_regions(line):
-                    continue
             if line and not line.isspace():
                 self._take_line(line)
 
