@@ -196,7 +196,8 @@ def write_runs(folder: Path, look: Path) -> dict[str, int]:
     for name, chosen in (("plain", []), ("all", looks_of)):
         run_dir = folder / name
         run_dir.mkdir()
-        shutil.copy(look.parent / "run.json", run_dir / "run.json")
+        about = json.loads((look.parent / "run.json").read_text())
+        (run_dir / "run.json").write_text(json.dumps({**about, "created_at": time.time() - RUN_STEPS / 10}))
         with (run_dir / "events.jsonl").open("w") as out:
             out.write(json.dumps(lines[0]) + "\n")
             for step in range(1, RUN_STEPS + 1):
@@ -205,6 +206,8 @@ def write_runs(folder: Path, look: Path) -> dict[str, int]:
                 plain = {"kind": "step", "phase": "train", "t": step / 10, "step": step, "loss": 8 - step / 2000}
                 plain |= {"lr": 1e-3, "grad_norm": 0.5 + step % 7 / 10, "tokens": 2048, "wall_us": 100_000 + step}
                 out.write(json.dumps(plain, separators=(",", ":")) + "\n")
+            end = {"kind": "run_end", "t": RUN_STEPS / 10, "reason": "completed", "final_step": RUN_STEPS}
+            out.write(json.dumps(end, separators=(",", ":")) + "\n")
         sizes[name] = (run_dir / "events.jsonl").stat().st_size
     return sizes
 
@@ -287,7 +290,7 @@ def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
     first = {name: samples.median("first") for name, samples in found.items()}
     again = {name: samples.median("again") for name, samples in found.items()}
     report.at_most("opening it, the first time, beyond one without looks", first["all"] - first["plain"], 0.2, "s")
-    report.at_most("opening it again, beyond one without looks", again["all"] - again["plain"], 0.02, "s")
+    report.at_most("opening it again, beyond one without looks", again["all"] - again["plain"], 0.1, "s")
     page = {name: samples.median("page") for name, samples in found.items()}
     report.at_most("its page in the browser, beyond one without looks", page["all"] - page["plain"], 0.2, "s")
     report.note(

@@ -1,6 +1,6 @@
 """Takes the pictures of the board in the browser that the documents show, from real runs, by a real Chromium.
 
-    python docs/captures_web.py                # trains six small runs; the last is still live
+    python docs/captures_web.py                # trains seven small runs; one is inspected, the last is still live
     python docs/captures_web.py --runs DIR     # of these runs instead; the newest are shown
     python docs/captures_web.py --only report  # no others, by the names of SHOTS
 
@@ -31,7 +31,7 @@ HOME = Path(__file__).parent / "captures"
 WIDE, PHONE = (1440, 900), (390, 844)
 CHARTS = "#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"
 REPORT = "report"  # the one page that is a file
-# name: address, with RUNS and RUN for those that are shown; what must stand on the page before
+# name: address, with RUNS and RUN for those shown, SEEN for one that was looked into; what must stand on the page before
 SHOTS = {
     "runs": ("#/runs", ".spark path"),
     "charts": CHARTS,
@@ -42,6 +42,8 @@ SHOTS = {
     "samples": ("#/samples?runs=RUNS", "main"),
     "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),
     "machine": ("#/machine?runs=RUN", "main .chart-surface"),
+    "inside": ("#/run/SEEN/inside", ".heat image"),
+    "likeness": ("#/run/SEEN/inside?see=alike&between=steps", ".heat image"),
     REPORT: CHARTS,
 }
 VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
@@ -56,6 +58,12 @@ def train(folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
         shutil.copytree(Path(sysconfig.get_path("stdlib")) / package, corpus / package)
     flags = ["--corpus", str(corpus), "--runs", str(runs), "--preset", "tiny", "--vocab", "512", "--batch", "8"]
     flags += ["--eval-every", "50", "--eval-tokens", "4096", "--sample-every", "200", "--prompt", "def "]
+    inside = ["--name", "inside", "--n-layers", "8", "--d-model", "96", "--d-ff", "256", "--steps", "400"]
+    subprocess.run(
+        [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *inside, "--inspect", "all@10"],
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     grid = [(optimizer, rate) for optimizer in ("adamw", "muon") for rate in ("1e-3", "4e-3", "1e-2")]
     for optimizer, rate in grid:
         last = (optimizer, rate) == grid[-1]
@@ -95,6 +103,7 @@ def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None
     """Take the pictures of these names."""
     summaries = sorted(RunStore(root).list(), key=lambda summary: summary.manifest.created_at, reverse=True)
     ids = [summary.run_id for summary in summaries[:most]]
+    seen = next((one.run_id for one in summaries if one.manifest.config.get("inspect")), ids[0])
     HOME.mkdir(exist_ok=True)
     with served(root) as address, report_of(root, ids) as report, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
@@ -110,7 +119,7 @@ def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None
                 view_address, stands = SHOTS[name]
                 page.goto("about:blank")
                 home = report if name == REPORT else address
-                page.goto(home + view_address.replace("RUNS", ",".join(ids)).replace("RUN", ids[0]))
+                page.goto(home + shown_at(view_address, ids, seen))
                 page.wait_for_selector(stands, state="attached")
                 page.wait_for_timeout(_SETTLED)
                 if name == "charts" and view != "phone":
@@ -121,6 +130,11 @@ def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None
                 save(page.screenshot(), HOME / f"web-{name}-{view}.png")
             context.close()
         browser.close()
+
+
+def shown_at(address: str, ids: Sequence[str], seen: str) -> str:
+    """An address with the runs that it shows."""
+    return address.replace("RUNS", ",".join(ids)).replace("RUN", ids[0]).replace("SEEN", seen)
 
 
 @contextmanager
