@@ -31,7 +31,7 @@ HOME = Path(__file__).parent / "captures"
 WIDE, PHONE = (1440, 900), (390, 844)
 CHARTS = "#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"
 REPORT = "report"  # the one page that is a file
-# name: address, with RUNS and RUN for those shown, SEEN for one that was looked into; what must stand on the page before
+# name: address, with RUNS and RUN for those shown, SEEN for one that was looked into; what must stand there before
 SHOTS = {
     "runs": ("#/runs", ".spark path"),
     "charts": CHARTS,

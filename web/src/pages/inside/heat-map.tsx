@@ -198,7 +198,7 @@ export function HeatMap(props: HeatMapProps) {
                 key={`${column} ${at}`}
                 x={gutter + across * (at + 0.5)}
                 y={TOP + height + 13}
-                text-anchor={at === 0 && across < 20 ? "start" : "middle"}
+                text-anchor={anchorOf(at, columns.length, across, column)}
               >
                 {column}
               </text>
@@ -303,6 +303,13 @@ export function painted(
   });
   context.putImageData(pixels, 0, 0);
   return canvas.toDataURL();
+}
+
+/** Labels at the ends of the axis do not stand out of the picture. */
+function anchorOf(at: number, count: number, across: number, label: string): "start" | "middle" | "end" {
+  const half = (LETTER * label.length) / 2;
+  if (across * (at + 0.5) < half / 2) return "start";
+  return across * (count - at - 0.5) < half ? "end" : "middle";
 }
 
 function cellTexts(values: HeatMapProps["values"], texts: HeatMapProps["texts"]): string[][] {
