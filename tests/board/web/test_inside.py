@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import linnet
-from linnet.board.web.answers import AttentionQuestion, RequestError
+from linnet.board.web.answers import AttentionMap, AttentionQuestion, RequestError
 from linnet.board.web.attention import AttentionMaps
+from linnet.board.web.board import WebBoard
 from linnet.runs import RunBundle
 from linnet.runs.run import add_evaluation, add_image, add_note, add_numbers
 from tests.board.conftest import ABOUT, append, training, write
@@ -229,6 +232,29 @@ def test_attention_is_computed_by_a_process_of_its_own_and_once(seen: Path, root
     with pytest.raises(RequestError, match="no checkpoint of step 30"):
         maps.answer(board, "seen", AttentionQuestion("a", 30))
     board.close()
+
+
+def test_whoever_waits_for_attention_leaves_room_for_others(
+    client: TestClient, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, released = threading.Semaphore(0), threading.Event()
+
+    def answer(maps: AttentionMaps, board: WebBoard, run_id: str, question: AttentionQuestion) -> AttentionMap:
+        waiting.release()
+        assert released.wait(30)
+        return AttentionMap(1, ["a"], [0], 0, [[[1.0]]])
+
+    monkeypatch.setattr(AttentionMaps, "answer", answer)
+    with ThreadPoolExecutor(4) as threads:
+        ask = {"url": "/api/runs/seen/attention", "headers": WRITE, "json": {"prompt": "a"}}
+        asked = [threads.submit(client.post, **ask) for _ in range(4)]
+        assert all(waiting.acquire(timeout=30) for _ in asked)
+        refused = client.post(**ask)
+        assert refused.status_code == 503 and "ask again" in refused.json()["error"]
+        assert client.get("/api/runs/seen").status_code == 200
+        released.set()
+        assert [one.result().status_code for one in asked] == [200] * 4
+    assert client.post(**ask).status_code == 200
 
 
 def test_attention_needs_a_model_and_a_text(client: TestClient, seen: Path) -> None:

@@ -79,6 +79,8 @@ def test_a_click_on_a_cell_shows_its_curve_and_its_histogram(page: Page, served:
     heat.focus()
     page.keyboard.press("ArrowRight")
     expect(told).to_contain_text("layer 1 · step 9")
+    heat.locator("text", has_text=re.compile("^0$")).click()
+    expect(told).to_contain_text("layer 0 · step 9")
 
 
 def test_gradients_and_distances_are_chosen_and_kept_in_the_address(page: Page, served: str, seen: Path) -> None:
@@ -113,6 +115,24 @@ def test_histograms_times_graph_and_likeness(page: Page, served: str, seen: Path
     expect(page.locator(".heat .in-cell").first).to_have_text("1")
     open_view(page, served, "found")
     expect(page.locator(".inside-result .in-cell")).to_have_text(["1", "0.25", "0.25", "1"])
+
+
+def test_what_heads_look_at_is_computed_when_somebody_asks(page: Page, served: str, seen: Path) -> None:
+    pytest.importorskip("linnet.analysis.attention_maps")
+    before = {path: path.stat().st_mtime_ns for path in seen.rglob("*") if ".cache" not in path.parts}
+    open_view(page, served, "attention")
+    page.get_by_role("textbox").fill("the whale")
+    page.get_by_role("button", name="Look").click()
+    heads = page.locator(".heads .head")
+    expect(heads).to_have_text(["mean", "head 0", "head 1"], timeout=60_000)
+    expect(page.locator(".heat .in-cell").first).to_have_text("1"), "the first token sees itself alone"
+    heads.nth(2).click()
+    expect(page.locator(".legend-scale")).to_contain_text("attention of head 1")
+    page.get_by_label("layer").select_option("1")
+    expect(page.locator("main")).to_contain_text("layer 1 of 2")
+    assert "prompt=the%20whale" in page.url and "head=1" in page.url
+    after = {path: path.stat().st_mtime_ns for path in seen.rglob("*") if ".cache" not in path.parts}
+    assert before == after, "the run's folder is as it was"
 
 
 def test_a_live_run_is_followed_without_a_reload(page: Page, served: str, root: Path) -> None:

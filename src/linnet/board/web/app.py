@@ -34,6 +34,7 @@ DESCRIPTION = Path(__file__).parent / "openapi.json"
 _LARGEST_BODY = 64 << 10
 _BODY_SECONDS = 10.0
 _PACKED_FROM = 2_000  # bytes of an answer that is worth compressing, for a reader who is not on this machine
+_MOST_ATTENDING = 4  # each waits in a thread, of which the other answers need some
 _LARGEST_STEP = (1 << 63) - 1
 
 
@@ -46,6 +47,7 @@ class Api:
         self._changes = changes
         self._static = static or StaticFiles()
         self._attention = AttentionMaps()
+        self._attending = 0  # requests that wait for maps
 
     def routes(self) -> list[BaseRoute]:
         run = "/api/runs/{run_id}"
@@ -143,7 +145,13 @@ class Api:
 
     async def attention(self, request: Request) -> Response:
         question = await _body(request, AttentionQuestion)
-        maps = await run_in_threadpool(self._attention.answer, self._board, _run(request), question)
+        if self._attending >= _MOST_ATTENDING:
+            raise RequestError(503, "maps of other texts are being computed; ask again in a while")
+        self._attending += 1
+        try:
+            maps = await run_in_threadpool(self._attention.answer, self._board, _run(request), question)
+        finally:
+            self._attending -= 1
         return _json(request, maps)
 
     async def delete(self, request: Request) -> Response:

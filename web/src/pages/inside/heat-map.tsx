@@ -77,7 +77,8 @@ export function HeatMap(props: HeatMapProps) {
     if (!bounds) return null;
     const column = Math.floor((event.clientX - bounds.left - gutter) / across);
     const row = Math.floor((event.clientY - bounds.top - TOP) / down);
-    return row >= 0 && row < rows.length && column < columns.length && column >= 0 ? { row, column } : null;
+    if (row < 0 || row >= rows.length || column >= columns.length) return null;
+    return { row, column: column < 0 ? (chosen?.column ?? columns.length - 1) : column }; // a label is its row
   };
   const move = (event: KeyboardEvent) => {
     const steps: Record<string, [number, number]> = {
