@@ -43,11 +43,16 @@ SHOTS = {
     "checkpoints": ("#/checkpoints?runs=RUN", "main table, main li"),
     "machine": ("#/machine?runs=RUN", "main .chart-surface"),
     "inside": ("#/run/SEEN/inside", ".heat image"),
+    "attention": (
+        "#/run/SEEN/inside?see=attention&prompt=def%20main(self):%0A%20%20%20%20return%20self.name&layer=3",
+        ".heat image",
+    ),
     "likeness": ("#/run/SEEN/inside?see=alike&between=steps", ".heat image"),
     REPORT: CHARTS,
 }
 VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
 _LIVE_STEPS = 1500  # that the last run has logged when the pictures are taken
+_PATIENCE = 120_000  # milliseconds until what must stand on a page does: attention is computed first
 _SETTLED = 1500  # milliseconds for curves of the list, fonts and the end of every movement
 
 
@@ -120,7 +125,7 @@ def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None
                 page.goto("about:blank")
                 home = report if name == REPORT else address
                 page.goto(home + shown_at(view_address, ids, seen))
-                page.wait_for_selector(stands, state="attached")
+                page.wait_for_selector(stands, state="attached", timeout=_PATIENCE)
                 page.wait_for_timeout(_SETTLED)
                 if name == "charts" and view != "phone":
                     box = page.locator("[data-key=loss] .chart-surface").bounding_box()

@@ -128,7 +128,7 @@ def test_what_heads_look_at_is_computed_when_somebody_asks(page: Page, served: s
     expect(page.locator(".heat .in-cell").first).to_have_text("1"), "the first token sees itself alone"
     heads.nth(2).click()
     expect(page.locator(".legend-scale")).to_contain_text("attention of head 1")
-    page.get_by_label("layer").select_option("1")
+    page.get_by_label("layer", exact=True).select_option("1")
     expect(page.locator("main")).to_contain_text("layer 1 of 2")
     assert "prompt=the%20whale" in page.url and "head=1" in page.url
     after = {path: path.stat().st_mtime_ns for path in seen.rglob("*") if ".cache" not in path.parts}
