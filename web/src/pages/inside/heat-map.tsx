@@ -24,8 +24,6 @@ export interface HeatMapProps {
   scale?: ColourScale;
   /** Each row has a scale of its own. */
   rowByRow?: boolean;
-  /** What stands in the cells, where it has room, instead of the number. */
-  texts?: readonly (readonly string[])[];
   /** What the line below says of a place, behind its row and column. */
   told?: (place: Place) => string;
   chosen?: Place | null;
@@ -53,7 +51,7 @@ const TICK = 64; // pixels that a label of a column takes
 
 /** A table of numbers as colours: the value at the cursor, a place that is chosen by a click or by the arrows. */
 export function HeatMap(props: HeatMapProps) {
-  const { rows, columns, values, quantity, chosen, onChoose, texts } = props;
+  const { rows, columns, values, quantity, chosen, onChoose } = props;
   const [box, room] = useWidth<HTMLDivElement>(720);
   const [pointed, setPointed] = useState<Place | null>(null);
   const [isMoved, setMoved] = useState(false); // by the keyboard: then the line below is spoken
@@ -102,9 +100,9 @@ export function HeatMap(props: HeatMapProps) {
   const shown = pointed ?? chosen ?? null;
   const everyRow = Math.max(1, Math.ceil(LABEL_FROM / down));
   const everyColumn = Math.max(1, Math.ceil(Math.max(TICK * 0.4, labelWidth(columns)) / across));
-  const cells = useMemo(() => cellTexts(values, texts), [values, texts]);
+  const cells = useMemo(() => cellTexts(values), [values]);
   const hasRoom = across >= TEXT_FROM[0] && down >= TEXT_FROM[1] && rows.length * columns.length <= MOST_TEXTS;
-  const numbered = hasRoom && (texts !== undefined || longest(cells) * LETTER + 4 <= across);
+  const numbered = hasRoom && longest(cells) * LETTER + 4 <= across;
   const summary = `${quantity} by ${props.rowsAre} and ${props.columnsAre}: ${rows.length} by ${columns.length}`;
   return (
     <figure class="heat">
@@ -154,7 +152,7 @@ export function HeatMap(props: HeatMapProps) {
                 const scale = scales[r];
                 const share = scale ? shareOf(scale, value) : Number.NaN;
                 const text = cells[r]?.[c] ?? "";
-                return Number.isNaN(value) && !texts ? null : (
+                return Number.isNaN(value) ? null : (
                   <text
                     key={`${r} ${c}`}
                     class="in-cell"
@@ -164,7 +162,7 @@ export function HeatMap(props: HeatMapProps) {
                     dominant-baseline="central"
                     style={{ fill: inkAt(share, colours) }}
                   >
-                    {clipped(text, across / LETTER)}
+                    {text}
                   </text>
                 );
               }),
@@ -239,7 +237,7 @@ function placeText(props: HeatMapProps, place: Place): string {
   const value = props.values[place.row]?.[place.column] ?? Number.NaN;
   const row = `${props.rowsAre} ${props.rows[place.row] ?? ""}`;
   const said = props.told?.(place) ?? (Number.isNaN(value) ? "no number" : number(value, 6));
-  return `${row} · ${props.columnsAre} ${props.columns[place.column] ?? ""}: ${said}`;
+  return `${row.trim()} · ${props.columnsAre} ${props.columns[place.column] ?? ""}: ${said}`;
 }
 
 /** The colours with their numbers: the least, the middle, the greatest. */
@@ -313,10 +311,8 @@ function anchorOf(at: number, count: number, across: number, label: string): "st
   return across * (count - at - 0.5) < half ? "end" : "middle";
 }
 
-function cellTexts(values: HeatMapProps["values"], texts: HeatMapProps["texts"]): string[][] {
-  return values.map((row, r) =>
-    row.map((value, c) => texts?.[r]?.[c] ?? (Number.isNaN(value) ? "" : number(value, 2))),
-  );
+function cellTexts(values: HeatMapProps["values"]): string[][] {
+  return values.map((row) => row.map((value) => (Number.isNaN(value) ? "" : number(value, 2))));
 }
 
 function longest(texts: readonly (readonly string[])[]): number {

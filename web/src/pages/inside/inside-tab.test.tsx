@@ -69,7 +69,7 @@ const key = (name: string) =>
   });
 
 async function settled(): Promise<void> {
-  for (let round = 0; round < 4; round++) await act(() => new Promise((resolve) => setTimeout(resolve, 5)));
+  for (let round = 0; round < 8; round++) await act(() => new Promise((resolve) => setTimeout(resolve, 5)));
 }
 
 async function open(id: string, query = ""): Promise<void> {
