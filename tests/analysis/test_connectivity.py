@@ -111,6 +111,9 @@ def test_the_command_draws_the_line_and_a_run_may_keep_it(trained: Path, tmp_pat
     fields = json.loads(out)
     assert fields["losses"] == pytest.approx([data["loss"] for data in evaluations])
     assert fields["verdict"] == "same basin"
+    (numbers,) = run.artifacts("lmc.json")
+    kept = json.loads(numbers.path.read_bytes())
+    assert kept["verdict"] == "same basin" and kept["losses"] == pytest.approx(fields["losses"])
 
 
 def test_what_was_added_to_a_run_from_outside_does_not_hide_how_it_ended(tmp_path: Path) -> None:
