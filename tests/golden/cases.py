@@ -15,8 +15,9 @@ TEXT = "train from-scratch --corpus corpus"
 LARGE = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 # The donor is the run of the case above it.
 WARM = "train warm-start --corpus corpus --donor runs/halves/weights/step_30.gguf --ctx 32 --batch 4"
-# Rates and decay are stated, so that a rule that is fitted anew changes no case; plain AdamW has one rate for all.
-ADAMW, MUON = "--optimizer adamw --lr 1e-3 --weight-decay 0.1", "--optimizer muon --lr 1e-3 --weight-decay 0.1"
+# All rates and the decay are stated, so that a rule that is fitted anew changes no case; AdamW has one rate for all.
+RATES = "--lr 1e-3 --weight-decay 0.1"
+ADAMW, MUON = f"--optimizer adamw {RATES}", f"--optimizer muon {RATES} --lr-embedding 2e-3 --lr-vectors 2e-3"
 IMAGES = "train vit-tiny --images digits --preset vit-tiny-8 --d-model 32 --n-layers 2 --n-heads 4 --d-ff 64 --batch 16"
 
 CASES = {
