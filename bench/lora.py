@@ -233,8 +233,8 @@ def main(chosen: argparse.Namespace) -> Report:
         own = measured[QUANTISED]
         whole, loaded, file = (own[key] / 1e6 for key in ("peak", "before", "file"))
         report.note(
-            f"{QUANTISED}: of {whole:,.0f} MB, {loaded:,.0f} are Python and torch before the base is read, {file:,.0f} its"
-            f" file, and {whole - loaded - file:,.0f} activations, logits, pairs, their gradients and moments."
+            f"{QUANTISED}: of {whole:,.0f} MB, {loaded:,.0f} are Python and torch before the base is read, {file:,.0f}"
+            f" its file, and {whole - loaded - file:,.0f} activations, logits, pairs, their gradients and moments."
         )
     if why := measured[PLAIN].get("why"):
         report.note(f"linnet: {why}.")

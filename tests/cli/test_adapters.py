@@ -12,7 +12,8 @@ import torch
 import linnet
 from linnet.gguf import AdapterFile, GGUFFile, write, write_adapter
 from linnet.models import LlamaConfig, build, load
-from linnet.models.adapters import AdapterShape, add_adapter, parse_targets
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import add_adapter
 from linnet.models.model_files import sha256_of
 from tests.conftest import Printed, Said
 from tests.gguf import tiny

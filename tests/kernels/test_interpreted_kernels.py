@@ -25,7 +25,8 @@ from linnet.kernels import ops
 from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.head_loss import cross_entropy_grad
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
-from linnet.models.adapters import AdapterShape, add_adapter, parse_targets
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import add_adapter
 from linnet.models.llama import rotary_table
 from linnet.models.transformer import document_mask
 from tests.kernels.packed_matrices import packed

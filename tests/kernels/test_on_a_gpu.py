@@ -29,7 +29,8 @@ from linnet.infer import generate
 from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
-from linnet.models.adapters import AdapterShape, add_adapter, parse_targets
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import add_adapter
 from linnet.models.frozen import load_frozen
 from linnet.recipes import Lora, LoraOptions
 from linnet.train.checkpoint import copy_tensors

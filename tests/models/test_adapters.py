@@ -16,15 +16,8 @@ from linnet.gguf import AdapterFile, GGMLType, GGUFFile, GGUFWriter, MetadataBlo
 from linnet.kernels.executor import Compiled, Recomputed, eager
 from linnet.kernels.packed import PackedMatrix, packed_bytes
 from linnet.models import Config, GPT2Config, LanguageModel, LlamaConfig, build, load
-from linnet.models.adapters import (
-    Adapter,
-    AdapterShape,
-    add_adapter,
-    load_pairs,
-    merge_adapter,
-    parse_targets,
-    without_adapter,
-)
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import Adapter, add_adapter, load_pairs, merge_adapter, without_adapter
 from linnet.models.frozen import load_frozen
 
 LLAMA = LlamaConfig(vocab=320, d_model=64, n_heads=4, n_kv=2, d_ff=96, n_layers=2, ctx=64)

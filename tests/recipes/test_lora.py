@@ -141,6 +141,19 @@ def test_doras_checkpoints_are_models_that_say_what_was_trained(base: Path, ledg
     assert scored["loss"] == pytest.approx(run.metrics()["validation/loss"].value[-1], rel=1e-5)
 
 
+def test_what_is_looked_at_has_the_names_of_the_file_and_changes_no_bit(base: Path, ledger: Path) -> None:
+    plain = teach(base, ledger, run_id="plain", steps=4)
+    run = teach(base, ledger, run_id="looked", steps=4, inspect="taps,grads,drift")
+    assert losses("looked") == losses("plain")
+    with GGUFFile.open(adapter_of(run, 4)) as one, GGUFFile.open(adapter_of(plain, 4)) as other:
+        pairs = set(one.tensors)
+        assert all(one.tensors[name].raw().tobytes() == other.tensors[name].raw().tobytes() for name in pairs)
+    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    assert {event["param"] for event in events if event["kind"] in ("grad", "drift")} == pairs
+    assert {event["region"] for event in events if event["kind"] == "tap"} >= {"embd", "attn_q", "ffn_act", "logits"}
+    assert not [event for event in events if event["kind"] == "mask"]  # halves that begin with zeros are not pruned
+
+
 def test_the_reference_of_a_recipe_is_its_base(base: Path, ledger: Path) -> None:
     settings = TrainSettings(device="cpu", lr=1e-2, weight_decay=0.0)
     recipe = Lora(settings, choose(settings, tokens=64), LoraOptions(str(base), rank=4))

@@ -30,7 +30,8 @@ from linnet.gguf.check import check
 from linnet.gguf.peft import from_peft, to_peft
 from linnet.infer import generate
 from linnet.models import Config, GPT2Config, LlamaConfig, build, load
-from linnet.models.adapters import AdapterShape, add_adapter, merge_adapter, parse_targets
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import add_adapter, merge_adapter
 from linnet.models.frozen import load_frozen
 from linnet.models.model_files import sha256_of
 from linnet.recipes import Lora, LoraOptions

@@ -29,7 +29,7 @@ from linnet.gguf.checkpoint import (
 from linnet.gguf.errors import GGUFError, quoted
 from linnet.gguf.file import GGUFFile, resolve_link
 from linnet.gguf.metadata import MetadataBlock
-from linnet.gguf.writer import Rows, writable_type
+from linnet.gguf.writer import writable_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,8 +108,8 @@ def write_adapter(
     targets = {name.rsplit(".", 2)[-2] for name in params if name.endswith((".lora_a", ".lora_b"))}
     firsts = [params[name] for name in sorted(params) if name.endswith(".lora_b")]
     if not targets or not firsts:
-        found = f"{len(params)} parameters without one"
-        raise GGUFError("there is no LoRA pair", "params", "….lora_a and ….lora_b", found, path)
+        given = f"{len(params)} parameters without one"
+        raise GGUFError("there is no LoRA pair", "params", "….lora_a and ….lora_b", given, path)
     rank = int(firsts[0].shape[1])
     plan = adapter_layout(config, rank, targets)
     # A pair may be trained in some blocks only, so only what is there is checked, and that pairs are whole.
@@ -213,11 +213,11 @@ class AdapterFile:
             raise self._misfit("metadata 'general.architecture'", expected, found)
         tensors = layout(config).tensors
         for tensor, pair in self.pairs.items():
-            wanted = tensors[tensor][1].shape if tensor in tensors else None
-            if wanted != (shape := (len(pair.up), pair.down.shape[1])):
-                there = "no such tensor" if wanted is None else f"one of {list(wanted)}"
+            of_base = tensors[tensor][1].shape if tensor in tensors else None
+            if of_base != (shape := (len(pair.up), pair.down.shape[1])):
+                found = "no such tensor" if of_base is None else f"one of {list(of_base)}"
                 raise self._misfit(
-                    f"tensor {quoted(tensor)}", f"a base with one of {list(shape)}", f"{there} in {base}"
+                    f"tensor {quoted(tensor)}", f"a base with one of {list(shape)}", f"{found} in {base}"
                 )
 
     def require_base(self, sha256: str, base: str | os.PathLike[str]) -> None:
@@ -257,43 +257,3 @@ def _pairs(file: GGUFFile) -> dict[str, Pair]:
     if not pairs:
         raise GGUFError("there is no LoRA pair", "tensors", "….lora_a and ….lora_b", "none", file.path)
     return pairs
-
-
-@dataclass(frozen=True)
-class MergedRows:
-    """A tensor of a base with what adapters add to it, made when its turn to be written comes."""
-
-    base: Rows
-    added: tuple[tuple[Pair, float], ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the base's tensor."""
-        return self.base.shape
-
-    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
-        """The values as float32."""
-        values = self.base.read(rows)
-        for pair, scale in self.added:
-            values += np.float32(scale) * (pair.up[rows or slice(None)] @ pair.down)
-        return values
-
-
-@dataclass(frozen=True)
-class StretchedRows:
-    """A tensor whose rows have been given other lengths, as DoRA trains them."""
-
-    rows: Rows
-    lengths: NDArray[np.float32]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the tensor."""
-        return self.rows.shape
-
-    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
-        """The values as float32."""
-        values = self.rows.read(rows)
-        lengths = self.lengths[rows or slice(None)] / np.maximum(np.linalg.norm(values, axis=1), 1e-6)
-        values *= lengths[:, None]
-        return values

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linnet.gguf.adapter import AdapterFile, MergedRows, Pair, StretchedRows
+import numpy as np
+
+from linnet.gguf.adapter import AdapterFile, Pair
 from linnet.gguf.checkpoint import Provenance, add_origin
 from linnet.gguf.config import config_of
 from linnet.gguf.convert import convert_tensors, readable_tensors
@@ -18,7 +21,6 @@ from linnet.gguf.tensor import FILE_TYPES, TensorInfo
 from linnet.gguf.writer import WRITABLE, Rows
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -63,12 +65,10 @@ def write_merged(
     """Write a base with pairs that are in training, by the names of `adapter_layout`; each with `lora_magnitude`."""
     with GGUFFile.open(base) as file:
         tensors = dict(readable_tensors(file))
-        for name in (name for name in params if name.endswith(".lora_a")):
-            stem = name.removesuffix(".lora_a")
+        for stem in (name.removesuffix(".lora_a") for name in params if name.endswith(".lora_a")):
             tensor = f"{stem.replace('blocks.', 'blk.', 1)}.weight"
-            merged = MergedRows(
-                _tensor(file, tensors, tensor), ((Pair(params[name], params[f"{stem}.lora_b"]), scale),)
-            )
+            pair = Pair(params[f"{stem}.lora_a"], params[f"{stem}.lora_b"])
+            merged = MergedRows(_tensor(file, tensors, tensor), ((pair, scale),))
             tensors[tensor] = StretchedRows(merged, params[f"{stem}.lora_magnitude"])
         origin = MetadataBlock()
         add_origin(origin, run_id, step, len(tensors), provenance, None)
@@ -86,3 +86,43 @@ def writable_type_of(file: GGUFFile) -> str:
     """The type of a file where it can be written; else f16, which holds what any smaller one decodes to."""
     stated = file.metadata.get("general.file_type")
     return next((word for word in WRITABLE if FILE_TYPES[word] == stated), "f16")
+
+
+@dataclass(frozen=True)
+class MergedRows:
+    """A tensor of a base with what adapters add to it, made when its turn to be written comes."""
+
+    base: Rows
+    added: tuple[tuple[Pair, float], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the base's tensor."""
+        return self.base.shape
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """The values as float32."""
+        values = self.base.read(rows)
+        for pair, scale in self.added:
+            values += np.float32(scale) * (pair.up[rows or slice(None)] @ pair.down)
+        return values
+
+
+@dataclass(frozen=True)
+class StretchedRows:
+    """A tensor whose rows have been given other lengths, as DoRA trains them."""
+
+    rows: Rows
+    lengths: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the tensor."""
+        return self.rows.shape
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """The values as float32."""
+        values = self.rows.read(rows)
+        lengths = self.lengths[rows or slice(None)] / np.maximum(np.linalg.norm(values, axis=1), 1e-6)
+        values *= lengths[:, None]
+        return values

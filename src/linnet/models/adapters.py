@@ -1,16 +1,12 @@
 """Adapters: what is trained of a frozen model. `add_adapter` puts a product of low rank beside its projections.
 
-LoRA: y = x Wᵀ + b + scale · dropout(x) Aᵀ Bᵀ. DoRA besides trains the length of each row of W + scale · B A. What is
-one matrix here has a pair for each of the matrices within, as a file has them: q, k and v; gate and up.
-Shapes: M outputs of a projection, K inputs, R ranks of all its pairs together, r of one.
+The layers are in `adapted_layers.py`; which there are and how large, `adapter_shape.py` says.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -18,240 +14,15 @@ from torch import Tensor, nn
 
 from linnet.architectures.description import Config
 from linnet.architectures.parameters import layout
-from linnet.errors import UsageError, suggestion
-from linnet.gguf.adapter import AdapterFile, adapter_layout, adapter_targets, stem_of, target_of
-from linnet.kernels import ops
+from linnet.errors import UsageError
+from linnet.gguf.adapter import AdapterFile, adapter_layout, stem_of, target_of
 from linnet.kernels.dropout import row_keys
 from linnet.kernels.packed import PackedMatrix
+from linnet.models.adapted_layers import AdaptedEmbedding, AdaptedLinear, Dropout, LowRank, named_pairs
+from linnet.models.adapter_shape import EMBEDDING, HEAD, AdapterShape, check_shape
 from linnet.models.initial import fill_normal
-from linnet.models.layers import Device, Embedding, Linear, PackedEmbedding, PackedLinear
+from linnet.models.layers import Embedding, Linear, PackedEmbedding, PackedLinear
 from linnet.models.transformer import LanguageModel
-
-# What users call the projections, and the names that they have in a file.
-TARGETS: Mapping[str, str] = {
-    "q": "attn_q",
-    "k": "attn_k",
-    "v": "attn_v",
-    "qkv": "attn_qkv",
-    "o": "attn_output",
-    "gate": "ffn_gate",
-    "up": "ffn_up",
-    "down": "ffn_down",
-    "embed": "token_embd",
-    "head": "output",
-}
-_EMBEDDING, _HEAD = "token_embd", "output"
-
-
-@dataclass(frozen=True)
-class AdapterShape:
-    """What an adapter changes and how. `targets`: projections by the names of a file, `attn_q`.
-
-    `rslora`: the product is divided by the root of the rank, not by the rank; `dora`: lengths of rows are trained too.
-    """
-
-    targets: tuple[str, ...]
-    rank: int = 8
-    alpha: float = 16.0
-    dropout: float = 0.0
-    rslora: bool = False
-    dora: bool = False
-
-    def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise UsageError(f"`rank` must be 1 or more, found {self.rank}")
-        if not 0 < self.alpha < float("inf"):
-            raise UsageError(f"`alpha` must be above 0, found {self.alpha:g}")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"`dropout` is a share of the inputs, from 0 to below 1, found {self.dropout:g}")
-
-    @property
-    def scale(self) -> float:
-        """What the product is multiplied by."""
-        return self.alpha / self.rank**0.5 if self.rslora else self.alpha / self.rank
-
-    @property
-    def file_alpha(self) -> float:
-        """The alpha that llama.cpp, which divides by the rank, is to be told."""
-        return self.scale * self.rank
-
-
-def parse_targets(words: Iterable[str], config: Config) -> tuple[str, ...]:
-    """`q`, `gate`, `all` (the projections of the blocks) or `attn_q` as the names of the model's file, each once."""
-    there = adapter_targets(config)
-    of_blocks = [name for name in there if name not in (_EMBEDDING, _HEAD)]
-    targets: dict[str, None] = {}
-    for word in words:
-        name = TARGETS.get(word, word)
-        _refuse_tied(name, config)
-        if word == "all":
-            targets.update(dict.fromkeys(of_blocks))
-        elif name in there:
-            targets[name] = None
-        else:
-            adaptable = [name for name in there if not (config.tied and name in (_EMBEDDING, _HEAD))]
-            known = ["all", *(short for short, name in TARGETS.items() if name in adaptable)]
-            raise UsageError(f"`targets`: a {config.arch} has no projection {word!r}{suggestion(word, known)}")
-    if not targets:
-        raise UsageError("`targets` names no projection: give some of q, k, v, o, gate, up, down, or all")
-    return tuple(targets)
-
-
-def check_shape(shape: AdapterShape, config: Config) -> None:
-    """Refuse an adapter that the model cannot have."""
-    for target in shape.targets:
-        _refuse_tied(target, config)
-        out, into = adapter_targets(config)[target]
-        if shape.rank > min(out, into):
-            raise UsageError(
-                f"`rank={shape.rank}` is more than {target} has, a matrix of {out} × {into}: choose"
-                f" {min(out, into)} or less, or leave {_word(target)} out of `targets`"
-            )
-    if shape.dora and {_EMBEDDING, _HEAD} & set(shape.targets):
-        raise UsageError("`dora` is for the projections of the blocks: leave embed and head out of `targets`")
-
-
-def _refuse_tied(target: str, config: Config) -> None:
-    if config.tied and target in (_EMBEDDING, _HEAD):
-        raise UsageError(
-            "`targets`: embedding and head of this base are one matrix, and llama.cpp applies no adapter to such a one:"
-            f" leave {_word(target)} out"
-        )
-
-
-def _word(target: str) -> str:
-    return next((word for word, name in TARGETS.items() if name == target), target)
-
-
-class LowRank(nn.Module):
-    """A pair as a file has it: `lora_a` and `lora_b`; of DoRA also `lora_magnitude`, the lengths of the rows."""
-
-    def __init__(self, a_shape: Iterable[int], b_shape: Iterable[int], device: Device) -> None:
-        super().__init__()
-        self.lora_a = nn.Parameter(torch.zeros(*a_shape, device=device))
-        self.lora_b = nn.Parameter(torch.zeros(*b_shape, device=device))
-        self.lora_magnitude: nn.Parameter | None = None
-
-
-@dataclass(frozen=True)
-class Dropout:
-    """The share of an input that a pair does not see, and what tells this layer's masks from others'."""
-
-    share: float
-    salt: int
-
-    @classmethod
-    def at(cls, name: str, share: float) -> Dropout:
-        """For the layer of a name."""
-        digest = hashlib.blake2b(name.encode(), digest_size=4).digest()
-        return cls(share, int.from_bytes(digest, "little") >> 1)
-
-
-class AdaptedLinear(nn.Module):
-    """A frozen projection and its pairs, by the names of the matrices within it and the rows that they have."""
-
-    def __init__(
-        self,
-        base: Linear | PackedLinear,
-        pairs: Mapping[str, LowRank],
-        rows: Mapping[str, slice],
-        scale: float,
-        dropout: Dropout,
-    ) -> None:
-        super().__init__()
-        self.base, self.pairs = base, nn.ModuleDict(pairs)
-        self._rows, self._scale, self._dropout = dict(rows), scale, dropout
-        self.squares_M: Tensor | None  # of each row of the base, summed: for DoRA
-        self.register_buffer("squares_M", None, persistent=False)
-
-    @property
-    def weight(self) -> Tensor | PackedMatrix:
-        """The base's matrix."""
-        return self.base.weight
-
-    @property
-    def bias(self) -> Tensor | None:
-        """The base's bias."""
-        return self.base.bias
-
-    def forward(self, x: Tensor, mask_keys_B: Tensor | None = None) -> Tensor:
-        """[…, K] → […, M]."""
-        a_RK, b_MR = self.low_rank()
-        dropped = ops.dropout(x, mask_keys_B, self._dropout.salt, self._dropout.share)
-        if self.squares_M is None:
-            return ops.adapted_linear(x, self.base, a_RK, b_MR, dropped)
-        y = ops.adapted_linear(x, _Unbiased(self.weight), a_RK, b_MR, dropped)
-        y = y * self._stretch(a_RK, b_MR).to(y.dtype)
-        return y if self.bias is None else y + self.bias.to(y.dtype)
-
-    def low_rank(self) -> tuple[Tensor, Tensor]:
-        """All pairs as one: A [R, K], and B [M, R] with zeros where a pair has no rows, times the scale."""
-        pairs = self.named_pairs()
-        a_RK = torch.cat([pair.lora_a for _, pair in pairs]) if len(pairs) > 1 else pairs[0][1].lora_a
-        width, left, top, parts = len(a_RK), 0, 0, []
-        for name, pair in pairs:
-            rows, rank = self._rows[name], len(pair.lora_a)
-            if rows.start > top:
-                parts.append(a_RK.new_zeros(rows.start - top, width))
-            parts.append(F.pad(pair.lora_b, (left, width - left - rank)) if width > rank else pair.lora_b)
-            left, top = left + rank, rows.stop
-        if top < (height := self.weight.shape[0]):
-            parts.append(a_RK.new_zeros(height - top, width))
-        return a_RK, (torch.cat(parts) if len(parts) > 1 else parts[0]) * self._scale
-
-    def named_pairs(self) -> list[tuple[str, LowRank]]:
-        """The pairs by the names of the matrices within the projection, in the order of their rows."""
-        return [(name, pair) for name, pair in self.pairs.items() if isinstance(pair, LowRank)]
-
-    @torch.no_grad()
-    def train_magnitudes(self) -> None:
-        """DoRA: let each row's length be trained, from what it is."""
-        weight = self.weight if isinstance(self.weight, Tensor) else self.weight.unpacked()
-        self.squares_M = weight.float().square().sum(1)
-        for name, pair in self.named_pairs():
-            pair.lora_magnitude = nn.Parameter(self.squares_M[self._rows[name]].sqrt())
-
-    def _stretch(self, a_RK: Tensor, b_MR: Tensor) -> Tensor:
-        """[M]: what brings each row of W + B A to its length. The length it has is taken for a constant, as in DoRA."""
-        assert self.squares_M is not None
-        with torch.no_grad():
-            a_RK, b_MR = a_RK.detach(), b_MR.detach()
-            base = self.weight
-            crossed_RM = ops.packed_linear(a_RK, base) if isinstance(base, PackedMatrix) else ops.linear(a_RK, base)
-            lengths_M = self.squares_M + 2 * (crossed_RM.T.float() * b_MR).sum(1)
-            lengths_M = (lengths_M + (b_MR @ (a_RK @ a_RK.T) * b_MR).sum(1)).clamp(min=1e-12).sqrt()
-        parts, top = [], 0
-        for name, pair in self.named_pairs():
-            rows, magnitude = self._rows[name], pair.lora_magnitude
-            assert magnitude is not None
-            parts += [torch.ones_like(lengths_M[top : rows.start]), magnitude / lengths_M[rows]]
-            top = rows.stop
-        return torch.cat([*parts, torch.ones_like(lengths_M[top:])])
-
-
-@dataclass(frozen=True)
-class _Unbiased:
-    weight: Tensor | PackedMatrix
-    bias: None = None
-
-
-class AdaptedEmbedding(nn.Module):
-    """A frozen table of rows, and a pair beside it: lora_a [vocab, r], lora_b [width, r]."""
-
-    def __init__(self, base: Embedding | PackedEmbedding, pair: LowRank, scale: float) -> None:
-        super().__init__()
-        self.base, self.pair, self._scale = base, pair, scale
-
-    @property
-    def weight(self) -> Tensor | PackedMatrix:
-        """The base's table."""
-        return self.base.weight
-
-    def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32, plus_TD: Tensor | None = None) -> Tensor:
-        """[B, T] → [B, T, width]: the rows, plus `plus_TD`, in `dtype`."""
-        frozen_BTD: Tensor = self.base(ids_BT, dtype, plus_TD)
-        low_BTr = ops.embedding(ids_BT, self.pair.lora_a, dtype)
-        return frozen_BTD + F.linear(low_BTr, (self.pair.lora_b * self._scale).to(dtype))
 
 
 class Adapter:
@@ -269,9 +40,8 @@ class Adapter:
         """The pairs by the names of `adapter_layout`: `blocks.3.attn_q.lora_a`."""
         named = {}
         for path, layer in self._layers.items():
-            pairs = {_EMBEDDING: layer.pair} if isinstance(layer, AdaptedEmbedding) else dict(layer.named_pairs())
             prefix = path.rpartition(".")[0]
-            for target, pair in pairs.items():
+            for target, pair in named_pairs(layer):
                 for half, parameter in pair.named_parameters():
                     named[".".join(filter(None, (prefix, target, half)))] = parameter
         return named
@@ -288,11 +58,11 @@ class Adapter:
     @property
     def changes_head(self) -> bool:
         """Is there a pair beside the output head?"""
-        return _HEAD in self._layers
+        return HEAD in self._layers
 
     def read_by_head(self, hidden: Tensor, head_VD: Tensor | PackedMatrix) -> tuple[Tensor, Tensor | PackedMatrix]:
         """Hidden states and head with what the head's own pair adds as columns more: (h, h Aᵀ) · (W, B)."""
-        layer = self._layers.get(_HEAD)
+        layer = self._layers.get(HEAD)
         if not isinstance(layer, AdaptedLinear):
             return hidden, head_VD
         a_RD, b_VR = layer.low_rank()
@@ -322,7 +92,7 @@ def add_adapter(model: LanguageModel, shape: AdapterShape, seed: int = 0) -> Ada
             stem = stems[path, target]
             pair = LowRank(params[f"{stem}.lora_a"].shape, params[f"{stem}.lora_b"].shape, model.device)
             # As the usual uniform draws of a linear layer. An embedding's rows begin at zero, and B then does not.
-            start, name = (pair.lora_b, "lora_b") if target == _EMBEDDING else (pair.lora_a, "lora_a")
+            start, name = (pair.lora_b, "lora_b") if target == EMBEDDING else (pair.lora_a, "lora_a")
             fill_normal(start.data, (3 * start.shape[1]) ** -0.5, seed, f"{stem}.{name}")
             pairs[target] = pair
         layers[path] = _adapted(model.get_submodule(path), pairs, rows, shape, path)
@@ -336,7 +106,7 @@ def _adapted(
     base: nn.Module, pairs: Mapping[str, LowRank], rows: Mapping[str, slice], shape: AdapterShape, path: str
 ) -> AdaptedLinear | AdaptedEmbedding:
     if isinstance(base, Embedding | PackedEmbedding):
-        return AdaptedEmbedding(base, pairs[_EMBEDDING], shape.scale)
+        return AdaptedEmbedding(base, pairs, shape.scale)
     assert isinstance(base, Linear | PackedLinear), path
     layer = AdaptedLinear(base, pairs, rows, shape.scale, Dropout.at(path, shape.dropout))
     if shape.dora:
@@ -386,6 +156,6 @@ def load_pairs(adapter: Adapter, file: AdapterFile) -> None:
     for tensor, pair in file.pairs.items():
         stem = stem_of(tensor)
         up, down = torch.from_numpy(pair.up), torch.from_numpy(pair.down)
-        a, b = (up, down.T) if target_of(tensor) == _EMBEDDING else (down, up)
+        a, b = (up, down.T) if target_of(tensor) == EMBEDDING else (down, up)
         parameters[f"{stem}.lora_a"].copy_(a)
         parameters[f"{stem}.lora_b"].copy_(b * (file.scale(pair) / adapter.shape.scale))

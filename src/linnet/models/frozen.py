@@ -23,7 +23,7 @@ from linnet.models.layers import Device, Embedding, Linear, PackedEmbedding, Pac
 from linnet.models.loading import check_names, finish_language_model, retied
 from linnet.models.transformer import LanguageModel
 
-_HALVES = {GGMLType.F16: torch.float16, GGMLType.BF16: torch.bfloat16}
+_SIXTEEN_BITS = {GGMLType.F16: torch.float16, GGMLType.BF16: torch.bfloat16}
 
 
 def load_frozen(
@@ -52,13 +52,14 @@ def load_frozen(
 def _weight(name: str, stored: TensorInfo | Joined, device: torch.device, dtype: torch.dtype) -> Tensor | PackedMatrix:
     """A parameter as it stays in memory."""
     leaves = list(_leaves(stored))
-    kept = {leaf.type for leaf in leaves} & {*planes.SPLITTABLE, *(() if dtype.itemsize == 2 else _HALVES)}
+    kept = {leaf.type for leaf in leaves} & {*planes.SPLITTABLE, *(() if dtype.itemsize == 2 else _SIXTEEN_BITS)}
     if len(stored.shape) != 2 or name in (LENS, "position_embd.weight") or not kept:
         exact = torch.from_numpy(stored.read()).to(device)
         return exact.to(dtype) if len(stored.shape) == 2 and "position_embd" not in name else exact
     parts = [_part(leaf, device) for leaf in leaves]
     joined = [
-        (packing, _side_by_side([plane for _, plane in some])) for packing, some in groupby(parts, lambda part: part[0])
+        (packing, _side_by_side([arrays for _, arrays in alike]))
+        for packing, alike in groupby(parts, lambda part: part[0])
     ]
     return PackedMatrix(joined)
 
@@ -76,9 +77,9 @@ def _part(tensor: TensorInfo, device: torch.device) -> tuple[Packing, Planes]:
     if tensor.type in planes.SPLITTABLE:
         raw = np.frombuffer(tensor.read_raw(0, tensor.nbytes), np.uint8).reshape(rows, -1)
         return packed_rows(raw, tensor.type, device)
-    if tensor.type in _HALVES:
+    if tensor.type in _SIXTEEN_BITS:
         bits = np.frombuffer(tensor.read_raw(0, tensor.nbytes), np.int16).reshape(rows, width)
-        half_KM = torch.from_numpy(bits.T.copy()).view(_HALVES[tensor.type])
+        half_KM = torch.from_numpy(bits.T.copy()).view(_SIXTEEN_BITS[tensor.type])
         return Packing(16), Planes(half_KM.to(device))
     return Packing(32), Planes(torch.from_numpy(tensor.read().T.copy()).to(device))
 
@@ -118,10 +119,10 @@ def _put(
     for name, weight in weights.items():
         if isinstance(weight, PackedMatrix):
             layer, _ = _owner(model, name)
-            place, attribute = _owner(model, name.removesuffix(".weight"))
+            owner, attribute = _owner(model, name.removesuffix(".weight"))
             assert isinstance(layer, Linear | Embedding), name
             packed = PackedEmbedding(weight) if isinstance(layer, Embedding) else PackedLinear(weight, layer.bias)
-            setattr(place, attribute, packed)
+            setattr(owner, attribute, packed)
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from linnet import gguf
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf.adapter import AdapterFile, adapter_layout
+from linnet.recipes.adapter_format import AdapterFormat, MergedFormat
 from linnet.recipes.base_file import BaseFile, BaseOptions, known_base, refuse_shared_weights
 from linnet.recipes.flags import FlagGroups, ModelName, fill, flags_of, with_model_files
 from linnet.recipes.from_scratch import PROMPT, FromScratch, text_job
@@ -22,7 +23,8 @@ from linnet.train.settings import OptimizerName, TrainSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from linnet.models.adapters import Adapter, AdapterShape
+    from linnet.models.adapter_shape import AdapterShape
+    from linnet.models.adapters import Adapter
     from linnet.train import Hardware, RunData
     from linnet.train.checkpoint import WeightsFormat
     from linnet.train.state import State
@@ -102,7 +104,7 @@ class Lora(FromScratch):
         if options.adapter is not None:
             options = _continued(options, base, values)
         shape = shape_of(options, base.config)
-        from linnet.models.adapters import check_shape
+        from linnet.models.adapter_shape import check_shape
 
         check_shape(shape, base.config)
         check_teacher(base, values)
@@ -114,10 +116,10 @@ class Lora(FromScratch):
         """The job with the name and the hash of its base, by which it is known again."""
         options = job.options
         assert isinstance(options, LoraOptions)
-        found = known_base(job, options, force=force)
-        if found.adapter is not None and options.base_sha256 is None:
-            AdapterFile.read(found.adapter).require_base(found.base_sha256 or "", found.base)
-        return replace(job, options=found)
+        known = known_base(job, options, force=force)
+        if known.adapter is not None and options.base_sha256 is None:
+            AdapterFile.read(known.adapter).require_base(known.base_sha256 or "", known.base)
+        return replace(job, options=known)
 
     @classmethod
     def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
@@ -211,7 +213,7 @@ class Lora(FromScratch):
 
 def shape_of(options: LoraOptions, config: Any) -> AdapterShape:
     """What is adapted of a base of this shape."""
-    from linnet.models.adapters import AdapterShape, parse_targets
+    from linnet.models.adapter_shape import AdapterShape, parse_targets
 
     words = (word for word in options.targets.replace(",", " ").split())
     alpha = 2.0 * options.rank if options.alpha is None else options.alpha
@@ -257,64 +259,3 @@ def _stored_pairs(file: gguf.GGUFFile, config: Any, shape: AdapterShape) -> dict
         for name, param in layout.params.items()
         if param.pieces[0].tensor in file.tensors
     }
-
-
-@dataclass(frozen=True)
-class AdapterFormat:
-    """Checkpoints that are adapters, which llama.cpp applies to the base."""
-
-    config: Any
-    alpha: float
-    base: str
-    base_sha256: str | None
-    has_tokenizer = False
-
-    def write(
-        self, parameters: Mapping[str, Tensor], path: Path, run_id: str, step: int, *, tokenizer: object, **options: Any
-    ) -> Path:
-        """Write the adapter; the tokenizer is the base's."""
-        named = {name: value for name, value in asdict(self).items() if name != "config"}
-        return gguf.write_adapter(self.config, parameters, path, run_id, step, **named, **options)
-
-    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
-        """Below f32 everything."""
-        return {} if type == "f32" else parameters
-
-    def size(self, parameters: Iterable[Tensor], type: str) -> float:
-        """Bytes of the pairs."""
-        from linnet.train.checkpoint import stored_bytes
-
-        return sum(stored_bytes(tensor, type) for tensor in parameters)
-
-
-@dataclass(frozen=True)
-class MergedFormat:
-    """Checkpoints that are the base with what was trained added to it: DoRA's lengths fit no adapter."""
-
-    base: Path
-    scale: float
-    has_tokenizer = True
-
-    def write(
-        self, parameters: Mapping[str, Tensor], path: Path, run_id: str, step: int, *, tokenizer: object, **options: Any
-    ) -> Path:
-        """Write the merged model, tensor by tensor out of the base's file."""
-        from linnet.gguf.merge import write_merged
-
-        arrays = {name: tensor.numpy() for name, tensor in parameters.items()}
-        return write_merged(self.base, arrays, self.scale, path, run_id, step, **options)
-
-    def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
-        """Everything: what a merged model was made of cannot be told from it."""
-        return parameters
-
-    def size(self, parameters: Iterable[Tensor], type: str) -> float:
-        """Bytes of the whole model."""
-        from linnet.gguf.writer import storage_type, writable_type
-
-        wanted = writable_type(type)
-        with gguf.GGUFFile.open(self.base) as file:
-            return sum(
-                tensor.values // tensor.shape[-1] * storage_type(name, tensor.shape, wanted).row_bytes(tensor.shape[-1])
-                for name, tensor in file.tensors.items()
-            )

@@ -19,7 +19,7 @@ from linnet.kernels import cpu
 from linnet.kernels.frozen import decoded_numbers
 from linnet.kernels.head_loss import rows_at_once
 from linnet.kernels.packed import PackedMatrix, packed_bytes
-from linnet.models.adapters import AdaptedLinear
+from linnet.models.adapted_layers import AdaptedLinear
 from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes

@@ -24,7 +24,8 @@ class GradientFigures:
     def __init__(self, parameters: Mapping[str, nn.Parameter], pieces: Iterable[TensorPiece]) -> None:
         self._parameters = {name: p for name, p in parameters.items() if p.requires_grad}
         self._pieces = [piece for piece in pieces if piece.parameter in self._parameters]
-        self._matrices = [piece for piece in self._pieces if len(piece.shape) > 1]
+        # What an adapter begins with is half of it zeros, which nobody has pruned.
+        self._matrices = [piece for piece in self._pieces if len(piece.shape) > 1 and piece.of_model]
         self.rows = [row for piece in self._pieces for row in _rows(piece)]
         self.rows += [_mask_row(piece, self._matrices) for piece in self._matrices]
         self._before: dict[str, Tensor] = {}

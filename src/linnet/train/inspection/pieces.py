@@ -1,12 +1,13 @@
 """The tensors that a parameter holds, and the heads of each: what gradients and drift are told of.
 
 Queries, keys and values lie in one parameter, and so do gate and up. Each is told of under its name in the file
-(`blk.0.attn_q.weight`), which is the seed's, and by its heads where it has some. Parameters that no architecture
-describes (a lens, an adapter) are told of as they are.
+(`blk.0.attn_q.weight`), which is the seed's, and by its heads where it has some; an adapter's pairs too
+(`blk.0.attn_q.weight.lora_a`). Other parameters that no architecture describes (a lens) are told of as they are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class TensorPiece:
     """One tensor of the file: some rows of a parameter.
 
     - `shape`: its own; `heads`: 0 where it has none; `by_columns`: heads are columns, as of attention's output.
+    - `of_model`: it is a tensor that the architecture describes.
     """
 
     tensor: str
@@ -30,6 +32,7 @@ class TensorPiece:
     shape: tuple[int, ...]
     heads: int = 0
     by_columns: bool = False
+    of_model: bool = True
 
     def of(self, parameter: Tensor) -> Tensor:
         """This tensor of a parameter, as a view."""
@@ -61,11 +64,19 @@ def tensor_pieces(config: AnyConfig, named: Iterable[tuple[str, Tensor]]) -> lis
     for name, parameter in named:
         shape, param = tuple(parameter.shape), described.get(name)
         if param is None or param.shape != shape:
-            pieces.append(TensorPiece(name, name, slice(None), shape))
+            pieces.append(TensorPiece(_pair_name(name) or name, name, slice(None), shape, of_model=False))
             continue
         for piece in param.pieces:
             pieces += _split(config, name, piece)
     return pieces
+
+
+def _pair_name(parameter: str) -> str | None:
+    """`blocks.3.attn_qkv.pairs.attn_q.lora_a` → `blk.3.attn_q.weight.lora_a`; None of what is in no adapter."""
+    if (match := re.fullmatch(r"(?:blocks\.(\d+)\.)?\w+\.pairs\.(\w+)\.(\w+)", parameter)) is None:
+        return None
+    layer, matrix, half = match.groups()
+    return f"{matrix}.weight.{half}" if layer is None else f"blk.{layer}.{matrix}.weight.{half}"
 
 
 def _split(config: AnyConfig, parameter: str, piece: Piece) -> Iterator[TensorPiece]:
