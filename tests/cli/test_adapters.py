@@ -6,11 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import linnet
-from linnet.gguf import AdapterFile, GGUFFile, write, write_adapter
+from linnet.gguf import AdapterFile, GGMLType, GGUFFile, GGUFWriter, MetadataBlock, write, write_adapter
 from linnet.models import LlamaConfig, build, load
 from linnet.models.adapter_shape import AdapterShape, parse_targets
 from linnet.models.adapters import add_adapter
@@ -78,7 +79,7 @@ def test_inspect_tells_what_an_adapter_changes(base: Path, adapter: Path, printe
     assert "rank 2 · alpha 4 · of attn_q, ffn_down" in out and "Base of the tests (sha256 " in out
     card = json.loads(printed("inspect", str(adapter), "--json"))
     assert card["kind"] == "adapter" and card["adapter"]["base_sha256"] == sha256_of(base)
-    assert "llama.cpp runs it" in printed("check", str(adapter))
+    assert "llama.cpp applies it to its base" in printed("check", str(adapter))
 
 
 def test_a_merged_model_has_the_type_that_was_asked_for(base: Path, adapter: Path, printed: Printed) -> None:
@@ -154,6 +155,31 @@ def test_peft_and_back_on_the_command_line(base: Path, adapter: Path, printed: P
     assert torch.allclose(*logits, atol=1e-6)
     code, _, err = said("convert", str(adapter), str(folder))
     assert code == 2 and "is there already" in err
+
+
+def test_pairs_of_several_ranks_are_ones_that_peft_knows(base: Path, printed: Printed, said: Said) -> None:
+    """As other tools write them, without an alpha; and peft's folder is no MODEL."""
+    dice, path = np.random.default_rng(0), base.with_name("mixed.gguf")
+    metadata = MetadataBlock().text("general.architecture", "llama").text("general.type", "adapter")
+    metadata.text("adapter.type", "lora").u32("llama.attention.head_count", 4).u32("llama.attention.head_count_kv", 2)
+    writer = GGUFWriter(metadata)
+    for name, rank in (("blk.0.attn_output.weight", 4), ("blk.1.attn_output.weight", 2)):
+        for half, shape in (("lora_a", (rank, 64)), ("lora_b", (64, rank))):
+            writer.add(f"{name}.{half}", dice.standard_normal(shape, np.float32), GGMLType.F32)
+    writer.write(path)
+    folder, back = base.with_name("theirs"), base.with_name("back.gguf")
+    printed("convert", str(path), str(folder))
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    lower = {"model.layers.1.self_attn.o_proj": 2}
+    assert (settings["r"], settings["rank_pattern"], settings["alpha_pattern"]) == (4, lower, lower)
+    printed("convert", str(folder), str(back), "--base", str(base))
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        adapters = [[(AdapterFile.read(file), 1.0)] for file in (path, back)]
+        logits = [load(base, task="text", adapters=adapter)(ids) for adapter in adapters]
+    assert torch.allclose(*logits, atol=1e-6)
+    code, _, err = said("generate", str(base), "--adapter", str(folder))
+    assert code == 2 and err.count("\n") == 1 and "is an adapter of peft: make a GGUF of it first" in err
 
 
 def test_a_run_of_an_adapter_means_its_base_with_it(

@@ -134,6 +134,22 @@ def test_a_new_run_goes_on_with_an_adapters_file(base: Path, ledger: Path) -> No
     assert linnet.resume("b", steps=3).status == "completed"  # it needs the adapter no more
 
 
+def test_an_adapter_of_another_file_is_gone_on_with_where_that_is_wanted(
+    base: Path, trained: Path, ledger: Path, said: Said, root: Path, tmp_path: Path, printed: Printed
+) -> None:
+    """As one that was begun beside a quantised base and goes on beside the exact one."""
+    made = teach(base, ledger, runs=tmp_path / "made", steps=2)
+    flags = {name.replace("_", "-"): value for name, value in {**SMALL, "steps": 2, "run_id": "b"}.items()}
+    words = ["--base", trained, "--corpus", ledger, "--adapter", adapter_of(made, 2)]
+    words += [word for name, value in flags.items() for word in (f"--{name}", value)]
+    code, _, err = said("train", "lora", *map(str, words))
+    assert code == 1 and err.count("\n") == 1 and "made for another base" in err and "with --any-base" in err
+    assert not root.exists()
+    printed("train", "lora", *map(str, words), "--any-base")
+    head = printed("show", "b").split("\n\n")[0]
+    assert "base " in head and "LoRA of rank 8 on attn_k," in head
+
+
 def test_doras_checkpoints_are_models_that_say_what_was_trained(base: Path, ledger: Path, printed: Printed) -> None:
     run = teach(base, ledger, dora=True, lr=1e-2, eval_every=12)
     assert check(adapter_of(run)) == [] and read_card(adapter_of(run)).kind == "model"
@@ -230,7 +246,7 @@ def test_a_base_that_is_no_model_is_named(said: Said, base: Path, ledger: Path, 
     for path, expected in (
         (
             adapter,
-            "is an adapter, which changes another model and knows nothing by itself: merge it into that one",
+            "and knows nothing by itself: give that model, and go on with the adapter beside it (linnet train lora",
         ),
         (vit, "is a model of images, which knows no language"),
         (tmp_path / "none.gguf", "there is no file"),

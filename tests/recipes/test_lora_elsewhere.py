@@ -280,9 +280,11 @@ def test_ranks_and_scales_of_single_modules_are_kept(trained: Path, tmp_path: Pa
     [
         ({"use_dora": True}, "use_dora: DoRA's lengths of rows have no place in a GGUF adapter"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save: modules that were trained whole have no place"),
+        ({"alora_invocation_tokens": [5]}, "an adapter that acts from certain tokens on only has no place in a GGUF"),
         ({"bias": "all"}, "bias: trained biases have no place in a GGUF adapter; expected 'none'"),
         ({"peft_type": "IA3"}, "peft_type: not a LoRA adapter; expected 'LORA', found 'IA3'"),
         ({"r": "four"}, "rank and alpha are no numbers"),
+        ({"init_lora_weights": "pissa_niter_16"}, "training began with pissa_niter_16, which changed the base too"),
         ({"module": "w_proj"}, "the tensor has no place in a GGUF adapter; expected a part of a pair of a llama"),
         (
             {"into": 64},

@@ -34,7 +34,7 @@ def _model_kind_of(path: Path, changed_ns: int, n_bytes: int) -> str:
         with GGUFFile.open(path) as file:
             if task_of(file.architecture) == "images":
                 return "images"
-            if file.metadata.get("general.type") == "adapter":
+            if file.is_adapter:
                 return "adapter"
             tokenizer = file.metadata.get("tokenizer.ggml.model", "none")
             return "token ids" if tokenizer in ("none", "no_vocab") else "text"

@@ -255,7 +255,6 @@ _FILES = {
     **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
     "inspect": "gguf",
     "convert": "gguf",
-    "merge": "gguf",
     "models": "gguf",
     "lens": "gguf",
 }

@@ -58,10 +58,17 @@ def _check_file(path: Path, json: bool) -> int:
         print_json({"path": str(path), "runs": not faults, **by_level})
     else:
         refused = "llama.cpp would refuse it" if by_level["refused"] else "llama.cpp's programs abort on it"
-        verdict = paint(refused, "red") if faults else paint("llama.cpp runs it", "green")
+        verdict = paint(refused, "red") if faults else paint(_accepted(path), "green")
         print(f"{words.plain(path)}  {verdict}")
         _print(faults, by_level["warnings"])
     return int(bool(faults))
+
+
+def _accepted(path: Path) -> str:
+    from linnet.gguf import GGUFFile
+
+    with GGUFFile.open(path) as file:
+        return "llama.cpp applies it to its base" if file.is_adapter else "llama.cpp runs it"
 
 
 def _print(faults: list[str], remarks: list[str]) -> None:

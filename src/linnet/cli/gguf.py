@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AnyBase, AsJson, ModelName, RunsFolder, tell_choice
+from linnet.cli.options import AsJson, ModelName, RunsFolder, refuse_to_replace, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.gguf import AdapterFile, Card, Found, GGUFError, GGUFFile, find_models, read_card
@@ -143,7 +143,7 @@ def convert(
         raise UsageError("--base is for adapters of peft, and none is to be read or written here: leave it out")
     if type is None:
         raise UsageError("convert: --type needs a value: f32, f16, bf16 or q8_0")
-    _refuse_to_replace(target, force)
+    refuse_to_replace(target, force)
     source, tokenizer_file = model_path(model, runs), None if tokenizer is None else model_path(tokenizer, runs)
     for file in (source, tokenizer_file):
         if file is not None and target.exists() and file.exists() and target.samefile(file):
@@ -164,7 +164,7 @@ def _from_peft(folder: str, target: Path, base: str | None, type: str, force: bo
 
     if base is None:
         raise UsageError(f"{folder} is an adapter of peft, which does not say what its base is like: give it, --base")
-    _refuse_to_replace(target, force)
+    refuse_to_replace(target, force)
     file = model_path(base, runs)
     with GGUFFile.open(file) as opened:
         config = config_of(opened, task="text")
@@ -194,52 +194,6 @@ def _to_peft(source: Path, target: Path, base: str | None, force: bool, runs: Pa
 def _print_adapter(source: Path, written: Path) -> None:
     size = words.size(written.stat().st_size)
     print(f"{words.plain(words.shown_path(source))} → {words.plain(written)} ({size}, an adapter)")
-
-
-def merge(
-    model: ModelName,
-    /,
-    *others: Annotated[
-        str, Parameter(help="Adapters of it, with :SCALE behind one if it is not 1; the file to write.")
-    ],
-    type: Literal["f32", "f16", "bf16", "q8_0"] | None = None,
-    any_base: AnyBase = False,
-    force: bool = False,
-    runs: RunsFolder = None,
-) -> int:
-    """Write a model with adapters added to its weights, as a model of its own.
-
-    A RUN that has trained an adapter needs no other: linnet merge RUN OUT.gguf.
-
-    Args:
-        type: The type of the matrices; by default the model's, and f16 where that is one that only llama.cpp writes.
-        force: Replace the file if it is there.
-    """
-    from linnet.gguf.merge import merge
-    from linnet.models.model_files import find_files
-
-    if not others:
-        raise UsageError("merge: name the file to write: linnet merge MODEL ADAPTER OUT.gguf")
-    *adapters, out = others
-    target = Path(out)
-    _refuse_to_replace(target, force)
-    files = find_files(model, adapters, runs, any_base=any_base)
-    if not files.adapters:
-        raise UsageError(f"merge: there is no adapter to add to {files.model}: linnet merge MODEL ADAPTER OUT.gguf")
-    for file in (files.model, *(adapter.path for adapter, _ in files.adapters)):
-        if target.exists() and target.samefile(file):
-            raise UsageError(f"{target} is a file to be read; name another")
-    written = merge(files.model, files.adapters, target, type)
-    named = ", ".join(f"{adapter.name}{'' if scale == 1 else f' × {scale:g}'}" for adapter, scale in files.adapters)
-    about = f"{words.size(written.stat().st_size)}, {read_card(written).file_type}"
-    print(f"{words.plain(words.shown_path(files.model))} + {words.plain(named)} → {words.plain(written)} ({about})")
-    tell_choice(model, files.named)
-    return 0
-
-
-def _refuse_to_replace(target: Path, force: bool) -> None:
-    if target.exists() and not force:
-        raise UsageError(f"{target} is there already; say --force to replace it")
 
 
 def models(*, runs: RunsFolder = None, json: AsJson = False) -> int:
@@ -285,7 +239,7 @@ def lens(
     from linnet.gguf import Lens, write_lens
     from linnet.recipes.donor import Donor, principal_axes
 
-    _refuse_to_replace(out, force)
+    refuse_to_replace(out, force)
     is_path = Path(donor).is_file()
     with Donor(Path(donor) if is_path else model_path(donor, runs), of_run=not is_path) as opened:
         axes = principal_axes(opened.embedding, d_model)

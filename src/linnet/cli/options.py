@@ -107,6 +107,12 @@ def require_metrics(keys: Iterable[str], known: list[str], whose: str) -> None:
             raise UsageError(f"{whose} no metric {key!r}; {hint}")
 
 
+def refuse_to_replace(target: Path, force: bool) -> None:
+    """Refuse to write over a file that is there, unless with `--force`."""
+    if target.exists() and not force:
+        raise UsageError(f"{target} is there already; say --force to replace it")
+
+
 def find_model(name: str, runs: Path | None = None) -> Path:
     """The GGUF file that a MODEL means."""
     from linnet.models.model_name import find_model  # with numpy, which a list of runs does without

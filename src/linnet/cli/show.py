@@ -98,6 +98,16 @@ def _show_artifact(run: Run, reference: str | None, out: str | None, json: bool)
     return 0
 
 
+def _base(config: Mapping[str, Any]) -> str | None:
+    """The model that a training goes on with, and what of it is adapted."""
+    name, rank, targets = (config.get(key) for key in ("base_name", "rank", "targets"))
+    if not isinstance(name, str):
+        return None
+    if not isinstance(rank, int):
+        return name
+    return f"{name} · {'DoRA' if config.get('dora') else 'LoRA'} of rank {rank} on {targets}"
+
+
 def _print_head(run: Run, summary: RunSummary) -> None:
     manifest, end = run.manifest, summary.end or {}
     print(f"{paint(words.bounded(run.id), 'bold')}  {paint_status(summary.status)}  {words.duration(summary.t)}")
@@ -111,6 +121,7 @@ def _print_head(run: Run, summary: RunSummary) -> None:
         "tags": " ".join(manifest.tags),
         "step": words.number(summary.step)
         + (f" of {words.number(manifest.total_steps)}" if manifest.total_steps else ""),
+        "base": _base(manifest.config),
         "parameters": _parameters(manifest.plan),
         "rates": _rates(manifest.plan),
         "model": _pairs(manifest.model.items(), " · "),

@@ -136,7 +136,7 @@ def _by_kind(file: GGUFFile) -> Iterator[Finding]:
     if metadata.type("general.architecture") is not ValueType.STRING:
         yield _refused(place, f"expected string, found {metadata.label('general.architecture')}")
         return
-    if metadata.get("general.type") == "adapter":
+    if file.is_adapter:
         yield from _adapter(file)
     elif file.architecture in ARCHITECTURES and ARCHITECTURES[file.architecture].runs_in_llama_cpp:
         yield from _model(file, ARCHITECTURES[file.architecture])

@@ -61,6 +61,11 @@ class GGUFFile:
         return cls(path)
 
     @property
+    def is_adapter(self) -> bool:
+        """Does it change another model, rather than being one?"""
+        return self.metadata.get("general.type") == "adapter"
+
+    @property
     def architecture(self) -> str:
         """`general.architecture`, or an empty string where the file has none."""
         return self.metadata.text("general.architecture")

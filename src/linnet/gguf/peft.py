@@ -35,6 +35,8 @@ _HALVES = {
     ".lora_embedding_B": "flipped down",
 }
 _EMBEDDING = "token_embd.weight"
+# Ways to begin by which the base is another one afterwards.
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 def is_peft_folder(path: str | os.PathLike[str]) -> bool:
@@ -60,9 +62,9 @@ def from_peft(
     alpha = max(scales.values(), key=abs) * rank
     params: dict[str, NDArray[np.float32]] = {}
     for (tensor, _), pair in pairs.items():
-        more = ((0, rank - pair.rank), (0, 0))  # pairs of a lower rank get directions that are nothing
-        down = np.pad(pair.down, more)
-        up = np.pad(pair.up.T, more).T * np.float32(scales[tensor] * rank / alpha)
+        missing = ((0, rank - pair.rank), (0, 0))  # pairs of a lower rank get directions that are nothing
+        down = np.pad(pair.down, missing)
+        up = np.pad(pair.up.T, missing).T * np.float32(scales[tensor] * rank / alpha)
         a, b = (up, down.T) if tensor == _EMBEDDING else (down, up)
         params[f"{stem_of(tensor)}.lora_a"], params[f"{stem_of(tensor)}.lora_b"] = map(np.ascontiguousarray, (a, b))
     name = folder.resolve().name
@@ -85,9 +87,12 @@ def to_peft(adapter: AdapterFile, target: str | os.PathLike[str], heads: tuple[i
     counts = dict(zip(("attn_q", "attn_k"), heads or (), strict=False)) if described.rope == "pairs" else {}
     tensors: dict[str, NDArray[np.float32]] = {}
     targets: set[str] = set()
+    ranks: dict[str, int] = {}  # other than the largest
     for tensor, pair in adapter.pairs.items():
         module = _their_module(described, tensor)
         targets.add(module.rpartition(".")[2])
+        if pair.rank != adapter.rank:
+            ranks[module] = pair.rank
         if tensor == _EMBEDDING:
             tensors[f"{_PREFIX}{module}.lora_embedding_A"] = np.ascontiguousarray(pair.up.T)
             tensors[f"{_PREFIX}{module}.lora_embedding_B"] = np.ascontiguousarray(pair.down.T)
@@ -105,12 +110,14 @@ def to_peft(adapter: AdapterFile, target: str | os.PathLike[str], heads: tuple[i
         "r": adapter.rank,
         "lora_alpha": adapter.alpha or adapter.rank,
         "lora_dropout": 0.0,
+        "rank_pattern": ranks,
+        "alpha_pattern": {} if adapter.alpha else ranks,
         "target_modules": sorted(targets),
         "fan_in_fan_out": described.transformers.transposed,
         "bias": "none",
         "inference_mode": True,
     }
-    write_file(folder / CONFIG, json.dumps(settings, indent=2).encode())
+    write_file(folder / CONFIG, (json.dumps(settings, indent=2) + "\n").encode())
     return folder
 
 
@@ -124,10 +131,18 @@ def _settings(folder: Path) -> Mapping[str, Any]:
         raise GGUFError("not a LoRA adapter", f"{CONFIG}: peft_type", "'LORA'", kind, folder)
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
     if not isinstance(rank, int) or rank < 1 or not isinstance(alpha, int | float):
-        found = f"{rank!r}, {alpha!r}"[:80]
-        raise GGUFError("rank and alpha are no numbers", CONFIG, "r and lora_alpha", found, folder)
+        stated = f"{rank!r}, {alpha!r}"[:80]
+        raise GGUFError("rank and alpha are no numbers", CONFIG, "r and lora_alpha", stated, folder)
+    start = str(settings.get("init_lora_weights")).lower()
+    if start.startswith(_CHANGES_BASE):
+        problem = (
+            f"training began with {start}, which changed the base too: save it for the base as it was"
+            " (path_initial_model_for_weight_conversion), or merge it there"
+        )
+        raise GGUFError(problem, f"{CONFIG}: init_lora_weights", path=folder)
     refused = {
         "use_dora": "DoRA's lengths of rows have no place in a GGUF adapter: merge it there (merge_and_unload)",
+        "alora_invocation_tokens": "an adapter that acts from certain tokens on only has no place in a GGUF",
         "modules_to_save": "modules that were trained whole have no place in a GGUF adapter: merge it there",
     }
     for name, problem in refused.items():
@@ -160,14 +175,14 @@ def _pairs(folder: Path, config: Config) -> dict[tuple[str, str], Pair]:
     pairs = {}
     counts = {"attn_q": config.n_heads, "attn_k": config.n_kv} if described.rope == "pairs" else {}
     tensors = layout(config).tensors
-    for module, found in halves.items():
+    for module, stored_halves in halves.items():
         tensor = ours[module]
-        down, up = found.get("down"), found.get("up")
-        if "flipped up" in found and "flipped down" in found:
-            down, up = found["flipped down"].T, found["flipped up"].T
+        down, up = stored_halves.get("down"), stored_halves.get("up")
+        if "flipped up" in stored_halves and "flipped down" in stored_halves:
+            down, up = stored_halves["flipped down"].T, stored_halves["flipped up"].T
         shape = tensors[tensor][1].shape
         if down is None or up is None or (len(up), down.shape[1]) != shape or len(down) != up.shape[1]:
-            shapes = " and ".join(str(list(half.shape)) for half in found.values())
+            shapes = " and ".join(str(list(half.shape)) for half in stored_halves.values())
             problem, place = "the adapter was made for another base", f"module {quoted(module)}"
             raise GGUFError(problem, place, f"a pair for {list(shape)}", shapes, folder)
         count = counts.get(target_of(tensor))

@@ -78,7 +78,7 @@ def sha256_of(path: Path) -> str:
 
 def _is_adapter(path: Path) -> bool:
     with GGUFFile.open(path) as file:
-        return file.metadata.get("general.type") == "adapter"
+        return file.is_adapter
 
 
 def _base_of(adapter: AdapterFile) -> Path:

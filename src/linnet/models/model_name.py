@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from linnet.errors import UsageError
 from linnet.files import expanded, is_file, link_target, step_files, step_of, step_path
 from linnet.gguf.file import resolve_link
+from linnet.gguf.peft import is_peft_folder
 from linnet.runs import Run, RunError, RunStore
 
 _LINKS = ("latest", "best")
@@ -34,6 +35,10 @@ def find_model(
     if name.endswith(".gguf"):
         missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
         raise UsageError(f"{missing}: give a GGUF file or a RUN")
+    if is_peft_folder(path):
+        raise UsageError(
+            f"{name} is an adapter of peft: make a GGUF of it first (linnet convert {name} OUT.gguf --base MODEL)"
+        )
     reference, which = _parts(name)
     run = _find_run(reference, runs)
     return _checkpoint(run, which) if which else _checkpoint_of_run(run, of_run)

@@ -38,6 +38,10 @@ class BaseFile(TextModelFile):
     """The file of a base."""
 
     role = "base"
+    adapter_advice = (
+        "give that model, and go on with the adapter beside it (linnet train lora --adapter), or merge the two first"
+        " (linnet merge)"
+    )
 
     def sequence(self, ctx: int | None) -> int:
         """The tokens of a sequence: as many as are asked for, if the base can look back so far."""

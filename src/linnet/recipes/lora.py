@@ -45,6 +45,7 @@ class LoraOptions(BaseOptions):
         dora: Train the length of each row apart from its direction. GGUF adapters have no room for that, so checkpoints
             are merged models.
         adapter: The MODEL of an adapter to go on with, made for this base; its targets and rank are taken.
+        any_base: Go on with an adapter that was made for another file, if only the shapes fit.
     """
 
     targets: str = "all"
@@ -54,6 +55,7 @@ class LoraOptions(BaseOptions):
     rslora: bool = False
     dora: bool = False
     adapter: ModelName | None = None
+    any_base: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Lora(FromScratch):
         options = job.options
         assert isinstance(options, LoraOptions)
         known = known_base(job, options, force=force)
-        if known.adapter is not None and options.base_sha256 is None:
+        if known.adapter is not None and options.base_sha256 is None and not known.any_base:
             AdapterFile.read(known.adapter).require_base(known.base_sha256 or "", known.base)
         return replace(job, options=known)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from linnet.architectures import task_of
+from linnet.board.words import bounded
 from linnet.errors import UsageError
 from linnet.gguf import GGUFFile, resolve_link
 from linnet.gguf.card import read_card
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 TOKENS = "tokenizer.ggml.tokens"
 _NO_MODELS = {
-    "adapter": "an adapter, which changes another model and knows nothing by itself: merge it into that one first"
-    " (linnet merge)",
     "lens": "a lens, which knows no language",
     "vocabulary": "a tokenizer without a model",
     "mmproj": "a model of images, which knows no language",
@@ -33,6 +32,7 @@ class TextModelFile:
     """The file of a text model with a tokenizer, quantised or not. `role`: what it is to the training."""
 
     role: ClassVar[str] = "model"
+    adapter_advice: ClassVar[str] = "merge the two first (linnet merge)"  # where the file is an adapter
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -41,6 +41,12 @@ class TextModelFile:
         self.file = resolve_link(self.path) if self.path.is_symlink() else self.path
         card = read_card(self.file)
         self.name = card.name or self.path.name
+        if card.kind == "adapter":
+            made_for = bounded(card.adapter.base) if card.adapter is not None and card.adapter.base else "another model"
+            raise UsageError(
+                f"the {self.role} {self.path} is an adapter, which changes {made_for} and knows nothing by itself:"
+                f" {self.adapter_advice}"
+            )
         if card.kind in _NO_MODELS:
             raise self._refused(_NO_MODELS[card.kind])
         if task_of(card.arch) == "images" or card.arch == "clip":

@@ -336,7 +336,7 @@ def _hardware(job: Job, ranks: Ranks) -> Hardware:
 def _tokenizer_in(weights: Path) -> Path | None:
     """A checkpoint to read the tokenizer from; None where it has none, as an adapter: then the job's file is read."""
     with gguf.GGUFFile.open(weights) as file:
-        return None if file.metadata.get("general.type") == "adapter" else weights
+        return None if file.is_adapter else weights
 
 
 def _read(job: Job, hardware: Hardware, preparing: PrepareProgress | None, tokenizer: Path | None = None) -> JobData:
