@@ -170,6 +170,20 @@ def test_what_is_looked_at_has_the_names_of_the_file_and_changes_no_bit(base: Pa
     assert not [event for event in events if event["kind"] == "mask"]  # halves that begin with zeros are not pruned
 
 
+@pytest.mark.parametrize("recipe", ["lora", "finetune"])
+def test_a_resumed_run_measures_drift_from_where_it_began(recipe: str, base: Path, ledger: Path) -> None:
+    flags = {"base": base, "corpus": ledger, **SMALL, "steps": 6, "lr": 1e-3, "inspect": "drift@2"}
+    linnet.train(recipe, **flags, run_id="whole")
+    linnet.train(recipe, **flags, run_id="stopped", callbacks=[Interrupt(4)])
+    linnet.resume("stopped")
+    drifts = []
+    for name in ("whole", "stopped"):
+        events = [json.loads(line) for line in Path("runs", name, "events.jsonl").read_text().splitlines()]
+        last = [event for event in events if event["kind"] == "drift" and event["step"] == 6]
+        drifts.append({(event["param"], event.get("head")): event["l2_to_init"] for event in last})
+    assert drifts[0] == drifts[1] and 0 < max(drifts[0].values()) < 1  # of other first weights it would be tens
+
+
 def test_the_reference_of_a_recipe_is_its_base(base: Path, ledger: Path) -> None:
     settings = TrainSettings(device="cpu", lr=1e-2, weight_decay=0.0)
     recipe = Lora(settings, choose(settings, tokens=64), LoraOptions(str(base), rank=4))

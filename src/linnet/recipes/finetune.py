@@ -59,6 +59,11 @@ class Finetune(FromScratch):
         assert isinstance(job.options, BaseOptions)
         return job if job.options.base_sha256 else replace(job, options=known_base(job, job.options))
 
+    @classmethod
+    def begins_from_seed(cls, job: Job) -> bool:
+        """All weights are the base's at first."""
+        return False
+
     @staticmethod
     def _is_pretrained(job: Job) -> bool:
         return True

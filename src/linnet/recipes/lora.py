@@ -124,6 +124,11 @@ class Lora(FromScratch):
         return replace(job, options=known)
 
     @classmethod
+    def begins_from_seed(cls, job: Job) -> bool:
+        """What is trained lies beside a base that no seed gives, and may go on from another adapter."""
+        return False
+
+    @classmethod
     def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
         """The settings with the rates of an adapter by rule, where they are not given."""
         assert isinstance(job.options, LoraOptions)
