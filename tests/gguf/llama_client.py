@@ -26,7 +26,12 @@ class Answer:
 
 
 def ask(
-    *models: Path, prompts: list[list[int]], vocab: int, greedy: int = 0, adapter: Path | None = None
+    *models: Path,
+    prompts: list[list[int]],
+    vocab: int,
+    greedy: int = 0,
+    adapter: Path | None = None,
+    scale: float = 1.0,
 ) -> list[Answer]:
     """Load each file and continue each prompt (token ids), with an f32 cache and without flash attention.
 
@@ -39,6 +44,7 @@ def ask(
             "vocab": vocab,
             "greedy": greedy,
             "adapter": str(adapter) if adapter else None,
+            "scale": scale,
         }
         for model in models
     ]
@@ -80,7 +86,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     if job["adapter"]:
-        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(job["adapter"], 1.0)]
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(job["adapter"], job["scale"])]
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:

@@ -173,6 +173,9 @@ def test_an_adapter_of_every_architecture_acts_in_llama_cpp_as_here(config: Conf
         ask(base, prompts=tiny.prompts(), vocab=tiny.VOCAB, adapter=files[0]),
         ask(merged, prompts=tiny.prompts(), vocab=tiny.VOCAB),
     )
+    (alone,) = ask(base, prompts=tiny.prompts(), vocab=tiny.VOCAB)
+    (at_zero,) = ask(base, prompts=tiny.prompts(), vocab=tiny.VOCAB, adapter=files[0], scale=0.0)
+    assert alone.logprobs == at_zero.logprobs
     limit = 5e-3 if config.arch == "gpt2" else 1e-4  # ggml looks GELU up in a half-precision table
     for (answer,), scales in ((with_first, (1.0,)), (with_both, (1.0, -0.5))):
         assert not answer.refused
