@@ -130,6 +130,12 @@ def test_a_new_run_goes_on_with_an_adapters_file(base: Path, ledger: Path) -> No
     before, after = (run.metrics()["validation/loss"].value[-1] for run in (first, again))
     assert after == pytest.approx(before, rel=1e-5)
     assert AdapterFile.read(adapter_of(again, 1)).rank == 4
+    with pytest.raises(UsageError, match=r"`targets` does not go with `adapter`: those of .* are attn_q,attn_v,"):
+        teach(base, ledger, steps=1, adapter=adapter_of(first, 24), targets="q,v")
+    plan: Any = teach(base, ledger, steps=1, adapter=adapter_of(first, 24), targets="down,v,q", dry_run=True)
+    assert plan.parameters == sum(
+        p.up.size + p.down.size for p in AdapterFile.read(adapter_of(first, 24)).pairs.values()
+    )
     shutil.rmtree(first.path)
     assert linnet.resume("b", steps=3).status == "completed"  # it needs the adapter no more
 
@@ -260,7 +266,7 @@ def test_a_base_that_is_no_model_is_named(said: Said, base: Path, ledger: Path, 
     for path, expected in (
         (
             adapter,
-            "and knows nothing by itself: give that model, and go on with the adapter beside it (linnet train lora",
+            "and knows nothing by itself: give that model, and go on with the adapter beside it (--adapter, of lora)",
         ),
         (vit, "is a model of images, which knows no language"),
         (tmp_path / "none.gguf", "there is no file"),

@@ -114,8 +114,8 @@ def _packed(codes_KM: Bytes, bits: int) -> Bytes:
     """Codes of so many bits, those of values that are far apart in one byte."""
     rows = len(codes_KM) * bits // 8
     packed = codes_KM[:rows].copy()
-    for place in range(1, 8 // bits):
-        packed |= codes_KM[place * rows : (place + 1) * rows] << np.uint8(place * bits)
+    for slot in range(1, 8 // bits):
+        packed |= codes_KM[slot * rows : (slot + 1) * rows] << np.uint8(slot * bits)
     return packed
 
 
@@ -204,10 +204,10 @@ def _iq4_xs(blocks: Bytes) -> _Blocks:
     return _Blocks(codes, blocks[:, :2], sub_scale=sub.view(np.int8) - np.int8(32))
 
 
-def _form(bits: int, group: int, block: int, **more: int | tuple[int, ...]) -> Planes:
+def _form(bits: int, group: int, block: int, **fields: int | tuple[int, ...]) -> Planes:
     """How the planes of a type are to be read; the arrays are still to come."""
     nothing = np.empty((0, 0), np.uint8)
-    return replace(Planes(nothing, nothing.view(np.float16), bits, group, block), **more)  # type: ignore[arg-type]
+    return replace(Planes(nothing, nothing.view(np.float16), bits, group, block), **fields)  # type: ignore[arg-type]
 
 
 _LEVELS = tuple(IQ4_LEVELS.tolist())

@@ -54,8 +54,8 @@ def pieces(matrix: Tensor | PackedMatrix, dtype: torch.dtype) -> Iterator[tuple[
     height = -(-rows // count)
     memory = _memory(height * width) if matrix.device.type == "cpu" and dtype == torch.float32 else None
     for start in range(0, rows, height):
-        some = slice(start, min(start + height, rows))
-        yield some, matrix.unpacked(dtype, some, memory)
+        piece = slice(start, min(start + height, rows))
+        yield piece, matrix.unpacked(dtype, piece, memory)
 
 
 _of_thread = threading.local()

@@ -188,13 +188,13 @@ def _codes(packing: Packing, planes: Planes, shape: torch.Size) -> Tensor:
 
 
 def _spread(plane: Tensor, bits: int, out_KM: Tensor) -> None:
-    """Each byte's codes, as many as it holds, to their places: those of one place are neighbours."""
-    places = 8 // bits
-    for place, part in enumerate(out_KM.chunk(places)):
-        if place:
-            torch.bitwise_right_shift(plane, place * bits, out=part)
-        if place < places - 1:
-            torch.bitwise_and(part if place else plane, (1 << bits) - 1, out=part)
+    """Each byte's codes, as many as it holds, written apart: those of one slot of the bytes are neighbours."""
+    slots = 8 // bits
+    for slot, part in enumerate(out_KM.chunk(slots)):
+        if slot:
+            torch.bitwise_right_shift(plane, slot * bits, out=part)
+        if slot < slots - 1:
+            torch.bitwise_and(part if slot else plane, (1 << bits) - 1, out=part)
 
 
 def _scales(scale: Tensor | None, sub: Tensor | None) -> Tensor:

@@ -36,9 +36,7 @@ def find_model(
         missing = f"{name} is a folder" if path.is_dir() else f"there is no file {name}"
         raise UsageError(f"{missing}: give a GGUF file or a RUN")
     if is_peft_folder(path):
-        raise UsageError(
-            f"{name} is an adapter of peft: make a GGUF of it first (linnet convert {name} OUT.gguf --base MODEL)"
-        )
+        raise UsageError(f"{name} is an adapter of peft: make a GGUF of it first (linnet convert, with its `base`)")
     reference, which = _parts(name)
     run = _find_run(reference, runs)
     return _checkpoint(run, which) if which else _checkpoint_of_run(run, of_run)

@@ -39,8 +39,8 @@ class BaseFile(TextModelFile):
 
     role = "base"
     adapter_advice = (
-        "give that model, and go on with the adapter beside it (linnet train lora --adapter), or merge the two first"
-        " (linnet merge)"
+        "give that model, and go on with the adapter beside it (`adapter`, of lora), or merge the two first (linnet"
+        " merge)"
     )
 
     def sequence(self, ctx: int | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -63,7 +63,7 @@ class LoraSettings(TrainSettings):
     """The settings of the loop, as they are right for an adapter.
 
     Args:
-        lr: The highest learning rate; by default it follows from the steps and the scale of the adapter.
+        lr: The highest learning rate; 1e-3 by default.
         optimizer: adamw, or muon for the pairs of the blocks.
         weight_decay: On the pairs; none by default.
     """
@@ -130,9 +130,8 @@ class Lora(FromScratch):
 
     @classmethod
     def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
-        """The settings with the rates of an adapter by rule, where they are not given."""
-        assert isinstance(job.options, LoraOptions)
-        return rates.settled_adapter(job.settings, shape_of(job.options, job.model).scale, tokens, steps=steps)
+        """The settings with the rates of adapters, where they are not given."""
+        return rates.settled_adapter(job.settings, steps=steps)
 
     @classmethod
     def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[Lora, Job]:
@@ -220,13 +219,11 @@ class Lora(FromScratch):
 
 def shape_of(options: LoraOptions, config: Any) -> AdapterShape:
     """What is adapted of a base of this shape."""
-    from linnet.models.adapter_shape import AdapterShape, parse_targets
+    from linnet.models.adapter_shape import AdapterShape
 
-    words = (word for word in options.targets.replace(",", " ").split())
+    targets = _named_targets(options, config)
     alpha = 2.0 * options.rank if options.alpha is None else options.alpha
-    return AdapterShape(
-        parse_targets(words, config), options.rank, alpha, options.dropout, options.rslora, options.dora
-    )
+    return AdapterShape(targets, options.rank, alpha, options.dropout, options.rslora, options.dora)
 
 
 def _continued(options: LoraOptions, base: BaseFile, values: Mapping[str, Any]) -> LoraOptions:
@@ -238,13 +235,19 @@ def _continued(options: LoraOptions, base: BaseFile, values: Mapping[str, Any]) 
         raise UsageError(f"the adapter {file.path} has pairs of several ranks, which are not trained together")
     if options.dora:
         raise UsageError("`dora` does not go with `adapter`: lengths of rows were not trained in it")
-    defaults = {field.name: field.default for field in fields(LoraOptions)}
-    targets, rank = ",".join(file.targets), file.rank
-    for name, value in {"targets": targets, "rank": rank}.items():
-        if values[name] not in (defaults[name], value):
-            raise UsageError(f"`{name}` does not go with `adapter`: that of {file.path} is {value}")
+    if values["rank"] not in (LoraOptions.rank, file.rank):
+        raise UsageError(f"`rank` does not go with `adapter`: that of {file.path} is {file.rank}")
+    targets = ",".join(file.targets)
+    if values["targets"] != LoraOptions.targets and set(_named_targets(options, base.config)) != set(file.targets):
+        raise UsageError(f"`targets` does not go with `adapter`: those of {file.path} are {targets}")
     alpha = options.alpha if options.alpha is not None or not file.alpha else file.alpha
-    return replace(options, targets=targets, rank=rank, alpha=alpha)
+    return replace(options, targets=targets, rank=file.rank, alpha=alpha)
+
+
+def _named_targets(options: LoraOptions, config: Any) -> tuple[str, ...]:
+    from linnet.models.adapter_shape import parse_targets
+
+    return parse_targets(options.targets.replace(",", " ").split(), config)
 
 
 def check_teacher(base: BaseFile, values: Mapping[str, Any]) -> None:

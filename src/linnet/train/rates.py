@@ -49,11 +49,8 @@ RULES: dict[OptimizerName, Rule] = {
     # One rate for all, as everyone knows it.
     "adamw": Rule(2e-3, width=-0.92, tokens=0.33, steps=-0.2, weight_decay=0.3, other_width=-0.92),
 }
-# Of adapters.
-ADAPTER_RULES: dict[OptimizerName, Rule] = {
-    "adamw": Rule(1e-3, width=0.0, tokens=0.0, steps=0.0, weight_decay=0.0),
-    "muon": Rule(1e-2, width=0.0, tokens=0.0, steps=0.0, weight_decay=0.0),
-}
+# Of adapters: one sweep on a small budget (docs/log.md); no rule of sizes is claimed.
+ADAPTER_RATES: dict[OptimizerName, float] = {"adamw": 1e-3, "muon": 1e-3}
 _MOMENTUM_WARMUP = 150  # steps
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
@@ -103,30 +100,24 @@ def settled(
             changes[name] = matrix if rate == rule.matrix else _rounded(matrix * rate / rule.matrix)
     if settings.weight_decay is None:
         changes["weight_decay"] = rule.weight_decay
-    if settings.optimizer == "muon":
-        changes["muon_norm"] = settings.muon_norm or "spectral"
-        if settings.momentum_warmup is None:
-            changes["momentum_warmup"] = min(_MOMENTUM_WARMUP, max(steps, _FEWEST_STEPS) // 4)
-    return replace(settings, **changes)
+    return replace(settings, **changes, **_of_muon(settings, steps))
 
 
-def settled_adapter(settings: TrainSettings, scale: float, tokens: int, *, steps: int | None = None) -> TrainSettings:
-    """The same of an adapter, by a rule of its own; `scale`: what its product is multiplied by."""
+def settled_adapter(settings: TrainSettings, *, steps: int | None = None) -> TrainSettings:
+    """The settings of an adapter's training, with one rate for all pairs and no weight decay where nobody says."""
     steps = settings.own_steps if steps is None else steps
-    rule = ADAPTER_RULES[settings.optimizer]
-    least, most = _STEP_TOKENS
-    changes: dict[str, Any] = {}
-    if settings.lr is None:
-        longer = max(steps, _FEWEST_STEPS) / _STEPS
-        size = rule.matrix * (min(max(tokens, least), most) / _TOKENS) ** rule.tokens * longer**rule.steps
-        changes["lr"] = _rounded(size)
-    if settings.weight_decay is None:
-        changes["weight_decay"] = rule.weight_decay
-    if settings.optimizer == "muon":
-        changes["muon_norm"] = settings.muon_norm or "spectral"
-        if settings.momentum_warmup is None:
-            changes["momentum_warmup"] = min(_MOMENTUM_WARMUP, max(steps, _FEWEST_STEPS) // 4)
-    return replace(settings, **changes)
+    lr = ADAPTER_RATES[settings.optimizer] if settings.lr is None else settings.lr
+    decay = 0.0 if settings.weight_decay is None else settings.weight_decay
+    return replace(settings, lr=lr, weight_decay=decay, **_of_muon(settings, steps))
+
+
+def _of_muon(settings: TrainSettings, steps: int) -> dict[str, Any]:
+    """What belongs to Muon alone, where it is not given."""
+    if settings.optimizer != "muon":
+        return {}
+    warmup = min(_MOMENTUM_WARMUP, max(steps, _FEWEST_STEPS) // 4)
+    given = settings.momentum_warmup
+    return {"muon_norm": settings.muon_norm or "spectral", "momentum_warmup": warmup if given is None else given}
 
 
 def kind_of(name: str, dimensions: int) -> ParameterKind:
