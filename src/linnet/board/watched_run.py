@@ -15,6 +15,7 @@ from linnet.board.curve import Curve
 from linnet.board.fold import FoldLimits
 from linnet.board.history import History, RunHistory
 from linnet.board.inherited import inherited_curves
+from linnet.board.inside import RunInside
 from linnet.board.journal import Journal
 from linnet.runs import Metrics, Run, RunSummary
 from linnet.runs.metric_names import main_metric
@@ -52,6 +53,7 @@ class WatchedRun:
         self.summary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
         self.history: RunHistory = History(run, limits, self.journal) if history is None else history(run, self.journal)
+        self.inside = RunInside(run)  # read by whoever shows it
         self.gone = False
         self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
         self.inherited: dict[str, Curve] = {}  # of a fork: the lines of its ancestors, up to where it began

@@ -11,6 +11,8 @@ Every figure is a number of a row at a step (`figure_tables.py`).
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,14 +67,17 @@ class Inspection:
 
     - `taps`, `grads`, `drift`: figures of activations, gradients and updates, distance from the first weights.
     - `op_timings`: where the time of steps went, by operation.
+    - `caught_up`: all that was in the stream at the last look has been read. `seconds`: for about how long it is read
+      at first.
     """
 
-    def __init__(self, events: Path, *, superseded: bool = False) -> None:
+    def __init__(self, events: Path, *, superseded: bool = False, seconds: float = math.inf) -> None:
         self._reader = LineReader(events)
         self._superseded = superseded
         self._generation = 0
+        self.caught_up = False
         self._clear()
-        self.refresh()
+        self.refresh(seconds)
 
     def _clear(self) -> None:
         self.taps, self.grads, self.drift = TapTable(), FigureTable("grad"), FigureTable("drift")
@@ -81,9 +86,10 @@ class Inspection:
         self._grams: dict[Row, dict[int, msgspec.Raw]] = {}
         self._regions: dict[int, list[tuple[bool, str, float]]] = {}
 
-    def refresh(self) -> bool:
-        """Take in what is new; True when there was something."""
-        changed = False
+    def refresh(self, seconds: float = math.inf) -> bool:
+        """Take in what is new, a block of lines at least, for about so long; True when there was something."""
+        until = time.monotonic() + seconds
+        self.caught_up = changed = False
         while block := self._reader.read_block():
             if self._reader.generation != self._generation:
                 self._generation = self._reader.generation
@@ -91,8 +97,17 @@ class Inspection:
             for event in look_events(block):
                 _TAKERS[type(event)](self, event)
                 changed = True
+            if time.monotonic() >= until:
+                return changed
         self._reader.close()
+        self.caught_up = True
         return changed
+
+    @property
+    def share_read(self) -> float:
+        """How much of the stream has been read, from 0 to 1."""
+        position = self._reader.position
+        return 1.0 if self.caught_up else position / max(1, position + self._reader.unread())
 
     @property
     def looks(self) -> dict[str, list[int]]:
