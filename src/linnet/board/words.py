@@ -54,6 +54,15 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def device_time(us: float) -> str:
+    """Microseconds in their unit: `85 µs`, `12.3 ms`, `1.2 s`."""
+    if not math.isfinite(us):
+        return "–"
+    if abs(us) < 1000:
+        return f"{us:.0f} µs"
+    return f"{number(us / 1e3, 3)} ms" if abs(us) < 1e6 else f"{number(us / 1e6, 3)} s"
+
+
 def compact(value: float) -> str:
     """A large count in few characters: `1.25M`, `870k`."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

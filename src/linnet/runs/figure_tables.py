@@ -167,6 +167,15 @@ class FigureTable:
             raise LinnetError(f"no {figure} was told of {row}")
         return points.numbers()
 
+    def value(self, figure: str, row: Row, step: int) -> float | None:
+        """A figure of one row at a step; None where it was not told."""
+        points = self._points.get(row, {}).get(figure)
+        return None if points is None or step not in points.steps else points.values[points.steps.index(step)]
+
+    def rows_with(self, figure: str, *, heads: bool = False) -> list[Row]:
+        """The rows that tell a figure; or their heads."""
+        return [row for row, told in self._points.items() if figure in told and (row.head is not None) == heads]
+
     def heat_map(
         self, figure: str, name: str | None = None, *, layer: int | None = None, heads: bool = False
     ) -> HeatMap:
@@ -177,11 +186,8 @@ class FigureTable:
         self._require(figure, name)
         rows = [
             row
-            for row, figures in self._points.items()
-            if figure in figures
-            and (name is None or row.name == name)
-            and (layer is None or row.layer == layer)
-            and (row.head is not None) == heads
+            for row in self.rows_with(figure, heads=heads)
+            if (name is None or row.name == name) and (layer is None or row.layer == layer)
         ]
         series = [self._points[row][figure].numbers() for row in rows]
         steps = np.unique(np.concatenate([own for own, _ in series])) if series else _NO_STEPS

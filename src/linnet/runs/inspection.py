@@ -113,8 +113,7 @@ class Inspection:
     def looks(self) -> dict[str, list[int]]:
         """The steps at which each group was looked at; only those that were."""
         looks = {name: table.steps.tolist() for name, table in self._tables.items()}
-        looks["gram"] = sorted({step for by_step in self._grams.values() for step in by_step})
-        looks |= {"tokens": self.token_steps, "regions": self.region_steps}
+        looks |= {"gram": self.gram_steps, "tokens": self.token_steps, "regions": self.region_steps}
         looks["ops"] = [timing.step for timing in self.op_timings]
         return {name: steps for name, steps in looks.items() if steps}
 
@@ -153,17 +152,23 @@ class Inspection:
         )
 
     @property
+    def gram_steps(self) -> list[int]:
+        """The steps at which Gram matrices were told."""
+        return sorted({step for by_step in self._grams.values() for step in by_step})
+
+    @property
     def gram_rows(self) -> list[Row]:
         """The regions whose Gram matrices were told."""
         return list(self._grams)
 
-    def grams(self, name: str, layer: int | None = None) -> Grams:
-        """The Gram matrices of a region, over the steps."""
+    def grams(self, name: str, layer: int | None = None, *, step: int | None = None) -> Grams:
+        """The Gram matrices of a region, over the steps; or of one step alone."""
         row = Row(name, layer)
         if row not in self._grams:
             raise LinnetError(f"no Gram matrix of {row}{known_words(str(row), [str(known) for known in self._grams])}")
-        decoded = {step: gram_of(raw) for step, raw in sorted(self._grams[row].items())}
-        known = {step: gram for step, gram in decoded.items() if gram is not None}
+        told = [(at, raw) for at, raw in sorted(self._grams[row].items()) if step is None or at == step]
+        decoded = {at: gram_of(raw) for at, raw in told}
+        known = {at: gram for at, gram in decoded.items() if gram is not None}
         return Grams(row, np.array(list(known), np.int64), np.array(list(known.values()), float))
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class HeatMap:
     - `low`, `high`: the ends of the scale of colours; None: those of the values.
     - `quantity`: what a number is; `percent`: it is shown in hundredths.
     - `texts`: what stands in the cells instead of their numbers.
+    - `log`: colours go by the logarithm; what is not positive has the palest.
     """
 
     values: NDArray[np.float64]
@@ -38,6 +40,7 @@ class HeatMap:
     high: float | None = None
     percent: bool = True
     texts: Sequence[Sequence[str]] | None = None
+    log: bool = False
 
     @property
     def cell_texts(self) -> list[list[str]]:
@@ -49,15 +52,34 @@ class HeatMap:
     @property
     def ends(self) -> tuple[float, float]:
         """The ends of the scale of colours."""
-        finite = self.values[np.isfinite(self.values)]
+        finite = self.values[np.isfinite(self.values) & ((self.values > 0) | (not self.log))]
         low = (float(finite.min()) if len(finite) else 0.0) if self.low is None else self.low
         high = (float(finite.max()) if len(finite) else 1.0) if self.high is None else self.high
+        if self.log:
+            low = low if low > 0 else 1e-300
+            return low, high if high > low else low * 10.0
         return low, high if high > low else low + 1.0
 
     def share(self, value: float) -> float:
         """Where on the scale of colours a value lies, from 0 to 1; NaN stays NaN."""
+        low, high = self._counted_ends
+        if self.log and value <= 0:
+            return 0.0
+        return value if math.isnan(value) else min(1.0, max(0.0, (self._counted(value) - low) / (high - low)))
+
+    def value_at(self, share: float) -> float:
+        """The value at a place on the scale of colours."""
+        low, high = self._counted_ends
+        value = low + (high - low) * share
+        return 10.0**value if self.log else value
+
+    def _counted(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+    @cached_property
+    def _counted_ends(self) -> tuple[float, float]:
         low, high = self.ends
-        return value if math.isnan(value) else min(1.0, max(0.0, (value - low) / (high - low)))
+        return self._counted(low), self._counted(high)
 
     def text(self, value: float) -> str:
         """A value as its cell says it."""

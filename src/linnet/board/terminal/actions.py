@@ -8,9 +8,10 @@ from typing import Literal
 
 from linnet.board.run_list import SORTS
 from linnet.board.terminal import chart_actions
+from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.keys import VIEWS
 from linnet.board.terminal.state import Board
-from linnet.board.terminal.views import artifacts, runs
+from linnet.board.terminal.views import artifacts, inside, runs
 
 Action = Callable[[Board], object]
 Gesture = Literal["click", "double", "up", "down", "drag"]  # up, down: the wheel
@@ -40,6 +41,11 @@ def _escape(board: Board) -> None:
 
 def _notes(board: Board) -> None:
     board.ask_for_note() if board.view == "notes" else board.show("notes")
+
+
+def _on_inside(action: Callable[[InsidePage], object], elsewhere: Action) -> Action:
+    """One thing in the inside tab, another one on the others."""
+    return lambda board: action(board.inside) if board.area == "inside" else elsewhere(board)
 
 
 def _clip_or_sort(board: Board) -> None:
@@ -74,7 +80,12 @@ ACTIONS: dict[str, Action] = {
     "axis": Board.next_axis,
     "log_scale": lambda board: board.toggle("log_scale"),
     "clip": lambda board: board.toggle("clip"),
-    "family": lambda board: board.toggle("family"),
+    "family": _on_inside(lambda inside: inside.next_figure(-1), lambda board: board.toggle("family")),
+    "figure_on": lambda board: board.inside.next_figure(1),
+    "figure_back": lambda board: board.inside.next_figure(-1),
+    "region_on": lambda board: board.inside.next_region(1),
+    "region_back": lambda board: board.inside.next_region(-1),
+    "turn_rows": lambda board: board.inside.turn_rows(),
     "side": lambda board: board.toggle("side"),
     "clip_or_sort": _clip_or_sort,
     "zoom_in": lambda board: board.zoom_by(0.5),
@@ -90,7 +101,7 @@ ACTIONS: dict[str, Action] = {
     "pin": chart_actions.pin_or_plot,
     "plot_runs": chart_actions.plot_runs,
     "best_or_last": chart_actions.take_best,
-    "hide": chart_actions.hide,
+    "hide": _on_inside(InsidePage.turn_rows, chart_actions.hide),
     "show_hidden": chart_actions.show_hidden,
     "move_back": partial(chart_actions.move_chart, by=-1),
     "move_on": partial(chart_actions.move_chart, by=1),
@@ -118,6 +129,14 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
                 act(board, "open")
             elif gesture == "click" and x < 3:
                 act(board, "space")
+        case "inside" if wheel:
+            act(board, gesture)
+        case "inside" if y == 0 and (page := inside.page_at(x, board.size[0])) is not None:
+            board.inside.page = page
+        case "inside":
+            board.inside.point(x, y - 1)
+            if gesture == "double":
+                act(board, "open")
         case "artifacts" if wheel:
             board.shelf.scroll(-3 if gesture == "up" else 3)
         case "artifacts":

@@ -41,6 +41,8 @@ _ASKED = {
     "filter": "filter the runs: words, tag:wide, loss<2 and lr>=1e-3",
     "columns": "columns: loss@200,best(validation/loss),lr",
     "charts": "only charts of metrics with these words, or a pattern: val*",
+    "figure": "figure and region by name: update_ratio attn_q",
+    "prompt": "a prompt: what each head of the newest checkpoint looks at in it",
     "note": "a note on this run",
 }
 
@@ -133,6 +135,7 @@ class BoardApp(App[None]):
         self.board = board
         self.look = look
         board.color = look != palette.PLAIN
+        board.theme = "light" if look == palette.LIGHT else "dark"
         self._protocol: Protocol | Literal["none", "unknown"] = "unknown"  # of the terminal's own graphics
         self._before_start = before_start
         self._reader = Reader(board, on_change=lambda: self.post_message(self.Fresh()))  # called from its thread
@@ -250,6 +253,7 @@ class BoardApp(App[None]):
         if self.look != palette.PLAIN:
             self.look = palette.LIGHT if self.look == palette.DARK else palette.DARK
             self.theme = f"linnet-{self.look}"
+            self.board.theme = "light" if self.look == palette.LIGHT else "dark"
             self.draw()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -295,7 +299,7 @@ class BoardApp(App[None]):
 
     @on(Canvas.Pointed)
     def _pointed(self, event: Canvas.Pointed) -> None:
-        if self.board.asking == "note":  # what is half written is not lost by a click
+        if self.board.asking in ("note", "prompt"):  # what is half written is not lost by a click
             return
         if self.board.asking and event.gesture in ("click", "double"):
             self.board.answer(self.query_one("#asked", Input).value)

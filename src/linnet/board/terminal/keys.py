@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-View = Literal["metrics", "system", "runs", "samples", "artifacts", "checkpoints", "config", "notes", "log"]
+View = Literal["metrics", "system", "runs", "inside", "samples", "artifacts", "checkpoints", "config", "notes", "log"]
 VIEWS: tuple[View, ...] = get_args(View)
-TABS: dict[View, tuple[str, str]] = {  # the key, which is a letter of the name, and what the help says
+TABS: dict[View, tuple[str, str]] = {  # the key, a letter of the name, small or large, and what the help says
     "metrics": ("m", "metrics"),
     "system": ("y", "the machine"),
     "runs": ("r", "all runs"),
+    "inside": ("I", "what --inspect told: maps, histograms, times; attention"),
     "samples": ("a", "samples"),
     "artifacts": ("i", "images, tables, histograms, texts, sounds, files"),
     "checkpoints": ("k", "checkpoints"),
@@ -101,6 +102,18 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("", "", "x  [ ]", "there: another setting, another metric; l: log scale"),
         Key("b", "best_or_last", "b", "there: the best value of each run, or its last"),
     ),
+    "inside": (
+        Key("", "", "1 … 9  [ ]", "another page: map, spread, time, model, CKA, tokens, recorded …"),
+        Key("", "", "↑ ↓ ← →", "the cursor: layer and step; of attention layer and head"),
+        Key("f", "figure_on", "f", "the next figure: std, l2, update_ratio, cos_to_init …"),
+        Key("", "", "F", "the figure before", command="figure_back"),
+        Key("", "", "x", "the next region or tensor", command="region_on"),
+        Key("X", "region_back", "X", "the region before"),
+        Key("", "", "/", "figure and region by name: update_ratio attn_q"),
+        Key("", "", "h", "the heads of a layer; of CKA the likeness over the steps", command="turn_rows"),
+        Key("", "", "l", "colours by the logarithm"),
+        Key("", "", "Enter", "open: a histogram, a part of a tree; type a prompt for attention"),
+    ),
     "artifacts": (
         Key("", "", "↑ ↓", "another name; scroll what has the whole screen"),
         Key("", "", "← →", "the step before, the next; Home, End: the first, the last"),
@@ -172,6 +185,17 @@ FOOTERS: dict[str, tuple[Hint, ...]] = {  # the keys that do most, by what is on
         Hint("left", "step", "←→"),
         Hint("open", "look", "⏎"),
         Hint("open_file", "open the file"),
+        Hint("next_run", "next run", several=True),
+        Hint("back", "back", "q"),
+    ),
+    "inside": (
+        Hint("page_on", "page", "[ ]"),
+        Hint("figure_on", "figure"),
+        Hint("axis", "region"),
+        Hint("hide", "heads"),
+        Hint("log_scale", "log"),
+        Hint("filter", "choose"),
+        Hint("open", "open", "⏎"),
         Hint("next_run", "next run", several=True),
         Hint("back", "back", "q"),
     ),

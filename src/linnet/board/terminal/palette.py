@@ -43,6 +43,7 @@ _STYLES = {  # colour and, of its attributes, those that do its work where there
     ("done", ""): "graph bar.system status.completed",
     ("care", ""): "warning cursor.line bar.warn status.interrupted",
     ("care", "bold"): "notice mark status.stalled",
+    ("care", "bold reverse"): "cursor.cell",
     ("bad", "bold"): "error bar.high status.aborted status.errored status.crashed status.gone",
 }
 _LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.split()}
@@ -50,7 +51,9 @@ _LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.sp
 
 def look(style: str, theme: str) -> Style:
     """A style as the terminal gets it. `.on`: of the row or tab that is chosen."""
-    return _pixel_look(style) if style.startswith("pixel.") else _look(style, theme)
+    if not style.startswith("pixel."):
+        return _look(style, theme)
+    return Style() if theme == PLAIN else _pixel_look(style)
 
 
 @lru_cache(maxsize=4096)
@@ -78,6 +81,8 @@ def _look(style: str, theme: str) -> Style:
         return Style(color=_mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
     behind = of_theme["raised"] if raised else ground
     bold, underline = "bold" in attributes, "underline" in attributes
+    if style == "cursor.cell":
+        return Style(color=ground, bgcolor=of_theme[colour], bold=True)
     return Style(color=of_theme[colour], bgcolor=behind, bold=bold, underline=underline)
 
 

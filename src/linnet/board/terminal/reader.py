@@ -60,6 +60,9 @@ class Reader(threading.Thread):
             changed |= self._list()
         if board.overlay == "scatter" and board.run_table.looked:
             changed |= board.scatter.read(_SLICE)
+        if board.view == "inside" and board.watched is not None:
+            changed |= board.watched.inside.read(_SLICE)
+            changed |= board.inside.read()
         if board.watched is not None and (board.view == "system" or (board.view == "metrics" and board.side_width())):
             changed |= board.host.read(board.watched)
         if failed:
@@ -81,7 +84,8 @@ class Reader(threading.Thread):
         listing = board.view == "runs" and (
             board.run_table.busy or (board.overlay == "scatter" and board.scatter.unread)
         )
-        return board.opening is None and caught_up and not listing
+        looking = board.view == "inside" and board.watched is not None and not board.watched.inside.caught_up
+        return board.opening is None and caught_up and not listing and not looking
 
     def _open_wanted(self) -> bool:
         board = self._board

@@ -35,7 +35,7 @@ def sketch(artifact: Artifact, width: int, height: int, *, color: bool = True) -
         case Table():
             return _table(loaded, width)
         case Histogram():
-            return _histogram(loaded, width, height)
+            return histogram_lines(loaded, width, height)
         case Audio():
             return _audio(loaded, width, height)
         case str():
@@ -88,7 +88,7 @@ def _cell(value: object) -> str:
     return "" if value is None else safe(value, _WIDEST_COLUMN)
 
 
-def _histogram(histogram: Histogram, width: int, height: int) -> list[Line]:
+def histogram_lines(histogram: Histogram, width: int, height: int) -> list[Line]:
     """Bars, an eighth of a character high at least where there is anything, above their axis."""
     counts, edges = np.asarray(histogram.counts, np.float64), histogram.edges
     bars = _merged_bins(np.nan_to_num(np.maximum(counts, 0.0), posinf=0.0), max(1, width))

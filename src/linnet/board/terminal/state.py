@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from linnet.board.curve import AXES, SMOOTHING
+from linnet.board.figure.colours import ThemeName
 from linnet.board.first_look import FirstLook
 from linnet.board.fold import FoldLimits
 from linnet.board.gallery import ArtifactSeries
@@ -16,6 +17,7 @@ from linnet.board.host import Host
 from linnet.board.run_list import SORTS, RunList
 from linnet.board.run_table import Figures, RunRow, RunTable
 from linnet.board.terminal.chart_list import ChartList
+from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange
 from linnet.board.terminal.shelf import Shelf
@@ -23,14 +25,16 @@ from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
+from linnet.files import step_of
 from linnet.runs import RunStore, add_note
 from linnet.runs.metric_names import held_out_of
 
 if TYPE_CHECKING:
     from linnet.board.terminal.scatter_page import ScatterPage
 
-Area = Literal["page", "runs", "artifacts", "grid", "detail"]
+Area = Literal["page", "runs", "inside", "artifacts", "grid", "detail"]
 Overlay = Literal["", "help", "differences", "scatter"]
+Asked = Literal["", "filter", "columns", "charts", "figure", "prompt", "note"]
 TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
 _FAR = 10**9  # rows or lines: to the end
@@ -44,7 +48,7 @@ class Board:
     - `first_look`: at the runs of the store, where it has begun already.
     - `opening`: folders that the reader is to open next.
     - `asking`: what a text is being typed for: `filter` (of runs), `columns` (of their list), `charts` (which of them),
-      `note` or nothing.
+      `figure` (of the inside), `prompt` (of attention), `note` or nothing.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Board:
         self.view: View = view
         self.detail: str | None = None
         self.overlay: Overlay = ""
-        self.asking: Literal["", "filter", "columns", "charts", "note"] = ""
+        self.asking: Asked = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
@@ -81,7 +85,9 @@ class Board:
         self.table = RunList()
         self.charts = ChartList(store.root)
         self.shelf = Shelf()
+        self.inside = InsidePage()
         self.color = False  # pictures may be drawn in colours
+        self.theme: ThemeName = "dark"  # of these
         self.scroll: dict[str, int] = {}
         self.columns = dict.fromkeys(SORTS, 0)  # of the table of runs and their widths, as it was last drawn
         self.top_line: dict[str, int] = {}  # of each page, where it was scrolled to when it was last drawn
@@ -98,9 +104,9 @@ class Board:
     @property
     def area(self) -> Area:
         """What arrows and the mouse act on: a page that scrolls, a list, the grid of charts, or one metric."""
-        if self.overlay or self.view not in ("metrics", "runs", "artifacts"):
+        if self.overlay or self.view not in ("metrics", "runs", "inside", "artifacts"):
             return "page"
-        if self.view in ("runs", "artifacts"):
+        if self.view in ("runs", "inside", "artifacts"):
             return self.view
         return "grid" if self.detail is None else "detail"
 
@@ -240,6 +246,7 @@ class Board:
         for watched in self.watched_runs:
             watched.close()
         self.run_table.close()
+        self.inside.close()
 
     # -- what is opened -----------------------------------------------------------------------------------------
 
@@ -253,6 +260,10 @@ class Board:
             self.message = self.charts.set_filter(text)
         elif asked == "columns":
             self.table.columns = text.strip()
+        elif asked == "figure":
+            self.message = self.inside.choose(text)
+        elif asked == "prompt":
+            self.ask_attention(text)
         elif asked == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
@@ -319,6 +330,8 @@ class Board:
                 self.open_runs([row.path for row in rows])
         elif self.area == "artifacts":
             self.shelf.open()
+        elif self.area == "inside":
+            self.asking = self.inside.open()
         elif self.view == "notes":
             self.ask_for_note()
 
@@ -331,7 +344,21 @@ class Board:
             marks.remove(row.path) if row.path in marks else marks.append(row.path)
             self._move_row(1)
 
+    def newest_checkpoint(self) -> int | None:
+        """The step of the newest checkpoint of the run in the header."""
+        files = self.watched.run.checkpoints() if self.watched is not None and not self.watched.gone else []
+        return step_of(files[-1]) if files else None
+
+    def ask_attention(self, prompt: str) -> None:
+        """Have computed what the newest checkpoint looks at in a prompt."""
+        step = self.newest_checkpoint()
+        if self.watched is not None and step is not None and prompt:
+            self.inside.ask_attention(self.watched.run.path, step, prompt)
+
     def open_chart(self, number: int) -> None:
+        """The n-th chart, or the n-th page of the inside."""
+        if self.area == "inside":
+            self.inside.open_page(number)
         if self.area in ("grid", "detail"):
             cells = self.layout().page_of(self.chosen())
             if number <= len(cells):
@@ -358,6 +385,8 @@ class Board:
         if self.area in ("grid", "detail"):
             self.show("metrics")
             self.asking = "charts"
+        elif self.area == "inside":
+            self.asking = "figure"
         else:
             self.show("runs")
             self.asking = "filter"
@@ -378,8 +407,9 @@ class Board:
     # -- how it is drawn ----------------------------------------------------------------------------------------
 
     def toggle(self, mode: Literal["log_scale", "clip", "side", "family"]) -> None:
-        if self.overlay == "scatter" and mode == "log_scale":
-            self.scatter.log = not self.scatter.log
+        page = self.scatter if self.overlay == "scatter" else self.inside if self.area == "inside" else None
+        if page is not None and mode == "log_scale":
+            page.log = not page.log
             return
         setattr(self, mode, not getattr(self, mode))
 
@@ -390,6 +420,9 @@ class Board:
         """The next x axis that the runs shown have figures for; of the points of a list, the next setting."""
         if self.overlay == "scatter":
             self.scatter.next_setting()
+            return
+        if self.area == "inside":
+            self.inside.next_region(1)
             return
         axes = [axis for axis in AXES if self._has_axis(axis)]
         self._axis = axes[(axes.index(self.axis) + 1) % len(axes)]
@@ -441,6 +474,8 @@ class Board:
                 self._scroll_by(right + down)
             case "runs":
                 self._move_row(right * 10 + down)
+            case "inside":
+                self.inside.move(right, down)
             case "artifacts":
                 self.shelf.move(self.artifacts(), right, down)
             case "grid":
@@ -459,6 +494,8 @@ class Board:
                 self._scroll_by(by * max(1, self.size[1] - 2))
             case "runs":
                 self._move_row(by * max(1, self.size[1] - 3))
+            case "inside":
+                self.inside.turn(by)
             case "artifacts":
                 self.shelf.scroll(by * max(1, self.size[1] - 3))
             case "grid":
@@ -474,6 +511,8 @@ class Board:
                 self._scroll_by(by)
             case "runs":
                 self._move_row(by)
+            case "inside":
+                self.inside.go_to_end(end)
             case "artifacts":
                 self.shelf.walk(self.artifacts(), by)
             case "grid" if names := self.names():

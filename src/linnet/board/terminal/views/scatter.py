@@ -11,13 +11,15 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     page = board.scatter
     if page.scatter is None or not page.scatter.series:
         return centered(safe(page.trouble or "reading …", width - 2), width, height)
-    lines = [_in_colours(line) for line in scatter_lines(page.scatter, width - 1, height - 1)]
+    lines = in_colours(scatter_lines(page.scatter, width - 1, height - 1))
     return fill([*lines[: height - 1], _foot(board)], width, height)
 
 
-def _in_colours(line: Line) -> Line:
+def in_colours(lines: list[Line]) -> list[Line]:
     """With the colours that runs have on the board."""
-    return [(text, f"run{style[4:]}" if style.startswith("line") else style) for text, style in line]
+    return [
+        [(text, f"run{style[4:]}" if style.startswith("line") else style) for text, style in line] for line in lines
+    ]
 
 
 def _foot(board: Board) -> Line:

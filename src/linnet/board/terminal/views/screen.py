@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 
 from linnet.board.curve import SMOOTHING
 from linnet.board.terminal import keys, palette
-from linnet.board.terminal.keys import TABS, VIEWS
+from linnet.board.terminal.keys import TABS, VIEWS, View
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, cells, cut, fit, justify, length, safe, status_span, text_of
 from linnet.board.terminal.state import Board
@@ -32,11 +32,18 @@ def _draw_scatter(board: Board, width: int, height: int) -> list[Line]:
     return scatter.draw(board, width, height)
 
 
+def _draw_inside(board: Board, width: int, height: int) -> list[Line]:
+    from linnet.board.terminal.views import inside  # most boards never show it
+
+    return inside.draw(board, width, height)
+
+
 _BODIES = {  # the other tabs are pages
     "scatter": _draw_scatter,
     "metrics": grid.draw,
     "system": system.draw,
     "runs": runs.draw,
+    "inside": _draw_inside,
     "artifacts": artifacts.draw,
 }
 
@@ -77,6 +84,7 @@ def frame(board: Board, width: int, height: int) -> list[Line]:
 def print_frame(board: Board, width: int, height: int, theme: str) -> None:
     """Read all that there is, and print the board as it stands; in colour only on a terminal that wants it."""
     board.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    board.theme = "light" if theme == palette.LIGHT else "dark"
     lines = frame(board, width, height)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe may have an encoding without dots and lines
@@ -183,16 +191,31 @@ def _bar(share: float, width: int) -> Line:
 
 def _tabs(board: Board, width: int) -> Line:
     """The tabs; the underlined letter of each is its key."""
-    short = width < 80
     line: Line = [(" ", "tabs")]
-    for view in VIEWS:
+    for view, text in _tab_texts(width).items():
         on = "tab.on" if view == board.view else "tab"
-        at = view.index(TABS[view][0])
-        text = view[: max(at + 1, 4)] if short and len(view) > 6 else view
-        text = view[: max(at + 1, 3)] if width < _NARROW else text
+        at = _key_at(view)
         line += [(f" {text[:at]}", on), (text[at], f"{on}.key"), (f"{text[at + 1 :]} ", on)]
     modes = _modes(board) if board.view == "metrics" and board.detail is None else []
     return justify(line, modes, width) if length(line) + length(modes) <= width else fit(line, width, "tabs")
+
+
+def _tab_texts(width: int) -> dict[View, str]:
+    """The names of the tabs; where they have no room, the longest are cut first, and then all to three letters."""
+    names = {view: view[: _key_at(view)] + TABS[view][0] + view[_key_at(view) + 1 :] for view in VIEWS}
+    texts: dict[View, str] = dict(names)
+    if width < _NARROW:
+        return {view: name[: max(_key_at(view) + 1, 3)] for view, name in names.items()}
+    for view in sorted(VIEWS, key=len, reverse=True):
+        if sum(map(len, texts.values())) + 2 * len(texts) + 1 <= width or len(view) <= 6:
+            break
+        texts[view] = view[: max(_key_at(view) + 1, 4)]
+    return texts
+
+
+def _key_at(view: View) -> int:
+    """Which letter of a tab's name is its key."""
+    return view.index(TABS[view][0].lower())
 
 
 def _modes(board: Board) -> Line:

@@ -1,0 +1,84 @@
+"""The inside tab: what a training told of its inside, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from linnet.board.terminal.inside_page import PAGES, Page
+from linnet.board.terminal.spans import Line, cut, fill, fit
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.views import inside_findings as findings
+from linnet.board.terminal.views import inside_map, inside_trees
+from linnet.runs.inspection import Inspection
+from linnet.runs.manifest import Manifest
+
+_LOOKS: dict[Page, tuple[str, Callable[[Board, Inspection, int, int], list[Line]]]] = {
+    "map": ("taps,grads,drift@100", inside_map.draw_map),
+    "spread": ("taps@100", inside_map.draw_spread),
+    "time": ("regions,ops@100", inside_trees.draw_time),
+    "CKA": ("gram@100", findings.draw_likeness),
+    "tokens": ("drift@100", findings.draw_tokens),
+}
+_OTHERS: dict[Page, tuple[str, Callable[[Board, int, int], list[Line]]]] = {
+    "recorded": (
+        "nothing is recorded: linnet cka, lmc, drift and lens-words do it with --record",
+        findings.draw_recorded,
+    ),
+    "attention": ("", findings.draw_attention),
+    "warnings": ("nothing to warn of", findings.draw_warnings),
+}
+
+
+def draw(board: Board, width: int, height: int) -> list[Line]:
+    page, watched = board.inside, board.watched
+    lines = [_pages(page.page, width)]
+    page.cell_at = None
+    if watched is None:
+        return fill([*lines, [], [("   no run is open", "dim")]], width, height)
+    room = height - 1
+    with watched.inside.held() as inspection:
+        if page.page in _OTHERS:
+            why, draw_page = _OTHERS[page.page]
+            drawn = draw_page(board, width, room)
+        elif page.page == "model":
+            why = "there is no flow.json that could be shown"
+            drawn = inside_trees.draw_model(board, inspection, width, room)
+        else:
+            asked, draw_look = _LOOKS[page.page]
+            why = f"nothing was told of this here; a training does with {_command(watched.summary.manifest, asked)}"
+            drawn = draw_look(board, inspection, width, room) if inspection is not None else []
+    if page.page in _LOOKS and not watched.inside.caught_up:
+        share = f"reading … {100 * watched.inside.share_read:.0f} %"
+        if drawn:
+            drawn = [*fill(drawn, width, room - 1), [(f" {share}", "dim")]]
+        why = share
+    if not drawn:
+        page.rows, page.steps = 0, ()
+        drawn = [[], [(f"   {cut(why, width - 4)}", "dim")]]
+    return fill([*lines, *drawn], width, height)
+
+
+def page_at(x: int, width: int) -> Page | None:
+    """The page whose name stands at a column of the first line."""
+    end = 0
+    for page, text in zip(PAGES, _texts(width), strict=True):
+        end += len(text)
+        if x < end:
+            return page
+    return None
+
+
+def _texts(width: int) -> list[str]:
+    texts = [f" {number} {page}" for number, page in enumerate(PAGES, 1)]
+    return texts if sum(map(len, texts)) <= width else [f" {number} {page[:4]}" for number, page in enumerate(PAGES, 1)]
+
+
+def _pages(chosen: Page, width: int) -> Line:
+    named = zip(PAGES, _texts(width), strict=True)
+    return fit([(text, "tab.on" if page == chosen else "tab") for page, text in named], width)
+
+
+def _command(manifest: Manifest, asked: str) -> str:
+    """How a training is asked for it."""
+    recipe = manifest.recipe or "from-scratch"
+    return f"linnet train {recipe} --inspect {asked}"

@@ -1,0 +1,223 @@
+"""The inside tab: likeness of layers, drift of tokens, what analyses recorded, attention, warnings."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linnet.board.figure.heat_map import HeatMap
+from linnet.board.figure.recorded import Figure, figure_of
+from linnet.board.figure.scales import Scale
+from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
+from linnet.board.figure.text_scatter import scatter_lines
+from linnet.board.likeness import gram_regions, layers_at, layers_over_steps
+from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
+from linnet.board.terminal.state import Board
+from linnet.board.terminal.views.heat import map_lines
+from linnet.board.terminal.views.scatter import in_colours
+from linnet.board.words import number
+from linnet.runs import Artifact
+from linnet.runs.inspection import Inspection, TokenDrift
+
+_BESIDE = 100  # columns from which the list of what was recorded stands beside it
+_LIST = 30  # columns of that list
+_MOST_LISTED = 3  # lines of it above
+_MOST_TOKENS = 8  # that are named
+_AROUND_MAP = 3  # lines of a map besides its rows
+
+_over_steps: dict[tuple[Inspection, str, int], NDArray[np.float64]] = {}
+
+
+def draw_likeness(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
+    """Linear CKA of layers with each other at a step, and of each with itself at the last; one where both do not fit."""
+    page = board.inside
+    page.regions, page.steps = gram_regions(inspection), inspection.gram_steps
+    region, step = page.chosen_region(), page.nearest_step(page.steps)
+    if region is None or step is None:
+        return []
+    layers, values, over_steps = _likeness(inspection, region, step)
+    page.rows, at = len(layers), page.steps.index(step)
+    names = [str(layer) for layer in layers]
+    beside = HeatMap(values, names, names, "CKA", "", "layer", "layers", low=0.0, high=1.0)
+    later = HeatMap(over_steps, names, [number(one) for one in page.steps], "CKA", "", "layer", "", low=0.0, high=1.0)
+    both = 2 * (len(layers) + _AROUND_MAP) <= height - 1
+    lines: list[Line] = []
+    if both or not page.over_steps:
+        lines += [[("each layer beside each other", "dim")], *map_lines(board, beside, width - 1, height - 2)[0]]
+    if both or page.over_steps:
+        lines += [[("each layer beside itself at the last step", "dim")]]
+        above = len(lines) + 1  # and the title
+        drawn, cell_at, _ = map_lines(board, later, width - 1, height - above, (page.row, at))
+        page.cell_at = lambda x, y: cell_at(x - 1, y - above)
+        lines += drawn
+    here: Line = [(f"step {number(step)}  layer {names[page.row]}  ", "dim")]
+    here += [(f"{over_steps[page.row, at]:.3f} ", "title")]
+    return [justify([(" CKA ", "dim"), (f"of {region}", "title")], here, width), *_indented(lines)]
+
+
+def _likeness(
+    inspection: Inspection, region: str, step: int
+) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
+    """Layers, the likeness of each to each at a step, and that of each to itself at the last over the steps."""
+    key = (inspection, region, len(inspection.gram_steps))
+    if key not in _over_steps:
+        _over_steps.clear()  # of the region that is looked at, until there is another step
+        _over_steps[key] = layers_over_steps(inspection, region)[2]
+    layers, values = layers_at(inspection, region, step)
+    return layers, values, _over_steps[key]
+
+
+def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
+    """The drift of tokens of the embedding by how often they came."""
+    page = board.inside
+    page.steps = inspection.token_steps
+    step = page.nearest_step(page.steps)
+    if step is None:
+        return []
+    drift = inspection.tokens(step)
+    came = (drift.freq > 0) & np.isfinite(drift.cos_to_init)
+    what: Line = [(" drift of tokens ", "title"), ("  cosine with its first value, by how often it came", "dim")]
+    head = justify(what, [(f"step {number(step)} ", "dim")], width)
+    if came.sum() < 2:
+        return [head, [], [("   none of these tokens has come yet", "dim")]]
+    x, y = np.log10(drift.freq[came].astype(float)), drift.cos_to_init[came]
+    points = zip(x.tolist(), y.tolist(), drift.token_id[came].tolist(), strict=True)
+    groups = [Group(a, f"{10**a:g}", (b,), (str(token),)) for a, b, token in points]
+    low, high = float(x.min()), float(x.max())
+    scale = Scale(low, high if high > low else low + 1.0, log=True)
+    scatter = Scatter([ScatterSeries("tokens", groups, 0, 0)], scale, "how often", "cosine", "", of="tokens")
+    named = _farthest(drift, width)
+    drawn = scatter_lines(scatter, width - 2, height - 1 - len(named))
+    return [head, *fill(_indented(in_colours(drawn)), width, height - 1 - len(named)), *named]
+
+
+def _farthest(drift: TokenDrift, width: int) -> list[Line]:
+    """How it hangs together, and the tokens that moved the farthest."""
+    came = (drift.freq > 0) & np.isfinite(drift.cos_to_init)
+    logs, cosines = np.log(drift.freq[came].astype(float)), drift.cos_to_init[came]
+    spread = float(logs.std() * cosines.std())
+    r = float(((logs - logs.mean()) * (cosines - cosines.mean())).mean() / spread) if spread > 0 else float("nan")
+    order = np.argsort(np.where(came, drift.cos_to_init, np.inf))[:_MOST_TOKENS]
+    words = [f"{drift.token_id[at]} ({number(float(drift.cos_to_init[at]), 2)})" for at in order if came[at]]
+    of = f" of {came.sum()} tokens: r = {number(r, 3)}, log frequency against cosine"
+    return [[(cut(of, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
+
+
+# -- what analyses recorded -----------------------------------------------------------------------------------------
+
+
+def recorded(board: Board) -> list[Artifact]:
+    """What `--record` of an analysis kept, the newest first."""
+    artifacts = [artifact for series in board.artifacts() for artifact in series.artifacts]
+    kept = [artifact for artifact in artifacts if isinstance(artifact.fields.get("figure"), dict)]
+    return sorted(kept, key=lambda artifact: artifact.t, reverse=True)
+
+
+def draw_recorded(board: Board, width: int, height: int) -> list[Line]:
+    """A list of what was recorded, and of one of it the map or the curve."""
+    page, kept = board.inside, recorded(board)
+    page.rows, page.steps = len(kept), ()
+    if not kept:
+        return []
+    listed = [_recorded_line(one, at == page.row) for at, one in enumerate(kept)]
+    chosen = kept[page.row]
+    figure = figure_of(chosen.fields["figure"])
+    if width >= _BESIDE:
+        names = fill(_window(listed, page.row, height), _LIST, height)
+        drawn = fill(_figure_lines(board, chosen, figure, width - _LIST - 2, height), width - _LIST - 2, height)
+        return [[*name, ("  ", ""), *line] for name, line in zip(names, drawn, strict=True)]
+    names = [fit(line, width, "") for line in _window(listed, page.row, min(_MOST_LISTED, len(listed)))]
+    return [*names, *_figure_lines(board, chosen, figure, width, height - len(names))]
+
+
+def _recorded_line(artifact: Artifact, chosen: bool) -> Line:
+    on = ".on" if chosen else ""
+    step = f"step {number(artifact.step)}" if artifact.step is not None else ""
+    return [("▌" if on else " ", f"row{on}"), (pad(safe(artifact.name), 14), f"row{on}"), (pad(step, 15), f"dim{on}")]
+
+
+def _figure_lines(board: Board, artifact: Artifact, figure: Figure | None, width: int, height: int) -> list[Line]:
+    caption = artifact.fields.get("caption")
+    said: list[Line] = [[(f" {line}", "dim")] for line in wrap(str(caption or ""), max(8, width - 2), 3) if line]
+    room = max(4, height - len(said))
+    if figure is None:
+        return [*said, [], [("   its numbers do not fit together", "warning")]]
+    if isinstance(figure, HeatMap):
+        return [*_indented(map_lines(board, figure, width - 1, room)[0])[:room], *said]
+    return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *said]
+
+
+# -- attention ------------------------------------------------------------------------------------------------------
+
+
+def draw_attention(board: Board, width: int, height: int) -> list[Line]:
+    """What each head looks at in a prompt that somebody types."""
+    page, request = board.inside, board.inside.attention
+    page.steps, page.rows = (), 0
+    watched = board.watched
+    if request is None or watched is None or request.run != watched.run.path:
+        model = board.newest_checkpoint()
+        if model is None:
+            return [[], [("   no checkpoint yet whose attention could be shown", "dim")]]
+        text = f"Enter, and a prompt: what each head of {watched.id if watched else ''}@{model} looks at"
+        return [[], [(f"   {cut(safe(text), width - 4)}", "")]]
+    if request.maps is None:
+        if request.trouble:
+            said = wrap(request.trouble, max(8, width - 5), 6)
+            return [[], *([(f"   {line}", "warning")] for line in said), [], [("   Enter: another prompt", "dim")]]
+        passed = int(time.monotonic() - request.began)
+        text = f"linnet attention {request.run.name}@{request.step} --prompt … computes ({passed} s)"
+        return [[], [(f"   {cut(safe(text), width - 4)}", "dim")]]
+    maps = request.maps
+    page.rows = len(maps.layers)
+    page.layer = page.row
+    head = "mean of all heads" if page.head is None else f"head {min(page.head, maps.heads - 1)}"
+    values = maps.map(page.layer, page.head)
+    tokens = [_visible(token) for token in maps.tokens]
+    keys = [f"{at} {token}" for at, token in enumerate(tokens)]
+    rows = keys[-len(values) :]
+    heat = HeatMap(values, rows, tokens, "attention", "", "from", "tokens", low=0.0, high=1.0)
+    lines, _, left_out = map_lines(board, heat, width - 1, height - 1)
+    what: Line = [(" attention ", "dim"), (f"layer {maps.layers[page.layer]}  {head}", "title")]
+    what += [(f"  {left_out}", "dim")] if left_out else []
+    prompt = cut(safe(request.prompt), max(8, width - 60))
+    return [justify(what, [(f"{prompt}  step {number(request.step)} ", "dim")], width), *_indented(lines)]
+
+
+def _visible(token: str) -> str:
+    """A token with its blanks and line ends to be seen."""
+    return safe(token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·"), 12) or "∅"
+
+
+# -- warnings -------------------------------------------------------------------------------------------------------
+
+
+def draw_warnings(board: Board, width: int, height: int) -> list[Line]:
+    """What went wrong in the training, with its step and the likely cause."""
+    page = board.inside
+    entries = [one for one in (board.watched.journal.log_entries() if board.watched else []) if one.level != "info"]
+    page.steps, page.rows = (), len(entries)
+    lines: list[Line] = []
+    begins: list[int] = []
+    for entry in entries:
+        begins.append(len(lines))
+        sign = "✗" if entry.level == "error" else "!"
+        step = f"step {number(entry.step)}" if entry.step is not None else ""
+        finding, colon, cause = entry.text.partition(": ")
+        first, *rest = wrap(finding, max(8, width - 20), 4) or [""]
+        lines.append([(f" {sign} ", entry.level), (pad(step, 14), "dim"), (first, entry.level)])
+        lines += [[(" " * 17, ""), (line, entry.level)] for line in rest]
+        lines += [[(" " * 17, ""), (line, "")] for line in (wrap(cause, max(8, width - 20), 6) if colon else [])]
+    first_line = min(begins[page.row], max(0, len(lines) - height)) if begins else 0
+    return lines[first_line : first_line + height]
+
+
+def _window(lines: list[Line], row: int, height: int) -> list[Line]:
+    first = min(max(0, row - height // 2), max(0, len(lines) - height))
+    return lines[first : first + height]
+
+
+def _indented(lines: list[Line]) -> list[Line]:
+    return [[(" ", ""), *line] for line in lines]
