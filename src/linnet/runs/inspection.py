@@ -67,15 +67,15 @@ class Inspection:
 
     - `taps`, `grads`, `drift`: figures of activations, gradients and updates, distance from the first weights.
     - `op_timings`: where the time of steps went, by operation.
-    - `caught_up`: all that was in the stream at the last look has been read. `seconds`: for about how long it is read
-      at first.
+    - `caught_up`: all that was in the stream at the last look has been read; `changes` goes up with what is.
+    - `seconds`: for about how long it is read at first.
     """
 
     def __init__(self, events: Path, *, superseded: bool = False, seconds: float = math.inf) -> None:
         self._reader = LineReader(events)
         self._superseded = superseded
         self._generation = 0
-        self.caught_up = False
+        self.caught_up, self.changes = False, 0
         self._clear()
         self.refresh(seconds)
 
@@ -97,6 +97,7 @@ class Inspection:
             for event in look_events(block):
                 _TAKERS[type(event)](self, event)
                 changed = True
+            self.changes += 1
             if time.monotonic() >= until:
                 return changed
         self._reader.close()

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from linnet.board.terminal.attention import AttentionRequest
 
 Page: TypeAlias = Literal["map", "spread", "time", "model", "CKA", "tokens", "recorded", "attention", "warnings"]
@@ -30,7 +33,7 @@ class InsidePage:
     - `toggled`: parts of trees that are open although they are shut at first, or the other way round.
     - `layer`, `head`: of attention; head None: the mean of all.
     - `figures`, `regions`, `steps`, `rows`, `layers` (of the rows), `row_names`: those there are; `cell_at`: row and
-      step at a place of the screen.
+      step at a place of the screen; `likeness`: of layers over the steps, and what it was computed of.
     """
 
     page: Page = "map"
@@ -53,6 +56,7 @@ class InsidePage:
     layers: list[int | None] = field(default_factory=list)
     row_names: list[str] = field(default_factory=list)
     cell_at: Callable[[int, int], tuple[int, int] | None] | None = None
+    likeness: tuple[object, NDArray[np.float64]] | None = None
 
     # -- what is looked at --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 from linnet.board.figure.text_scatter import scatter_lines
 from linnet.board.likeness import gram_regions, layers_at, layers_over_steps
+from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
@@ -21,23 +22,22 @@ from linnet.board.words import number
 from linnet.runs import Artifact
 from linnet.runs.inspection import Inspection, TokenDrift
 
+CORRELATION = "drift/token_frequency"  # the metric
 _BESIDE = 100  # columns from which the list of what was recorded stands beside it
 _LIST = 30  # columns of that list
-_MOST_LISTED = 3  # lines of it above
+_MOST_LISTED = 4  # lines of it above
 _MOST_TOKENS = 8  # that are named
 _AROUND_MAP = 3  # lines of a map besides its rows
 
-_over_steps: dict[tuple[Inspection, str, int], NDArray[np.float64]] = {}
-
 
 def draw_likeness(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
-    """Linear CKA of layers with each other at a step, and of each with itself at the last; one where both do not fit."""
+    """Linear CKA of layers with each other at a step, and of each with itself at the last; or one of both."""
     page = board.inside
     page.regions, page.steps = gram_regions(inspection), inspection.gram_steps
     region, step = page.chosen_region(), page.nearest_step(page.steps)
     if region is None or step is None:
         return []
-    layers, values, over_steps = _likeness(inspection, region, step)
+    (layers, values), over_steps = layers_at(inspection, region, step), _over_steps(page, inspection, region)
     page.rows, at = len(layers), page.steps.index(step)
     names = [str(layer) for layer in layers]
     beside = HeatMap(values, names, names, "CKA", "", "layer", "layers", low=0.0, high=1.0)
@@ -57,16 +57,12 @@ def draw_likeness(board: Board, inspection: Inspection, width: int, height: int)
     return [justify([(" CKA ", "dim"), (f"of {region}", "title")], here, width), *_indented(lines)]
 
 
-def _likeness(
-    inspection: Inspection, region: str, step: int
-) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
-    """Layers, the likeness of each to each at a step, and that of each to itself at the last over the steps."""
-    key = (inspection, region, len(inspection.gram_steps))
-    if key not in _over_steps:
-        _over_steps.clear()  # of the region that is looked at, until there is another step
-        _over_steps[key] = layers_over_steps(inspection, region)[2]
-    layers, values = layers_at(inspection, region, step)
-    return layers, values, _over_steps[key]
+def _over_steps(page: InsidePage, inspection: Inspection, region: str) -> NDArray[np.float64]:
+    """How alike each layer is to itself at the last step; computed again when there is more."""
+    key = (id(inspection), inspection.changes, region)
+    if page.likeness is None or page.likeness[0] != key:
+        page.likeness = key, layers_over_steps(inspection, region)[2]
+    return page.likeness[1]
 
 
 def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
@@ -88,21 +84,21 @@ def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -
     low, high = float(x.min()), float(x.max())
     scale = Scale(low, high if high > low else low + 1.0, log=True)
     scatter = Scatter([ScatterSeries("tokens", groups, 0, 0)], scale, "how often", "cosine", "", of="tokens")
-    named = _farthest(drift, width)
+    named = _farthest(board, drift, width)
     drawn = scatter_lines(scatter, width - 2, height - 1 - len(named))
     return [head, *fill(_indented(in_colours(drawn)), width, height - 1 - len(named)), *named]
 
 
-def _farthest(drift: TokenDrift, width: int) -> list[Line]:
-    """How it hangs together, and the tokens that moved the farthest."""
-    came = (drift.freq > 0) & np.isfinite(drift.cos_to_init)
-    logs, cosines = np.log(drift.freq[came].astype(float)), drift.cos_to_init[came]
-    spread = float(logs.std() * cosines.std())
-    r = float(((logs - logs.mean()) * (cosines - cosines.mean())).mean() / spread) if spread > 0 else float("nan")
-    order = np.argsort(np.where(came, drift.cos_to_init, np.inf))[:_MOST_TOKENS]
-    words = [f"{drift.token_id[at]} ({number(float(drift.cos_to_init[at]), 2)})" for at in order if came[at]]
-    of = f" of {came.sum()} tokens: r = {number(r, 3)}, log frequency against cosine"
-    return [[(cut(of, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
+def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
+    """The correlation that the training logged, over all tokens; and which of these moved the farthest."""
+    curve = board.watched.history.curve(CORRELATION) if board.watched is not None else None
+    at = int(curve.step.searchsorted(drift.step, "right")) - 1 if curve is not None else -1
+    said = f" {len(drift.freq)} tokens of the vocabulary"
+    if curve is not None and at >= 0:
+        said += f"; of all that came: r = {number(float(curve.mean[at]), 3)}, log frequency against cosine"
+    order = np.argsort(np.where(drift.freq > 0, drift.cos_to_init, np.inf))[:_MOST_TOKENS]
+    words = [f"{drift.token_id[at]} ({number(float(drift.cos_to_init[at]), 2)})" for at in order if drift.freq[at] > 0]
+    return [[(cut(said, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
 
 
 # -- what analyses recorded -----------------------------------------------------------------------------------------
