@@ -13,6 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.board.watched_run import WatchedRun
+from linnet.files import step_of
+
 _LONGEST_ERROR = 400
 _PATIENCE = 2.0  # seconds that a process gets to end
 
@@ -46,6 +49,12 @@ class AttentionMaps:
         weights_HTS = self.weights_LHTS[min(layer, len(self.layers) - 1)]
         shown: NDArray[np.float64] = weights_HTS.mean(0) if head is None else weights_HTS[min(head, self.heads - 1)]
         return shown
+
+
+def newest_checkpoint(watched: WatchedRun) -> int | None:
+    """The step of a run's newest checkpoint; None where there is none."""
+    files = [] if watched.gone else watched.run.checkpoints()
+    return step_of(files[-1]) if files else None
 
 
 def read_maps(content: bytes) -> AttentionMaps | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linnet.board.terminal.attention import AttentionRequest
+from linnet.board.terminal.attention import AttentionRequest, newest_checkpoint
+from linnet.board.watched_run import WatchedRun
 
 Page: TypeAlias = Literal["map", "spread", "time", "model", "CKA", "tokens", "recorded", "attention", "warnings"]
 PAGES: tuple[Page, ...] = get_args(Page)
@@ -19,6 +19,7 @@ FigureName: TypeAlias = tuple[str, str]  # the group it was told by, and its own
 BESIDES = "besides the layers"  # what is no part of a layer
 WHOLE_LAYER = "all of layer"
 USUAL_REGION = "resid_post_block"
+_WEIGHT = ".weight"  # behind the name of a tensor
 _FAR = 10**9
 _T = TypeVar("_T")
 
@@ -32,8 +33,9 @@ class InsidePage:
     - `of_layer`: the layer whose heads, or whose regions, are the rows.
     - `toggled`: parts of trees that are open although they are shut at first, or the other way round.
     - `layer`, `head`: of attention; head None: the mean of all.
-    - `figures`, `regions`, `steps`, `rows`, `layers` (of the rows), `row_names`: those there are; `cell_at`: row and
-      step at a place of the screen; `likeness`: of layers over the steps, and what it was computed of.
+    - `names`: regions and tensors of all figures. `figures`, `regions`, `steps`, `rows`, `layers` (of the rows),
+      `row_names`: those there are. `cell_at`: row and step at a place of the screen.
+    - `likeness`: of layers over the steps, and what it was computed of.
     """
 
     page: Page = "map"
@@ -49,6 +51,7 @@ class InsidePage:
     layer: int = 0
     head: int | None = None
     attention: AttentionRequest | None = None
+    names: list[str] = field(default_factory=list)
     figures: list[FigureName] = field(default_factory=list)
     regions: list[str] = field(default_factory=list)
     steps: Sequence[int] = ()
@@ -81,10 +84,12 @@ class InsidePage:
         return self.figure if self.figure in self.figures else _usual(self.figures)
 
     def chosen_region(self, usual: str = USUAL_REGION) -> str | None:
-        """The region, among those there are."""
-        if self.region in self.regions:
-            return self.region
-        return usual if usual in self.regions else next(iter(self.regions), None)
+        """The region, among those there are; of another group the one of that name: `attn_q`, `attn_q.weight`."""
+        stem = (self.region or usual).removesuffix(_WEIGHT)
+        for name in (self.region, stem, f"{stem}{_WEIGHT}", usual):
+            if name in self.regions:
+                return name
+        return next(iter(self.regions), None)
 
     # -- what keys do -------------------------------------------------------------------------------------------
 
@@ -148,19 +153,17 @@ class InsidePage:
 
     def choose(self, text: str) -> str:
         """Choose figure and region by words of their names; what to say where there is none such."""
-        words = text.lower().split()
-        for word in words:
-            figures = [name for name in self.figures if word in name] or [
-                name for name in self.figures if word in " ".join(name)
-            ]
-            regions = [name for name in self.regions if word == name] or [name for name in self.regions if word in name]
+        for word in text.split():
+            figures = [name for name in self.figures if word == name[1]]
+            figures = figures or [name for name in self.figures if word in name[1] or word == name[0]]
+            regions = [name for name in (*self.regions, *self.names) if word in name]
             if figures:
-                same = [name for name in figures if self.figure is not None and name[0] == self.figure[0]]
-                self.figure = (figures if len(figures) == 1 else same or figures)[0]
+                now = self.chosen_figure()
+                self.figure = next((name for name in figures if now is not None and name[0] == now[0]), figures[0])
             elif regions:
                 self.region = regions[0]
             else:
-                return f"there is no figure or region {word!r} here"
+                return f"there is no figure and no region {word!r}"
         return ""
 
     def open(self) -> Literal["", "prompt"]:
@@ -173,10 +176,12 @@ class InsidePage:
             self._toggle_row()
         return ""
 
-    def ask_attention(self, run: Path, step: int, prompt: str) -> None:
-        """Have the attention of a checkpoint computed; what was asked before is given up."""
+    def ask_attention(self, watched: WatchedRun, prompt: str) -> None:
+        """Have the attention of the newest checkpoint computed; what was asked before is given up."""
         self.close()
-        self.page, self.attention = "attention", AttentionRequest(run, step, prompt)
+        step = newest_checkpoint(watched)
+        if step is not None and prompt:
+            self.page, self.attention = "attention", AttentionRequest(watched.run.path, step, prompt)
 
     def point(self, x: int, y: int) -> None:
         """Put the cursor where the mouse was pressed."""

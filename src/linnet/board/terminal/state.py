@@ -25,7 +25,6 @@ from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
 from linnet.errors import LinnetError
-from linnet.files import step_of
 from linnet.runs import RunStore, add_note
 from linnet.runs.metric_names import held_out_of
 
@@ -262,8 +261,8 @@ class Board:
             self.table.columns = text.strip()
         elif asked == "figure":
             self.message = self.inside.choose(text)
-        elif asked == "prompt":
-            self.ask_attention(text)
+        elif asked == "prompt" and self.watched is not None:
+            self.inside.ask_attention(self.watched, text)
         elif asked == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
@@ -344,19 +343,7 @@ class Board:
             marks.remove(row.path) if row.path in marks else marks.append(row.path)
             self._move_row(1)
 
-    def newest_checkpoint(self) -> int | None:
-        """The step of the newest checkpoint of the run in the header."""
-        files = self.watched.run.checkpoints() if self.watched is not None and not self.watched.gone else []
-        return step_of(files[-1]) if files else None
-
-    def ask_attention(self, prompt: str) -> None:
-        """Have computed what the newest checkpoint looks at in a prompt."""
-        step = self.newest_checkpoint()
-        if self.watched is not None and step is not None and prompt:
-            self.inside.ask_attention(self.watched.run.path, step, prompt)
-
     def open_chart(self, number: int) -> None:
-        """The n-th chart, or the n-th page of the inside."""
         if self.area == "inside":
             self.inside.open_page(number)
         if self.area in ("grid", "detail"):

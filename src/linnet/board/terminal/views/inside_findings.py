@@ -13,6 +13,7 @@ from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 from linnet.board.figure.text_scatter import scatter_lines
 from linnet.board.likeness import gram_regions, layers_at, layers_over_steps
+from linnet.board.terminal.attention import newest_checkpoint
 from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
@@ -153,11 +154,11 @@ def draw_attention(board: Board, width: int, height: int) -> list[Line]:
     page, request = board.inside, board.inside.attention
     page.steps, page.rows = (), 0
     watched = board.watched
-    if request is None or watched is None or request.run != watched.run.path:
-        model = board.newest_checkpoint()
-        if model is None:
-            return [[], [("   no checkpoint yet whose attention could be shown", "dim")]]
-        text = f"Enter, and a prompt: what each head of {watched.id if watched else ''}@{model} looks at"
+    step = newest_checkpoint(watched) if watched is not None else None
+    if watched is None or step is None:
+        return [[], [("   no checkpoint yet whose attention could be shown", "dim")]]
+    if request is None or request.run != watched.run.path:
+        text = f"Enter, and a prompt: what each head of {watched.id}@{step} looks at"
         return [[], [(f"   {cut(safe(text), width - 4)}", "")]]
     if request.maps is None:
         if request.trouble:

@@ -29,6 +29,7 @@ _MOST_BARS = 9  # lines
 def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
     page, tables = board.inside, tables_of(inspection)
     page.figures = [(group, figure) for group, table in tables.items() for figure in table.figures]
+    page.names = [name for table in tables.values() for name in table.names]
     chosen = page.chosen_figure()
     if chosen is None:
         return []
@@ -63,7 +64,7 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     tall = height - 1 - (curve if curve >= _LEAST_CURVE else 0)
     lines, cell_at, rows = map_lines(board, heat, width - 1, tall, (row, at))
     page.cell_at = lambda x, y: cell_at(x - 1, y - 1)
-    here: Line = [(f"{safe(shown.rows[row])}  step {number(step)}  ", "dim"), (f"{number(value)} ", "title")]
+    here: Line = [(f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"), (f"{number(value)} ", "title")]
     what: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {region}{of_layer}", "")]
     what += [("  heads", "dim")] if page.heads else []
     what += [("  log scale", "dim")] if page.log else []
@@ -72,6 +73,13 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     if curve >= _LEAST_CURVE:
         body += curve_lines(shown.steps, shown.values[row], (step, value), width - 2, curve)
     return [justify(what, here, width), *body]
+
+
+def _place(row: Row, region: str) -> str:
+    """Where the cursor is, as far as the rest of the line does not say it."""
+    if region in (BESIDES, WHOLE_LAYER) or row.layer is None:
+        return safe(row.name)
+    return f"layer {row.layer}{'' if row.head is None else f' head {row.head}'}"
 
 
 def tables_of(inspection: Inspection) -> Mapping[str, FigureTable]:
