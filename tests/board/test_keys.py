@@ -77,7 +77,7 @@ def test_every_action_can_be_reached() -> None:
 def test_the_footer_names_keys_that_do_something() -> None:
     actions = set(bindings().values())
     assert {hint.action for hints in FOOTERS.values() for hint in hints} <= actions
-    assert set(FOOTERS) & set(VIEWS) == {"metrics", "runs", "artifacts", "notes"}
+    assert set(FOOTERS) & set(VIEWS) == {"metrics", "runs", "inside", "artifacts", "notes"}
     assert footer("runs", several=False)[-2:] == [("q", "back"), ("?", "help")]
     assert ("w", "next run") in footer("other tabs", several=True)
     assert ("w", "next run") not in footer("other tabs", several=False)
@@ -85,7 +85,7 @@ def test_the_footer_names_keys_that_do_something() -> None:
 
 def test_the_key_of_a_tab_is_a_letter_of_its_name_and_of_no_other_tab() -> None:
     assert tuple(TABS) == VIEWS
-    assert all(key in view for view, (key, _) in TABS.items())
+    assert all(key.lower() in view for view, (key, _) in TABS.items())
     assert len({key for key, _ in TABS.values()}) == len(TABS)
 
 
@@ -94,6 +94,7 @@ def test_the_key_of_a_tab_is_a_letter_of_its_name_and_of_no_other_tab() -> None:
     [
         ("y", "system", "as the run logged it"),
         ("r", "runs", "2 runs"),
+        ("I", "inside", "linnet train from-scratch --inspect taps,grads,drift@100"),
         ("a", "samples", "def main():"),
         ("i", "artifacts", "nothing but numbers was logged"),
         ("k", "checkpoints", "no checkpoints"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.runs.inspection import Inspection
+
 
 def cka_of_grams(grams_KTT: NDArray[np.float64]) -> NDArray[np.float64]:
     """[K, K]: how alike the K representations of the same T samples are; NaN where a matrix holds no numbers."""
@@ -29,3 +31,32 @@ def cka_of_grams(grams_KTT: NDArray[np.float64]) -> NDArray[np.float64]:
         norm = np.sqrt(np.outer(own, own))
         values: NDArray[np.float64] = np.where(norm > 0, hsic / norm, np.nan)
     return values
+
+
+def gram_regions(inspection: Inspection) -> list[str]:
+    """The regions of layers whose Gram matrices were told."""
+    return list(dict.fromkeys(row.name for row in inspection.gram_rows if row.layer is not None))
+
+
+def layers_alike(inspection: Inspection, region: str, step: int) -> tuple[list[int], NDArray[np.float64]]:
+    """The layers of a region at a step, and how alike each is to each other."""
+    by_layer = {layer: inspection.grams(region, layer, step=step).values for layer in _layers(inspection, region)}
+    told = {layer: grams[0] for layer, grams in by_layer.items() if len(grams)}
+    sizes = {len(gram_TT) for gram_TT in told.values()}
+    values = cka_of_grams(np.stack(list(told.values()))) if len(sizes) == 1 else np.full((len(told),) * 2, np.nan)
+    return list(told), values
+
+
+def layers_over_steps(inspection: Inspection, region: str) -> NDArray[np.float64]:
+    """[layer, step]: how alike each layer of a region was to itself at the last step, over `gram_steps`."""
+    layers, steps = _layers(inspection, region), inspection.gram_steps
+    values = np.full((len(layers), len(steps)), np.nan)
+    for at, layer in enumerate(layers):
+        grams = inspection.grams(region, layer)
+        if grams.values.ndim == 3:
+            values[at, np.searchsorted(steps, grams.steps)] = cka_of_grams(grams.values)[-1]
+    return values
+
+
+def _layers(inspection: Inspection, region: str) -> list[int]:
+    return [row.layer for row in inspection.gram_rows if row.name == region and row.layer is not None]

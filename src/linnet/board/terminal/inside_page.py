@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.board.analysis_results import AnalysisResult
 from linnet.board.terminal.attention import AttentionRequest, newest_checkpoint
 from linnet.board.watched_run import WatchedRun
 
@@ -35,7 +36,7 @@ class InsidePage:
     - `layer`, `head`: of attention; head None: the mean of all.
     - `names`: regions and tensors of all figures. `figures`, `regions`, `steps`, `rows`, `layers` (of the rows),
       `row_names`: those there are. `cell_at`: row and step at a place of the screen.
-    - `likeness`: of layers over the steps, and what it was computed of.
+    - `likeness`: of layers over the steps, `results`: of analyses; each behind what it was made of.
     """
 
     page: Page = "map"
@@ -60,6 +61,7 @@ class InsidePage:
     row_names: list[str] = field(default_factory=list)
     cell_at: Callable[[int, int], tuple[int, int] | None] | None = None
     likeness: tuple[object, NDArray[np.float64]] | None = None
+    results: tuple[tuple[object, ...], list[AnalysisResult]] | None = None
 
     # -- what is looked at --------------------------------------------------------------------------------------
 
@@ -123,7 +125,8 @@ class InsidePage:
         self.step = None if at >= last else self.steps[max(0, at)]
 
     def _next_head(self, by: int) -> None:
-        heads = self.attention.maps.heads if self.attention is not None and self.attention.maps is not None else 0
+        answer = None if self.attention is None else self.attention.answer
+        heads = 0 if answer is None else answer.heads
         now = -1 if self.head is None else self.head
         at = (now + 1 + by) % (heads + 1) - 1
         self.head = None if at < 0 else at
@@ -179,9 +182,9 @@ class InsidePage:
     def ask_attention(self, watched: WatchedRun, prompt: str) -> None:
         """Have the attention of the newest checkpoint computed; what was asked before is given up."""
         self.close()
-        step = newest_checkpoint(watched)
-        if step is not None and prompt:
-            self.page, self.attention = "attention", AttentionRequest(watched.run.path, step, prompt)
+        file = newest_checkpoint(watched)
+        if file is not None and prompt:
+            self.page, self.attention = "attention", AttentionRequest(file, prompt)
 
     def point(self, x: int, y: int) -> None:
         """Put the cursor where the mouse was pressed."""

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from linnet.board.analysis_results import has_results
+from linnet.board.attention_answer import can_attend
 from linnet.board.curve import AXES
 from linnet.board.web.answers import (
     AncestorInfo,
@@ -18,11 +20,9 @@ from linnet.board.web.answers import (
     figure,
     plain_json,
 )
-from linnet.board.web.attention import can_attend
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_RUNS, Parameters
-from linnet.board.web.results import has_results
 from linnet.board.web.table import run_row
 from linnet.board.words import plain
 from linnet.files import is_file

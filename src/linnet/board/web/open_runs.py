@@ -12,7 +12,6 @@ from pathlib import Path
 from linnet.board.journal import Journal
 from linnet.board.watched_run import WatchedRun
 from linnet.board.web.answers import RequestError
-from linnet.board.web.inside import Inside
 from linnet.board.web.marks import MarkFinder
 from linnet.board.web.row_columns import PlacedColumns, SmoothedColumns
 from linnet.board.whole_history import WholeHistory
@@ -38,7 +37,7 @@ class OpenRun:
         self._whole: WholeHistory | None = None
         self.watched = WatchedRun(self.run, history=self._open_history, inherits=False)
         self.placed = PlacedColumns()
-        self.inside = Inside(self.run)
+        self.inside = self.watched.inside
         self._marks: dict[str, MarkFinder] = {}
         self._marks_generation = 0
         self._superseded: WholeHistory | None = None

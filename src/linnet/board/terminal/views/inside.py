@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from linnet.board.terminal.inside_page import PAGES, Page
-from linnet.board.terminal.spans import Line, cut, fill, fit
+from linnet.board.terminal.spans import Line, fill, fit, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import inside_findings as findings
 from linnet.board.terminal.views import inside_map, inside_trees
@@ -45,7 +45,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
             drawn = inside_trees.draw_model(board, inspection, width, room)
         else:
             asked, draw_look = _LOOKS[page.page]
-            why = f"nothing was told of this here; a training does with {_command(watched.summary.manifest, asked)}"
+            why = f"not looked into: {_command(watched.summary.manifest, asked)}"
             drawn = draw_look(board, inspection, width, room) if inspection is not None else []
     if page.page in _LOOKS and not watched.inside.caught_up:
         share = f"reading … {100 * watched.inside.share_read:.0f} %"
@@ -54,7 +54,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         why = share
     if not drawn:
         page.rows, page.steps = 0, ()
-        drawn = [[], [(f"   {cut(why, width - 4)}", "dim")]]
+        drawn = [[], *([(f"   {line}", "dim")] for line in wrap(why, max(8, width - 4), 4))]
     return fill([*lines, *drawn], width, height)
 
 
@@ -81,4 +81,4 @@ def _pages(chosen: Page, width: int) -> Line:
 def _command(manifest: Manifest, asked: str) -> str:
     """How a training is asked for it."""
     recipe = manifest.recipe or "from-scratch"
-    return f"linnet train {recipe} --inspect {asked}"
+    return f"linnet train {safe(recipe, 40)} --inspect {asked}"

@@ -7,25 +7,29 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.board.analysis_results import LARGEST, AnalysisResult, analysis_results
+from linnet.board.figure.analysis_figures import figure_of, visible_token
 from linnet.board.figure.heat_map import HeatMap
-from linnet.board.figure.recorded import Figure, figure_of
 from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 from linnet.board.figure.text_scatter import scatter_lines
-from linnet.board.likeness import gram_regions, layers_at, layers_over_steps
+from linnet.board.gram_similarity import gram_regions, layers_alike, layers_over_steps
 from linnet.board.terminal.attention import newest_checkpoint
 from linnet.board.terminal.inside_page import InsidePage
+from linnet.board.terminal.sketch import sketch
 from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
 from linnet.board.terminal.views.scatter import in_colours
-from linnet.board.words import number
-from linnet.runs import Artifact
+from linnet.board.watched_run import WatchedRun
+from linnet.board.words import duration, number
+from linnet.files import step_of
 from linnet.runs.inspection import Inspection, TokenDrift
 
 CORRELATION = "drift/token_frequency"  # the metric
 _BESIDE = 100  # columns from which the list of what was recorded stands beside it
 _LIST = 30  # columns of that list
+_MOST_TOKEN = 12  # columns of a token
 _MOST_LISTED = 4  # lines of it above
 _MOST_TOKENS = 8  # that are named
 _AROUND_MAP = 3  # lines of a map besides its rows
@@ -38,7 +42,7 @@ def draw_likeness(board: Board, inspection: Inspection, width: int, height: int)
     region, step = page.chosen_region(), page.nearest_step(page.steps)
     if region is None or step is None:
         return []
-    (layers, values), over_steps = layers_at(inspection, region, step), _over_steps(page, inspection, region)
+    (layers, values), over_steps = layers_alike(inspection, region, step), _over_steps(page, inspection, region)
     page.rows, at = len(layers), page.steps.index(step)
     names = [str(layer) for layer in layers]
     beside = HeatMap(values, names, names, "CKA", "", "layer", "layers", low=0.0, high=1.0)
@@ -62,7 +66,7 @@ def _over_steps(page: InsidePage, inspection: Inspection, region: str) -> NDArra
     """How alike each layer is to itself at the last step; computed again when there is more."""
     key = (id(inspection), inspection.changes, region)
     if page.likeness is None or page.likeness[0] != key:
-        page.likeness = key, layers_over_steps(inspection, region)[2]
+        page.likeness = key, layers_over_steps(inspection, region)
     return page.likeness[1]
 
 
@@ -105,45 +109,48 @@ def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
 # -- what analyses recorded -----------------------------------------------------------------------------------------
 
 
-def recorded(board: Board) -> list[Artifact]:
-    """What `--record` of an analysis kept, the newest first."""
-    artifacts = [artifact for series in board.artifacts() for artifact in series.artifacts]
-    kept = [artifact for artifact in artifacts if isinstance(artifact.fields.get("figure"), dict)]
-    return sorted(kept, key=lambda artifact: artifact.t, reverse=True)
-
-
 def draw_recorded(board: Board, width: int, height: int) -> list[Line]:
-    """A list of what was recorded, and of one of it the map or the curve."""
-    page, kept = board.inside, recorded(board)
+    """A list of what was recorded, the newest first, and of one of it the map or the curve."""
+    page, watched = board.inside, board.watched
+    kept = _recorded(page, watched) if watched is not None else []
     page.rows, page.steps = len(kept), ()
     if not kept:
         return []
     listed = [_recorded_line(one, at == page.row) for at, one in enumerate(kept)]
     chosen = kept[page.row]
-    figure = figure_of(chosen.fields["figure"])
     if width >= _BESIDE:
         names = fill(_window(listed, page.row, height), _LIST, height)
-        drawn = fill(_figure_lines(board, chosen, figure, width - _LIST - 2, height), width - _LIST - 2, height)
+        drawn = fill(_figure_lines(board, chosen, width - _LIST - 2, height), width - _LIST - 2, height)
         return [[*name, ("  ", ""), *line] for name, line in zip(names, drawn, strict=True)]
     names = [fit(line, width, "") for line in _window(listed, page.row, min(_MOST_LISTED, len(listed)))]
-    return [*names, *_figure_lines(board, chosen, figure, width, height - len(names))]
+    return [*names, *_figure_lines(board, chosen, width, height - len(names))]
 
 
-def _recorded_line(artifact: Artifact, chosen: bool) -> Line:
+def _recorded(page: InsidePage, watched: WatchedRun) -> list[AnalysisResult]:
+    """What `--record` of analyses kept; their files are read again when there is more."""
+    key = (watched, watched.journal.artifacts(), len(watched.journal.evaluations()))
+    if page.results is None or any(a is not b and a != b for a, b in zip(page.results[0], key, strict=True)):
+        found = analysis_results(watched.journal, lambda artifact: artifact.read(LARGEST))
+        page.results = key, found[::-1]
+    return page.results[1]
+
+
+def _recorded_line(result: AnalysisResult, chosen: bool) -> Line:
     on = ".on" if chosen else ""
-    step = f"step {number(artifact.step)}" if artifact.step is not None else ""
-    return [("▌" if on else " ", f"row{on}"), (pad(safe(artifact.name), 14), f"row{on}"), (pad(step, 15), f"dim{on}")]
+    step = f"step {number(result.step)}" if result.step is not None else ""
+    return [("▌" if on else " ", f"row{on}"), (pad(safe(result.kind), 14), f"row{on}"), (pad(step, 15), f"dim{on}")]
 
 
-def _figure_lines(board: Board, artifact: Artifact, figure: Figure | None, width: int, height: int) -> list[Line]:
-    caption = artifact.fields.get("caption")
-    said: list[Line] = [[(f" {line}", "dim")] for line in wrap(str(caption or ""), max(8, width - 2), 3) if line]
-    room = max(4, height - len(said))
-    if figure is None:
-        return [*said, [], [("   its numbers do not fit together", "warning")]]
+def _figure_lines(board: Board, result: AnalysisResult, width: int, height: int) -> list[Line]:
+    said: list[Line] = [[(f" {line}", "dim")] for line in wrap(result.text, max(8, width - 2), 3) if line]
+    figure, room = figure_of(result.kind, result.numbers), max(4, height - len(said))
     if isinstance(figure, HeatMap):
         return [*_indented(map_lines(board, figure, width - 1, room)[0])[:room], *said]
-    return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *said]
+    if figure is not None:
+        return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *said]
+    if result.picture is None:
+        return [*said, [], [("   its numbers do not fit together", "warning")]]
+    return [*_indented(sketch(result.picture, width - 1, room, color=board.color)), *said]
 
 
 # -- attention ------------------------------------------------------------------------------------------------------
@@ -151,41 +158,33 @@ def _figure_lines(board: Board, artifact: Artifact, figure: Figure | None, width
 
 def draw_attention(board: Board, width: int, height: int) -> list[Line]:
     """What each head looks at in a prompt that somebody types."""
-    page, request = board.inside, board.inside.attention
+    page, request, watched = board.inside, board.inside.attention, board.watched
     page.steps, page.rows = (), 0
-    watched = board.watched
-    step = newest_checkpoint(watched) if watched is not None else None
-    if watched is None or step is None:
-        return [[], [("   no checkpoint yet whose attention could be shown", "dim")]]
-    if request is None or request.run != watched.run.path:
-        text = f"Enter, and a prompt: what each head of {watched.id}@{step} looks at"
+    file = newest_checkpoint(watched) if watched is not None else None
+    if watched is None or file is None:
+        return [[], [("   no checkpoint of a language model yet, whose attention could be shown", "dim")]]
+    if request is None or request.file.parent != file.parent:
+        text = f"Enter, and a prompt: what each head of {watched.id}@{step_of(file)} looks at"
         return [[], [(f"   {cut(safe(text), width - 4)}", "")]]
-    if request.maps is None:
-        if request.trouble:
-            said = wrap(request.trouble, max(8, width - 5), 6)
-            return [[], *([(f"   {line}", "warning")] for line in said), [], [("   Enter: another prompt", "dim")]]
-        passed = int(time.monotonic() - request.began)
-        text = f"linnet attention {request.run.name}@{request.step} --prompt … computes ({passed} s)"
-        return [[], [(f"   {cut(safe(text), width - 4)}", "dim")]]
-    maps = request.maps
-    page.rows = len(maps.layers)
-    page.layer = page.row
-    head = "mean of all heads" if page.head is None else f"head {min(page.head, maps.heads - 1)}"
-    values = maps.map(page.layer, page.head)
-    tokens = [_visible(token) for token in maps.tokens]
-    keys = [f"{at} {token}" for at, token in enumerate(tokens)]
-    rows = keys[-len(values) :]
+    if request.trouble:
+        said = wrap(request.trouble, max(8, width - 5), 6)
+        return [[], *([(f"   {line}", "warning")] for line in said), [], [("   Enter: another prompt", "dim")]]
+    if (answer := request.answer) is None:
+        text = f"linnet attention computes … ({duration(time.monotonic() - request.began)})"
+        return [[], [(f"   {text}", "dim")]]
+    layers = sorted(answer.layers)
+    page.rows = len(layers)
+    weights_HTS = answer.layers[layers[page.row]]
+    head = None if page.head is None else min(page.head, len(weights_HTS) - 1)
+    values = (weights_HTS.mean(0) if head is None else weights_HTS[head]).astype(np.float64)
+    tokens = [safe(visible_token(token), _MOST_TOKEN) for token in answer.tokens]
+    rows = [f"{at} {token}" for at, token in enumerate(tokens)][-len(values) :]
     heat = HeatMap(values, rows, tokens, "attention", "", "from", "tokens", low=0.0, high=1.0)
     lines, _, left_out = map_lines(board, heat, width - 1, height - 1)
-    what: Line = [(" attention ", "dim"), (f"layer {maps.layers[page.layer]}  {head}", "title")]
-    what += [(f"  {left_out}", "dim")] if left_out else []
+    named = f"layer {layers[page.row]}  {'mean of all heads' if head is None else f'head {head}'}"
+    what: Line = [(" attention ", "dim"), (named, "title"), (f"  {left_out}" if left_out else "", "dim")]
     prompt = cut(safe(request.prompt), max(8, width - 60))
-    return [justify(what, [(f"{prompt}  step {number(request.step)} ", "dim")], width), *_indented(lines)]
-
-
-def _visible(token: str) -> str:
-    """A token with its blanks and line ends to be seen."""
-    return safe(token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·"), 12) or "∅"
+    return [justify(what, [(f"{prompt}  step {number(step_of(request.file))} ", "dim")], width), *_indented(lines)]
 
 
 # -- warnings -------------------------------------------------------------------------------------------------------
