@@ -156,6 +156,7 @@ class InsidePage:
 
     def choose(self, text: str) -> str:
         """Choose figure and region by words of their names; what to say where there is none such."""
+        self._keep_layer()
         for word in text.split():
             figures = [name for name in self.figures if word == name[1]]
             figures = figures or [name for name in self.figures if word in name[1] or word == name[0]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 
 from linnet.board.terminal.inside_page import PAGES, Page
-from linnet.board.terminal.spans import Line, fill, fit, safe, wrap
+from linnet.board.terminal.spans import Line, fill, fit, safe
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import inside_findings as findings
 from linnet.board.terminal.views import inside_map, inside_trees
@@ -21,7 +22,7 @@ _LOOKS: dict[Page, tuple[str, Callable[[Board, Inspection, int, int], list[Line]
 }
 _OTHERS: dict[Page, tuple[str, Callable[[Board, int, int], list[Line]]]] = {
     "recorded": (
-        "nothing is recorded: linnet cka, lmc, drift and lens-words do it with --record",
+        "nothing recorded: linnet cka, lmc, drift or lens-words with --record",
         findings.draw_recorded,
     ),
     "attention": ("", findings.draw_attention),
@@ -54,7 +55,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         why = share
     if not drawn:
         page.rows, page.steps = 0, ()
-        drawn = [[], *([(f"   {line}", "dim")] for line in wrap(why, max(8, width - 4), 4))]
+        drawn = [[], *([(f"   {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 4)))]
     return fill([*lines, *drawn], width, height)
 
 
