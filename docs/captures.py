@@ -35,6 +35,7 @@ SHOTS = {  # name: theme, size, keys
     "detail-dark": ("dark", (110, 30), ["1", "s", "s", "left", *["left"] * 60]),
     "runs-light": ("light", (132, 16), ["r", "space", "space"]),
     "system-dark": ("dark", (110, 24), ["y"]),
+    "inside-dark": ("dark", (110, 30), ["I", "down", "down", *["left"] * 5]),
     "artifacts-dark": ("dark", (110, 30), ["i", "down"]),
 }
 TRAINED = {"gentle": "1e-3", "usual": "4e-3", "bold": "2e-2", "longer": "4e-3"}  # the name of a run: its learning rate
@@ -68,6 +69,7 @@ def train(folder: Path) -> subprocess.Popen[bytes]:
             "tiny",
             "--tag",
             f"lr{rate}",
+            *(["--inspect", "taps,grads,drift"] if last else []),
         ]
         trainer = subprocess.Popen(
             [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *about], stdout=subprocess.DEVNULL

@@ -177,6 +177,8 @@ def draw_attention(board: Board, width: int, height: int) -> list[Line]:
     weights_HTS = answer.layers[layers[page.row]]
     head = None if page.head is None else min(page.head, len(weights_HTS) - 1)
     values = (weights_HTS.mean(0) if head is None else weights_HTS[head]).astype(np.float64)
+    if values.shape[0] == values.shape[1]:
+        values[np.triu(values == 0, 1)] = np.nan  # where a token cannot look
     tokens = [safe(visible_token(token), _MOST_TOKEN) for token in answer.tokens]
     rows = [f"{at} {token}" for at, token in enumerate(tokens)][-len(values) :]
     heat = HeatMap(values, rows, tokens, "attention", "", "from", "tokens", low=0.0, high=1.0)
