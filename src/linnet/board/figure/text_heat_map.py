@@ -24,20 +24,25 @@ Cell = tuple[int, int]  # row and column of a map
 
 @dataclass(frozen=True)
 class CellPlaces:
-    """Where the cells of a map stand: behind a margin with the labels of rows, each so wide.
+    """Where the cells of a map stand: behind a margin with the labels of rows.
 
-    - `columns`: those of the map that are shown. `digits`: of numbers, that have no room, one digit is shown.
+    - `columns`: those of the map that are shown; `widths`: how wide the cells of each are.
+    - `digits`: of numbers, that have no room, one digit is shown.
     """
 
     margin: int
-    wide: int
+    widths: list[int]
     columns: list[int]
     digits: bool = False
 
     def column_at(self, x: int) -> int | None:
         """The column of the map that is drawn at x; None where there is none."""
-        at = (x - self.margin) // self.wide
-        return self.columns[at] if x >= self.margin and at < len(self.columns) else None
+        end = self.margin
+        for column, wide in zip(self.columns, self.widths, strict=True):
+            if end <= x < end + wide:
+                return column
+            end += wide
+        return None
 
 
 def heat_lines(
@@ -58,7 +63,8 @@ def heat_lines(
         wide = min(_widest(texts), _MOST_TEXT + 1, room)
         beside, columns = max(1, room // wide), list(range(len(heat.columns)))
         for begin in range(0, len(columns), beside):
-            places = CellPlaces(_margin(heat, labels), wide, columns[begin : begin + beside])
+            block = columns[begin : begin + beside]
+            places = CellPlaces(_margin(heat, labels), [wide] * len(block), block)
             lines += [*([[]] if begin else []), *_rows(heat, places, labels, texts, theme, cursor)]
         return [*lines, *legend(heat, width, theme, digits=False, hidden=0)]
     places = cell_places(heat, width, widened=widened)
@@ -77,9 +83,9 @@ def half_block_lines(heat: HeatMap, width: int, theme: Theme, *, cursor: Cell | 
         marked = cursor is not None and cursor[0] in pair
         label = labels[cursor[0] if marked and cursor is not None else upper]
         line: Line = [(padded(label, places.margin), "title" if marked else "axis")]
-        for at in places.columns:
+        for at, wide in zip(places.columns, places.widths, strict=True):
             inks = [_pixel(heat, row, at, theme, cursor) for row in pair]
-            line.append(("▀" * places.wide, f"pixel.{inks[0][1:]}.{(inks[1] if len(inks) > 1 else theme.ground)[1:]}"))
+            line.append(("▀" * wide, f"pixel.{inks[0][1:]}.{(inks[1] if len(inks) > 1 else theme.ground)[1:]}"))
         lines.append(line)
     return [*lines, *legend(heat, width, theme, digits=False, hidden=len(heat.columns) - len(places.columns))]
 
@@ -91,7 +97,7 @@ def cell_places(heat: HeatMap, width: int, *, widened: bool = False, blocks: boo
     room = max(1, width - margin)
     if blocks:
         columns = columns[:: -math.ceil(max(1, len(columns)) / room)][::-1]
-        return CellPlaces(margin, max(1, min(_WIDEST, room // max(1, len(columns)))), columns)
+        return CellPlaces(margin, _widened(1, len(columns), room), columns)
     wide = _widest(heat.cell_texts)
     labelled = max([wide, *(cells(plain(column)) + 1 for column in heat.columns)])
     wide = labelled if len(columns) * labelled <= room else wide  # with room for every label
@@ -99,9 +105,14 @@ def cell_places(heat: HeatMap, width: int, *, widened: bool = False, blocks: boo
     if digits:
         wide = 1 if len(columns) > room // 2 else 2
         columns = columns[:: -math.ceil(len(columns) * wide / room)][::-1]  # the last column is always there
-    if widened and columns:
-        wide = max(wide, min(_WIDEST, room // len(columns)))
-    return CellPlaces(margin, wide, columns, digits)
+    widths = _widened(wide, len(columns), room) if widened else [wide] * len(columns)
+    return CellPlaces(margin, widths, columns, digits)
+
+
+def _widened(least: int, count: int, room: int) -> list[int]:
+    """Widths of so many cells that fill the room, as evenly as whole columns of a terminal allow."""
+    room = min(room, count * max(least, _WIDEST))
+    return [(at + 1) * room // count - at * room // count for at in range(count)]
 
 
 def row_labels(heat: HeatMap) -> list[str]:
@@ -130,9 +141,9 @@ def _rows(
     for at_row, (label, row, values) in enumerate(zip(labels, texts, heat.values.tolist(), strict=True)):
         marked = cursor is not None and cursor[0] == at_row
         line: Line = [(padded(label, places.margin), "title" if marked else "axis")]
-        for at in places.columns:
+        for at, wide in zip(places.columns, places.widths, strict=True):
             style = _CURSOR if cursor == (at_row, at) else _style(heat, values[at], theme)
-            line.append((_cell(row[at], places.wide, of_text=heat.texts is not None), style))
+            line.append((_cell(row[at], wide, of_text=heat.texts is not None), style))
         lines.append(line)
     return lines
 
@@ -164,12 +175,12 @@ def _pixel(heat: HeatMap, row: int, column: int, theme: Theme, cursor: Cell | No
 
 def _column_labels(heat: HeatMap, places: CellPlaces) -> Line:
     """Labels above the columns, as many as have room; before them what the rows are."""
-    margin, wide = places.margin, places.wide
-    end = margin + len(places.columns) * wide
+    margin, left = places.margin, places.margin
+    end = margin + sum(places.widths)
     text, free = padded(shorten(plain(heat.row_label), margin - 1), margin), margin
-    for place, at in enumerate(places.columns):
+    for at, wide in zip(places.columns, places.widths, strict=True):
         label = shorten(plain(heat.columns[at]), wide - 1 if heat.texts is not None else max(wide * 3, 8))
-        begin = margin + place * wide
+        begin, left = left, left + wide
         if heat.texts is None and wide > 2:
             begin += max(0, wide - 1 - cells(label))
         begin = max(margin, min(begin, end - cells(label)))
