@@ -215,6 +215,7 @@ def test_the_other_keys(two: Path) -> None:
         before = app.look
         await pilot.press("t")
         assert {before, app.look} == {palette.DARK, palette.LIGHT}
+        assert board.theme == app.look, "maps are drawn for the ground they are on"
 
     play(two, ["narrow", "wide"], do, size=(120, 30))
 
