@@ -368,6 +368,28 @@ def test_what_an_analysis_recorded_is_drawn(root: Path, kind: str, numbers: dict
     assert all(word in shown for word in (kind, "step 1", "what was found", *words)), shown
 
 
+def test_a_finding_that_is_opened_has_a_cursor(root: Path) -> None:
+    with linnet.start(root, run_id="a", system_every=0) as run:
+        run.log(1, loss=1.0)
+    words = [[{"text": f"w{layer}.{at}", "probability": 0.5} for at in range(40)] for layer in range(30)]
+    layers, tokens = [str(layer) for layer in range(30)], [f"t{at}" for at in range(40)]
+    add_numbers(linnet.open("a"), "lens-words", 1, {"tokens": tokens, "layers": layers, "words_LT": words})
+    add_image(linnet.open("a"), "lens-words", 1, _PNG, (1, 1), "what layers say")
+    board = inside(root, "chart:7", size=(80, 24))
+    assert "w0.39" not in look(board, 80, 24)
+    act(board, "open")
+    for _ in range(50):
+        look(board, 80, 24)
+        act(board, "right")
+        act(board, "down")
+    shown = look(board, 80, 24)
+    assert "layer 29, tokens t39: w29.39 50" in shown and "t38" in shown and "w0.39" not in shown
+    act(board, "back")
+    assert board.view == "inside" and "w0.0" in look(board, 80, 24)
+    act(board, "back")
+    assert board.view == "metrics"
+
+
 def test_numbers_that_do_not_fit_together_leave_the_picture(root: Path) -> None:
     with linnet.start(root, run_id="a", system_every=0) as run:
         run.log(1, loss=1.0)

@@ -164,6 +164,7 @@ class BoardApp(App[None]):
 
     def on_unmount(self) -> None:
         self._reader.stop()
+        self.board.inside.close()  # here, since the reader may not get to it any more
 
     def _leave_on_signals(self) -> None:
         """Somebody who ends the board from outside gets the terminal back as it was, too."""

@@ -18,8 +18,6 @@ from linnet.board.attention_answer import (
 )
 from linnet.board.watched_run import WatchedRun
 
-_PATIENCE = 2.0  # seconds that a process gets to end
-
 
 def newest_checkpoint(watched: WatchedRun) -> Path | None:
     """A run's newest checkpoint of a model of text; None where there is none."""
@@ -57,13 +55,10 @@ class AttentionRequest:
         return True
 
     def stop(self) -> None:
-        """End the process; nothing comes of it any more."""
+        """Have the process end; nothing comes of it any more."""
         self._stopped = True
         if (process := self._process) is not None and process.poll() is None:
             process.terminate()
-            self._thread.join(_PATIENCE)
-            if process.poll() is None:
-                process.kill()
 
     def _wait(self) -> None:
         pipe = subprocess.PIPE

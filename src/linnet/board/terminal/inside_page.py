@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from linnet.board.analysis_results import AnalysisResult
 from linnet.board.terminal.attention import AttentionRequest, newest_checkpoint
 from linnet.board.watched_run import WatchedRun
+from linnet.runs.inspection import Inspection
 
 Page: TypeAlias = Literal["map", "spread", "time", "model", "CKA", "tokens", "recorded", "attention", "warnings"]
 PAGES: tuple[Page, ...] = get_args(Page)
@@ -20,6 +21,7 @@ FigureName: TypeAlias = tuple[str, str]  # the group it was told by, and its own
 BESIDES = "besides the layers"  # what is no part of a layer
 WHOLE_LAYER = "all of layer"
 USUAL_REGION = "resid_post_block"
+_OF_ROWS: tuple[Page, ...] = ("map", "spread")  # pages whose rows are layers
 _WEIGHT = ".weight"  # behind the name of a tensor
 _FAR = 10**9
 _T = TypeVar("_T")
@@ -33,7 +35,7 @@ class InsidePage:
     - `at_row`: where the cursor is on each page; `step`: of all pages, None: the newest, also when another comes.
     - `of_layer`: the layer whose heads, or whose regions, are the rows.
     - `toggled`: parts of trees that are open although they are shut at first, or the other way round.
-    - `layer`, `head`: of attention; head None: the mean of all.
+    - `head`: of attention, None: the mean of all. `whole`: one finding has the page; `column`: the cursor in it.
     - `names`: regions and tensors of all figures. `figures`, `regions`, `steps`, `rows`, `layers` (of the rows),
       `row_names`: those there are. `cell_at`: row and step at a place of the screen.
     - `likeness`: of layers over the steps, `results`: of analyses; each behind what it was made of.
@@ -49,8 +51,9 @@ class InsidePage:
     at_row: dict[str, int] = field(default_factory=dict)
     toggled: set[str] = field(default_factory=set)
     over_steps: bool = False
-    layer: int = 0
     head: int | None = None
+    whole: bool = False
+    column: int = 0
     attention: AttentionRequest | None = None
     names: list[str] = field(default_factory=list)
     figures: list[FigureName] = field(default_factory=list)
@@ -60,7 +63,7 @@ class InsidePage:
     layers: list[int | None] = field(default_factory=list)
     row_names: list[str] = field(default_factory=list)
     cell_at: Callable[[int, int], tuple[int, int] | None] | None = None
-    likeness: tuple[object, NDArray[np.float64]] | None = None
+    likeness: tuple[Inspection, object, NDArray[np.float64]] | None = None
     results: tuple[tuple[object, ...], list[AnalysisResult]] | None = None
 
     # -- what is looked at --------------------------------------------------------------------------------------
@@ -72,8 +75,13 @@ class InsidePage:
 
     @property
     def _rows_of(self) -> str:
-        """Map and histogram have the same rows."""
-        return "map" if self.page == "spread" else self.page
+        """Map and histogram have the same rows; the list of findings has others than the one that is opened."""
+        return "map" if self.page == "spread" else "finding" if self.opened else self.page
+
+    @property
+    def opened(self) -> bool:
+        """Does one finding have the page to itself?"""
+        return self.page == "recorded" and self.whole
 
     def nearest_step(self, steps: Sequence[int]) -> int | None:
         """The one of these steps, in order, at the cursor or the last before it; None where there are none."""
@@ -109,6 +117,8 @@ class InsidePage:
             self.at_row[self._rows_of] = min(max(self.row + down, 0), max(0, self.rows - 1))
         if right and self.page == "attention":
             self._next_head(right)
+        elif right and self.opened:
+            self.column = max(0, self.column + right)
         elif right and self.steps:
             now = self.nearest_step(self.steps)
             self._go_to(self.steps.index(now) + right if now is not None else 0)
@@ -132,7 +142,8 @@ class InsidePage:
         self.head = None if at < 0 else at
 
     def next_figure(self, by: int) -> None:
-        """Another figure, of whichever group."""
+        """Another figure, of whichever group, on the map."""
+        self.page = "map"
         self.figure = _beside(self.figures, self.chosen_figure(), by)
 
     def next_region(self, by: int) -> None:
@@ -151,7 +162,12 @@ class InsidePage:
 
     def _keep_layer(self) -> None:
         """What comes may be about the layer at the cursor."""
-        if not self.heads and self.row < len(self.layers) and (layer := self.layers[self.row]) is not None:
+        if (
+            self.page in _OF_ROWS
+            and not self.heads
+            and self.row < len(self.layers)
+            and (layer := self.layers[self.row]) is not None
+        ):
             self.of_layer = layer
 
     def choose(self, text: str) -> str:
@@ -174,6 +190,8 @@ class InsidePage:
         """Open what the cursor is on; what is to be typed for it."""
         if self.page == "attention":
             return "prompt"
+        if self.page == "recorded":
+            self.whole, self.column, self.at_row["finding"] = not self.whole, 0, 0
         if self.page == "map":
             self.page = "spread"
         elif self.page in ("time", "model"):
@@ -186,6 +204,13 @@ class InsidePage:
         file = newest_checkpoint(watched)
         if file is not None and prompt:
             self.page, self.attention = "attention", AttentionRequest(file, prompt)
+
+    def asks(self) -> Literal["figure", "prompt"]:
+        """What `/` asks for on this page."""
+        if self.page == "attention":
+            return "prompt"
+        self.page = self.page if self.page in (*_OF_ROWS, "CKA") else "map"
+        return "figure"
 
     def point(self, x: int, y: int) -> None:
         """Put the cursor where the mouse was pressed."""

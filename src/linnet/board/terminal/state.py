@@ -312,6 +312,8 @@ class Board:
             self.message = self.charts.set_filter("")
         elif self.view == "artifacts" and self.shelf.whole:
             self.shelf.whole = False
+        elif self.view == "inside" and self.inside.opened:
+            self.inside.whole = False
         elif self.view != "metrics" and self.watched_runs:
             self.show("metrics")
         else:
@@ -373,7 +375,7 @@ class Board:
             self.show("metrics")
             self.asking = "charts"
         elif self.area == "inside":
-            self.asking = "figure"
+            self.asking = self.inside.asks()
         else:
             self.show("runs")
             self.asking = "filter"

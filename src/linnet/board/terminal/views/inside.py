@@ -38,6 +38,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
         return fill([*lines, [], [("   no run is open", "dim")]], width, height)
     room = height - 1
     with watched.inside.held() as inspection:
+        share = watched.inside.share_read
         if page.page in _OTHERS:
             why, draw_page = _OTHERS[page.page]
             drawn = draw_page(board, width, room)
@@ -48,11 +49,10 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
             asked, draw_look = _LOOKS[page.page]
             why = f"not looked into: {_command(watched.summary.manifest, asked)}"
             drawn = draw_look(board, inspection, width, room) if inspection is not None else []
-    if page.page in _LOOKS and not watched.inside.caught_up:
-        share = f"reading … {100 * watched.inside.share_read:.0f} %"
+    if page.page in _LOOKS and share < 1.0:
+        why = f"reading … {100 * share:.0f} %"
         if drawn:
-            drawn = [*fill(drawn, width, room - 1), [(f" {share}", "dim")]]
-        why = share
+            drawn = [*fill(drawn, width, room - 1), [(f" {why}", "dim")]]
     if not drawn:
         page.rows, page.steps = 0, ()
         drawn = [[], *([(f"   {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 4)))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
 from linnet.board.terminal.views.scatter import in_colours
+from linnet.board.token_texts import token_text
 from linnet.board.watched_run import WatchedRun
 from linnet.board.words import duration, number
 from linnet.files import step_of
@@ -29,6 +31,7 @@ from linnet.runs.inspection import Inspection, TokenDrift
 CORRELATION = "drift/token_frequency"  # the metric
 _BESIDE = 100  # columns from which the list of what was recorded stands beside it
 _LIST = 30  # columns of that list
+_TEXT = 14  # columns of a text in a map
 _MOST_TOKEN = 12  # columns of a token
 _MOST_LISTED = 4  # lines of it above
 _MOST_TOKENS = 8  # that are named
@@ -64,10 +67,10 @@ def draw_likeness(board: Board, inspection: Inspection, width: int, height: int)
 
 def _over_steps(page: InsidePage, inspection: Inspection, region: str) -> NDArray[np.float64]:
     """How alike each layer is to itself at the last step; computed again when there is more."""
-    key = (id(inspection), inspection.changes, region)
-    if page.likeness is None or page.likeness[0] != key:
-        page.likeness = key, layers_over_steps(inspection, region)
-    return page.likeness[1]
+    key, known = (inspection.changes, region), page.likeness
+    if known is None or known[0] is not inspection or known[1] != key:
+        known = page.likeness = inspection, key, layers_over_steps(inspection, region)
+    return known[2]
 
 
 def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -> list[Line]:
@@ -96,13 +99,16 @@ def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -
 
 def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
     """The correlation that the training logged, over all tokens; and which of these moved the farthest."""
-    curve = board.watched.history.curve(CORRELATION) if board.watched is not None else None
+    assert board.watched is not None
+    curve = board.watched.history.curve(CORRELATION)
     at = int(curve.step.searchsorted(drift.step, "right")) - 1 if curve is not None else -1
     said = f" {len(drift.freq)} tokens of the vocabulary"
     if curve is not None and at >= 0:
         said += f"; of all that came: r = {number(float(curve.mean[at]), 3)}, log frequency against cosine"
     order = np.argsort(np.where(drift.freq > 0, drift.cos_to_init, np.inf))[:_MOST_TOKENS]
-    words = [f"{drift.token_id[at]} ({number(float(drift.cos_to_init[at]), 2)})" for at in order if drift.freq[at] > 0]
+    came = [at for at in order.tolist() if drift.freq[at] > 0]
+    texts = [safe(token_text(board.watched.run, int(drift.token_id[at])), _MOST_TOKEN) for at in came]
+    words = [f"{text} ({number(float(drift.cos_to_init[at]), 2)})" for text, at in zip(texts, came, strict=True)]
     return [[(cut(said, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
 
 
@@ -116,6 +122,10 @@ def draw_recorded(board: Board, width: int, height: int) -> list[Line]:
     page.rows, page.steps = len(kept), ()
     if not kept:
         return []
+    if page.opened:
+        chosen = kept[min(page.at_row.get("recorded", 0), len(kept) - 1)]
+        page.rows = 0
+        return _figure_lines(board, chosen, width, height)
     listed = [_recorded_line(one, at == page.row) for at, one in enumerate(kept)]
     chosen = kept[page.row]
     if width >= _BESIDE:
@@ -145,12 +155,31 @@ def _figure_lines(board: Board, result: AnalysisResult, width: int, height: int)
     said: list[Line] = [[(f" {line}", "dim")] for line in wrap(result.text, max(8, width - 2), 3) if line]
     figure, room = figure_of(result.kind, result.numbers), max(4, height - len(said))
     if isinstance(figure, HeatMap):
-        return [*_indented(map_lines(board, figure, width - 1, room)[0])[:room], *said]
+        return [*_map_of_finding(board, figure, width, room), *said]
     if figure is not None:
         return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *said]
     if result.picture is None:
         return [*said, [], [("   its numbers do not fit together", "warning")]]
     return [*_indented(sketch(result.picture, width - 1, room, color=board.color)), *said]
+
+
+def _map_of_finding(board: Board, figure: HeatMap, width: int, height: int) -> list[Line]:
+    """The map; opened, with a cursor that moves through it. Of texts as many columns as have room, from there on."""
+    page, cursor = board.inside, None
+    if page.opened:
+        page.rows, page.column = len(figure.rows), min(page.column, len(figure.columns) - 1)
+        cursor = page.row, page.column
+        value = figure.cell_texts[page.row][page.column]
+        where = f"{figure.row_label} {figure.rows[page.row]}, {figure.column_label} {figure.columns[page.column]}"
+        figure = replace(figure, title=f"{where}: {value}")
+    if figure.texts is not None:
+        first = min(page.column if page.opened else 0, max(0, len(figure.columns) - (width - 8) // _TEXT))
+        shown = slice(first, first + max(1, (width - 8) // _TEXT))
+        texts = [row[shown] for row in figure.texts]
+        figure = replace(figure, values=figure.values[:, shown], columns=figure.columns[shown], texts=texts)
+        cursor = None if cursor is None else (cursor[0], cursor[1] - first)
+    lines, _, left_out = map_lines(board, figure, width - 1, height - 1, cursor)
+    return _indented([*lines, [(left_out, "dim")]] if left_out else lines)[:height]
 
 
 # -- attention ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""The texts of tokens, by the tokenizer of a run's newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+from linnet.files import step_of
+from linnet.runs import Run
+
+_TOKENS, _MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
+
+
+def token_text(run: Run, token: int) -> str:
+    """The text of a token, blanks as `·`; its number where there is no checkpoint with a tokenizer."""
+    files = run.checkpoints()
+    tokens, by_bytes = _tokens_of(files[-1].parent) if files else ((), False)
+    return _readable(tokens[token], by_bytes) if 0 <= token < len(tokens) else str(token)
+
+
+@lru_cache(maxsize=4)
+def _tokens_of(weights: Path) -> tuple[tuple[str, ...], bool]:
+    """The tokens of a run as its tokenizer has them, and whether that is one of bytes: in all checkpoints the same."""
+    from linnet.gguf.errors import GGUFError
+    from linnet.gguf.file import GGUFFile
+
+    file = max(weights.glob("step_*.gguf"), key=lambda file: step_of(file) or 0)
+    try:
+        with GGUFFile.open(file) as opened:
+            tokens = cast("Sequence[str]", opened.metadata.get(_TOKENS) or ())
+            return tuple(tokens), opened.metadata.get(_MODEL) == "gpt2"
+    except (GGUFError, OSError):
+        return (), False
+
+
+def _readable(token: str, by_bytes: bool) -> str:
+    """As it stands in a text: SentencePiece has its own blank, byte-level BPE a letter for each byte."""
+    if not by_bytes:
+        return token.replace("▁", "·")
+    try:
+        text = bytes(_BYTES[letter] for letter in token).decode("utf-8")
+    except (KeyError, UnicodeDecodeError):
+        return token
+    return text.replace(" ", "·").replace("\n", "⏎").replace("\t", "⇥")
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letter of each byte in GPT-2's alphabet: itself where it can be printed, else one behind all bytes."""
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printed]
+    return {chr(byte): byte for byte in printed} | {chr(256 + at): byte for at, byte in enumerate(others)}
+
+
+_BYTES = _byte_letters()
