@@ -22,6 +22,8 @@ from linnet.board.terminal.inside_page import PAGES
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import screen
 from linnet.board.terminal.views.inside_map import binned
+from linnet.board.token_texts import token_text
+from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunBundle
 from linnet.runs.run import add_image, add_numbers
 from tests.board.conftest import append, board_of, look, read, styles, training, write
@@ -339,6 +341,27 @@ def test_tokens_are_told_of_by_how_often_they_came(inspected: Path) -> None:
     shown = look(inside(inspected, "chart:6"))
     assert shown.count("●") >= 3
     assert "farthest: 9 (0.1), 7 (0.3), 3 (0.7)" in shown
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "texts"),
+    [
+        ("gpt2", ["Ġthe", "Ċ", "Ã©", "Ã"], ["·the", "⏎", "é", "Ã", "4"]),
+        ("llama", ["▁the", "<0x0A>"], ["·the", "<0x0A>", "2"]),
+        ("none", [], ["0"]),
+    ],
+)
+def test_tokens_have_their_texts_where_a_checkpoint_has_a_tokenizer(
+    root: Path, model: str, tokens: list[str], texts: list[str]
+) -> None:
+    run = linnet.Run.load(write(root / "a", training()))
+    assert token_text(run, 0) == "0", "there is no checkpoint"
+    (root / "a" / "weights").mkdir()
+    metadata = MetadataBlock().text("general.architecture", "llama").text("tokenizer.ggml.model", model)
+    if tokens:
+        metadata.texts("tokenizer.ggml.tokens", tokens)
+    GGUFWriter(metadata).write(root / "a" / "weights" / "step_400.gguf")
+    assert [token_text(run, at) for at in range(len(texts))] == texts
 
 
 @pytest.mark.parametrize(
