@@ -160,7 +160,7 @@ def opened(folder: str, name: str) -> dict[str, Any]:
     seen = run.inspection()
     found["inside"] = time.perf_counter() - began
     found["maps"] = len(seen.taps)
-    return found | answered(Path(folder), name)
+    return found | answered(Path(folder), name) | drawn(Path(folder), name)
 
 
 def answered(folder: Path, name: str) -> dict[str, float]:
@@ -183,6 +183,31 @@ def answered(folder: Path, name: str) -> dict[str, float]:
         began = time.perf_counter()
         ask()
         found[moment] = time.perf_counter() - began
+    board.close()
+    return found
+
+
+def drawn(folder: Path, name: str) -> dict[str, float]:
+    """Seconds in which the board in the terminal has drawn a run's charts, and its inside; the longest frame there."""
+    from linnet.board.terminal.reader import Reader
+    from linnet.board.terminal.state import Board
+    from linnet.board.terminal.views import screen
+    from linnet.runs import RunStore
+
+    store, found = RunStore(folder), {"frame": 0.0}
+    board = Board(store, [store.find(name).path])
+    reader = Reader(board, lambda: None)
+    for view in ("metrics", "inside"):
+        board.show(view)
+        began = time.perf_counter()
+        while True:
+            reader.read_once()
+            drawing = time.perf_counter()
+            screen.whole(board, 80, 24)
+            found["frame"] = max(found["frame"], time.perf_counter() - drawing)
+            if reader.idle() and board.watched is not None:
+                break
+        found[f"{view} tab"] = time.perf_counter() - began
     board.close()
     return found
 
@@ -297,6 +322,13 @@ def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
         f"The board's server answers for the run's page in {page['plain'] * 1e3:.0f} and {page['all'] * 1e3:.0f} ms,"
         f" for its inside in {found['all'].median('contents') * 1e3:.0f} ms the first time, for a heat map there in"
         f" {found['all'].median('map') * 1e3:.0f} ms."
+    )
+    screens = {name: samples.median("metrics tab") for name, samples in found.items()}
+    report.at_most("its charts in the terminal, beyond one without looks", screens["all"] - screens["plain"], 0.2, "s")
+    report.note(
+        f"The board in the terminal has the run's charts in {screens['plain'] * 1e3:.0f} and {screens['all'] * 1e3:.0f}"
+        f" ms, its inside in {found['all'].median('inside tab') * 1e3:.0f} ms, of which it shows what it has read; no"
+        f" frame takes longer than {found['all'].median('frame') * 1e3:.0f} ms."
     )
     report.note(
         f"{RUN_STEPS:,} steps: {sizes['plain'] / 1e6:.1f} MB without looks, {sizes['all'] / 1e6:.1f} MB with"
