@@ -18,7 +18,8 @@ import linnet
 from linnet.board.terminal import palette
 from linnet.board.terminal.actions import act, point
 from linnet.board.terminal.attention import AttentionRequest
-from linnet.board.terminal.inside_page import PAGES
+from linnet.board.terminal.inside_page import PAGES, InsidePage
+from linnet.board.terminal.keys import FOOTERS
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import screen
 from linnet.board.terminal.views.inside_map import binned
@@ -159,6 +160,14 @@ def test_every_page_fits_any_screen(inspected: Path, root: Path, size: tuple[int
                     look(board, *size)
                     act(board, action)
                 look(board, *size)
+
+
+def test_the_footer_names_the_keys_of_the_page(inspected: Path) -> None:
+    board = inside(inspected)
+    for page, words in enumerate(("figure", "region", "open, shut", "open, shut", "over", "step", "open", "prompt"), 1):
+        act(board, f"chart:{page}")
+        assert words in look(board, 80, 24).splitlines()[-1]
+    assert {InsidePage(page).keys for page in PAGES} <= set(FOOTERS)
 
 
 # -- the map --------------------------------------------------------------------------------------------------------

@@ -66,6 +66,12 @@ class InsidePage:
     likeness: tuple[Inspection, object, NDArray[np.float64]] | None = None
     results: tuple[tuple[object, ...], list[AnalysisResult]] | None = None
 
+    @property
+    def keys(self) -> str:
+        """Which keys the footer names: those that do most on this page."""
+        by_page = {"map": "inside", "time": "inside: trees", "model": "inside: trees"}
+        return by_page.get(self.page, f"inside: {self.page}")
+
     # -- what is looked at --------------------------------------------------------------------------------------
 
     @property

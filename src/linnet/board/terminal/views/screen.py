@@ -250,6 +250,8 @@ def _footer(board: Board, width: int) -> Line:
         if board.overlay
         else "one metric"
         if board.area == "detail"
+        else board.inside.keys
+        if board.area == "inside"
         else board.view
     )
     hints = keys.footer(where, several=len(board.watched_runs) > 1)
