@@ -49,7 +49,7 @@ class HeatMap:
             return [[plain(text) for text in row] for row in self.texts]
         return [[self.text(value) for value in row] for row in self.values.tolist()]
 
-    @property
+    @cached_property
     def ends(self) -> tuple[float, float]:
         """The ends of the scale of colours."""
         finite = self.values[np.isfinite(self.values) & ((self.values > 0) | (not self.log))]
