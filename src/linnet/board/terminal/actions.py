@@ -52,6 +52,24 @@ def _clip_or_sort(board: Board) -> None:
     board.sort_by() if board.view == "runs" else board.toggle("clip")
 
 
+def _ask_for_filter(board: Board) -> None:
+    """Of the metrics, which have a chart; of the inside, what is shown; else of the runs."""
+    if board.area in ("grid", "detail"):
+        board.show("metrics")
+        board.asking = "charts"
+    elif board.area == "inside":
+        board.asking = board.inside.asks()
+    else:
+        board.show("runs")
+        board.asking = "filter"
+
+
+def _ask_for_columns(board: Board) -> None:
+    """Have the columns of the list typed."""
+    board.show("runs")
+    board.asking = "columns"
+
+
 ACTIONS: dict[str, Action] = {
     **{f"view:{view}": partial(Board.show, view=view) for view in VIEWS},
     "next_view": lambda board: board.show_next(1),
@@ -97,7 +115,7 @@ ACTIONS: dict[str, Action] = {
     **{f"sort:{column}": partial(Board.sort_by, column=column) for column in SORTS},
     "reverse": Board.reverse_order,
     "unmark": lambda board: board.table.marks.clear(),
-    "filter": Board.ask_for_filter,
+    "filter": _ask_for_filter,
     "pin": chart_actions.pin_or_plot,
     "plot_runs": chart_actions.plot_runs,
     "best_or_last": chart_actions.take_best,
@@ -107,7 +125,7 @@ ACTIONS: dict[str, Action] = {
     "move_on": partial(chart_actions.move_chart, by=1),
     "constants": chart_actions.unfold_constants,
     "reset_charts": chart_actions.reset_charts,
-    "columns": Board.ask_for_columns,
+    "columns": _ask_for_columns,
 }
 
 

@@ -369,24 +369,8 @@ class Board:
             opened, self.message = open_with_system(artifact.path)
             self.shelf.tells_path = not opened
 
-    def ask_for_filter(self) -> None:
-        """Of the metrics, which have a chart; else of the runs."""
-        if self.area in ("grid", "detail"):
-            self.show("metrics")
-            self.asking = "charts"
-        elif self.area == "inside":
-            self.asking = self.inside.asks()
-        else:
-            self.show("runs")
-            self.asking = "filter"
-
     def stop_asking(self) -> None:
         self.asking, self.charts.live_filter = "", None
-
-    def ask_for_columns(self) -> None:
-        """Have the columns of the list typed."""
-        self.show("runs")
-        self.asking = "columns"
 
     def ask_for_note(self) -> None:
         if self.watched is not None:
