@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from learning_lane import LaneSpec, play, prepared
-from learning_lanes import STUDIES, quiet_study
+from learning_lanes import STUDIES
 from learning_tables import records
 
 DATA = Path(__file__).parent / ".data" / "learning"
@@ -72,7 +72,7 @@ def one_lane(flags: argparse.Namespace) -> int:
 
 def lanes_of(flags: argparse.Namespace) -> list[LaneSpec]:
     """The lanes of a study; what is timed follows from the records of the grid that are there already."""
-    return quiet_study(records(flags.out)) if flags.name == "quiet" else STUDIES[flags.name]()
+    return STUDIES[flags.name](records(flags.out)) if flags.name in ("quiet", "fitted") else STUDIES[flags.name]()
 
 
 def figures(flags: argparse.Namespace) -> int:

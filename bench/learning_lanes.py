@@ -1,11 +1,11 @@
 """The lanes of the study of learning: which shapes, rates, batches and changes are tried, the most worthful first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from learning_lane import LaneSpec, Trial
-from learning_tables import Record
+from learning_tables import Record, correction, times
 
 # Every shape has a vocabulary of 8,192 and sequences of 512 tokens, so that losses compare.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -171,21 +171,37 @@ def sweep(steps: int, times: Iterable[float]) -> list[Trial]:
 
 def third_study() -> list[LaneSpec]:
     """The rule against sweeps at each size and batch, as it is now."""
-    five = (1.0, 1.4, 0.7, 2.0, 0.5)
+    four = (1.0, 1.4, 0.7, 2.0)
+
+    def seeds(steps: int, count: int, times: Iterable[float] = four) -> list[Trial]:
+        return [replace(trial, seed=seed) for seed in range(count) for trial in sweep(steps, times)]
+
     return [
-        *(
-            lane(f"15M 16k {seed}", "15M", 32, [replace(trial, seed=seed) for trial in sweep(1000, five)])
-            for seed in SEEDS
-        ),
-        lane("135M 16k", "135M", 32, sweep(300, five[:3])),
-        lane("50M 16k", "50M", 32, sweep(600, five)),
-        lane("15M 131k", "15M", 256, sweep(150, five)),
-        lane("15M 2k", "15M", 4, sweep(2000, five)),
-        lane("3M 8k", "3M", 16, sweep(1000, five), sweep(4000, five[:3])),
-        lane("3M 65k", "3M", 128, sweep(400, five)),
-        lane("1M 8k", "1M", 16, sweep(1000, five)),
-        *demo_lanes(),
+        *(lane(f"15M 16k {seed}", "15M", 32, [replace(t, seed=seed) for t in sweep(1000, four)]) for seed in SEEDS),
+        lane("135M 16k", "135M", 32, sweep(300, four[:3])),
+        lane("50M 16k", "50M", 32, sweep(600, four)),
+        lane("15M 131k", "15M", 256, sweep(150, four)),
+        lane("15M 2k", "15M", 4, sweep(2000, four)),
+        lane("3M 8k", "3M", 16, seeds(1000, 2), sweep(4000, four[:3])),
+        lane("3M 65k", "3M", 128, sweep(400, four)),
+        lane("1M 8k", "1M", 16, seeds(1000, 2)),
+        *demo_lanes()[:1],
     ]
+
+
+def fitted_study(found: Sequence[Record] = ()) -> list[LaneSpec]:
+    """The rule as the third study's sweeps correct it, once in each of their lanes."""
+    by_size = correction([record for record in found if record["study"] == "sweep"])
+    lanes = []
+    for spec in third_study():
+        steps = sorted({(trial.steps, trial.seed) for trial in spec.trials if trial.study == "sweep"})
+        sizes = [(spec.shape["d_model"], spec.batch * spec.ctx, count) for count, _ in steps]
+        trials = [
+            Trial("fitted", count, {}, {"times": times(by_size, *size)}, seed)
+            for (count, seed), size in zip(steps, sizes, strict=True)
+        ]
+        lanes.append(replace(spec, trials=tuple(trials)))
+    return lanes
 
 
 def cpu_study() -> list[LaneSpec]:
@@ -208,11 +224,13 @@ def cpu_study() -> list[LaneSpec]:
     ]
 
 
-def quiet_study(found: Iterable[Record] = ()) -> list[LaneSpec]:
+def quiet_study(found: Sequence[Record] = ()) -> list[LaneSpec]:
     """What is timed, three seeds, one lane after the other: the default; AdamW and nanoGPT as they were best."""
-    adamw = _best(found, "adamw") or {"lr": 2e-3, "weight_decay": 0.1, "beta2": 0.95}
+    adamw = _best(found, "adamw") or {"lr": 2e-3, "weight_decay": 0.3, "beta2": 0.95}  # the best of the last grid
     peer = _best(found, "nanogpt") or {"lr": 2e-3}
-    ours = [Trial("default", 1000, seed=seed, evaluations=25) for seed in SEEDS]
+    corrected = correction([record for record in found if record["study"] == "sweep"])
+    variant = {"times": times(corrected, SHAPES["15M"]["d_model"], 32 * CTX, 1000)} if corrected else {}
+    ours = [Trial("default", 1000, {}, variant, seed=seed, evaluations=25) for seed in SEEDS]
     tuned = [Trial("adamw best", 1000, {**adamw, "optimizer": "adamw"}, seed=seed, evaluations=25) for seed in SEEDS]
     theirs = [Trial("nanogpt best", 1000, peer, seed=seed, evaluations=25) for seed in SEEDS]
     in_turn = [trial for pair in zip(ours, tuned, strict=True) for trial in pair]
@@ -277,6 +295,7 @@ STUDIES = {
     "second": second_study,
     "combined": combined_study,
     "third": third_study,
+    "fitted": fitted_study,
     "cpu": cpu_study,
     "quiet": quiet_study,
     "small": small_study,

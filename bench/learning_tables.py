@@ -62,6 +62,51 @@ def fit(found: Sequence[Record], study: str = "rate") -> dict[str, float]:
     return {"matrix": math.exp(constant), **named, "worst factor": float(np.exp(left.max()))}
 
 
+def correction(found: Sequence[Record]) -> dict[str, float]:
+    """By what the rates of the rule are to be multiplied: a constant, and powers of width, tokens and steps.
+
+    Least squares over the best of each sweep. The powers are held back a little: a lane more or less may not turn them.
+    """
+    import numpy as np
+
+    rows, targets = [], []
+    for trials in _lanes(found).values():
+        by_times: dict[float, list[float]] = defaultdict(list)
+        for record in trials:
+            by_times[record["variant"].get("times", 1.0)].append(record["loss"])
+        if len(by_times) < 3:
+            continue
+        best, _ = optimum({factor: statistics.fmean(losses) for factor, losses in by_times.items()})
+        rows.append([1.0, *_sizes(trials[0]["shape"]["d_model"], trials[0]["tokens"], trials[0]["steps"])])
+        targets.append(math.log(best))
+    if not rows:
+        return {}
+    held_back = np.diag([0.0, 0.3, 0.3, 0.3])
+    matrix = np.array(rows)
+    solution = np.linalg.solve(matrix.T @ matrix + held_back, matrix.T @ np.array(targets))
+    return dict(zip(("constant", "width", "tokens", "steps"), solution.tolist(), strict=True))
+
+
+def times(by_size: Mapping[str, float], width: int, tokens: int, steps: int) -> float:
+    """What a correction says of one size."""
+    powers = zip(("width", "tokens", "steps"), _sizes(width, tokens, steps), strict=True)
+    return round(math.exp(by_size["constant"] + sum(by_size[name] * size for name, size in powers)), 3)
+
+
+def _sizes(width: int, tokens: int, steps: int) -> tuple[float, float, float]:
+    return math.log(width / 384), math.log(min(tokens, 65_536) / 16_384), math.log(steps / 1_000)
+
+
+def _lanes(found: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
+    """The trials of each size: lanes that differ by their seed are one."""
+    lanes: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for record in found:
+        words = record["lane"].split()
+        name = " ".join(words[:-1] if words[-1] in ("0", "1", "2") else words)
+        lanes[name, record["steps"]].append(record)
+    return lanes
+
+
 def steps_to(curve: Sequence[Sequence[float]], loss: float) -> float | None:
     """After how many steps a curve first was at a loss, between two evaluations by a straight line."""
     before: Sequence[float] | None = None
