@@ -234,6 +234,12 @@ def test_the_command_prints_tables_for_other_programs(run: linnet.Run, printed: 
     assert len(printed("metrics", "a", "--inspect", "tokens").splitlines()) == 4
     code, _, err = said("metrics", "a", "--inspect", "taps", "--key", "loss")
     assert (code, err) == (2, "linnet: --inspect has columns of its own: leave out --key and --wide\n")
+    with linnet.start(run.path.parent, run_id="plain", system_every=0) as session:
+        session.log(1, loss=1.0)
+    code, out, err = said("metrics", "plain", "--inspect", "tokens")
+    assert (code, out) == (2, "")
+    assert err == "linnet: run plain says nothing of tokens: that is told by a training with --inspect drift\n"
+    assert len(printed("metrics", "a", "plain", "--inspect", "tokens").splitlines()) == 4
 
 
 def test_show_says_what_was_looked_at(run: linnet.Run, printed: Printed) -> None:

@@ -134,5 +134,5 @@ def _folded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def weights_of(path: Path) -> dict[str, Tensor]:
     """The parameters of a checkpoint by our names, in float32; of an adapter those of its base with it."""
-    files = find_files(path)
+    files = find_files(path, takes_adapters=False)
     return load(files.model, adapters=files.adapters).params()
