@@ -16,6 +16,7 @@ from linnet.analysis.beginning import Beginning, weights_of
 from linnet.errors import LinnetError, UsageError
 from linnet.infer import top_tokens
 from tests.conftest import Said
+from tests.train.test_inspection import Stop, drift_of
 
 QUICK: dict[str, Any] = {
     "ctx": 24,
@@ -104,6 +105,24 @@ def test_a_resumed_run_began_where_it_did_before(runs: Path, name: str) -> None:
     after = drift(name, runs=runs)
     assert (after.origin, after.steps) == (before.origin, (2, 4, 6))
     assert after.distances_LS[:, :2] == pytest.approx(before.distances_LS, rel=1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["lora", "finetune", "warm-start"])
+def test_drift_that_is_told_while_training_is_the_same_after_a_resume(
+    taught: Path, corpus: Path, cache: Path, tmp_path: Path, recipe: str
+) -> None:
+    source = (
+        {"donor": taught / "base.gguf", "init": "full"} if recipe == "warm-start" else {"base": taught / "base.gguf"}
+    )
+    known: dict[str, Any] = {**source, "corpus": corpus, "cache": cache, **QUICK, "steps": 6, "inspect": "drift@1"}
+    whole = linnet.train(recipe, run_id="whole", **known)
+    linnet.train(recipe, run_id="stopped", **known, callbacks=[Stop(3)])
+    assert linnet.open("stopped").status == "interrupted"
+    resumed = linnet.resume("stopped")
+    assert drift_of(resumed) == drift_of(whole)
+    assert {event["step"] for event in drift_of(whole)} == {*range(1, 7)}
+    moved = [event["l2_to_init"] for event in drift_of(whole) if event.get("param", "").startswith("blk.0.attn_q")]
+    assert 0 <= moved[0] < moved[-1], "of a pair only one half has a gradient at first"
 
 
 def test_a_base_that_is_gone_or_another_is_not_taken_for_the_first_value(
