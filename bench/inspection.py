@@ -16,6 +16,7 @@ from typing import Any
 
 import peers
 import sample
+from machine import alone
 from report import Report
 
 EVERY = 100
@@ -68,16 +69,17 @@ def looks(preset_name: str, device: str, batch: int, groups: list[str], folder: 
             inspector.after(chosen, number)
             inspector.write()
 
-        plain, looked, sizes = [], [], []
-        for number in range(1, LOOKS + 6):
+        def both(number: int) -> tuple[float, float, int]:
             seconds = timed(lambda: step(data, 1e-3), hardware.device.type)
             before = run.events_path.stat().st_size
-            seconds_looked = timed(lambda: look(number), hardware.device.type)  # noqa: B023 (it is called at once)
+            seconds_looked = timed(lambda: look(number), hardware.device.type)
             inspector.write(wait=True)
-            if number > 5:  # compiled, captured, warmed up
-                plain.append(seconds)
-                looked.append(seconds_looked)
-                sizes.append(run.events_path.stat().st_size - before)
+            return seconds, seconds_looked, run.events_path.stat().st_size - before
+
+        for number in range(1, 6):
+            both(number)  # compiled, captured, warmed up
+        with alone():
+            plain, looked, sizes = zip(*(both(number) for number in range(6, LOOKS + 6)), strict=True)
         median = statistics.median
         return {"plain": median(plain), "looked": median(looked), "bytes": median(sizes), "why": hardware.why}
 
