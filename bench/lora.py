@@ -10,6 +10,7 @@ batches of Python's standard library in the same order: their losses must be the
 import argparse
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,7 @@ RANK, ALPHA, RATE = 8, 16.0, 1e-3
 CPU, GPU = (2, 256), (8, 512)  # sequences, context
 THREADS, TURNS = 2, 9
 WARM_UP, AT_ONCE = {"cpu": 2, "cuda": 8}, {"cpu": 2, "cuda": 10}  # steps
+PATIENCE = {"cpu": 900.0, "cuda": 105.0}  # seconds until a side is warm
 BATCHES = 128  # different ones
 PLAIN, QUANTISED, PEFT, COMPILED, UNSLOTH = "linnet", "linnet, quantised base", "peft", "peft + compile", "unsloth"
 
@@ -197,8 +199,10 @@ def turns(names: list[str], device: str, folder: Path) -> dict[str, dict[str, An
             sides[name] = stack.enter_context(subprocess.Popen(command, text=True, env=environment, **pipes))  # type: ignore[call-overload]
             _say(sides[name], WARM_UP[device])  # all at once: most of it is compiling
         for name, process in list(sides.items()):
-            if not process.stdout.readline():
-                del sides[name]
+            left = max(0.0, began + PATIENCE[device] - time.perf_counter())
+            ready, _, _ = select.select([process.stdout], [], [], left)
+            if not ready or not process.stdout.readline():
+                sides.pop(name).kill()
             else:
                 print(f"  {name} is warm after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         with alone():
