@@ -1,6 +1,7 @@
 """`--inspect taps,grads,drift@100` costs 2 % of a 15M run on a GPU at most, a looked-at step of 135M five plain ones.
 
-Its processes are compiled side by side and timed in turn.
+The former is the time of whole runs, with looks and without: while one is prepared, the GPU has steps to do. A look by
+itself is timed with the GPU waited for before and after it; its processes are compiled side by side, timed in turn.
 """
 
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import inspection
 import sample
@@ -19,6 +21,35 @@ SHAPES = {  # preset, sequences, what is looked at
     "15M, all": ("nano", 8, inspection.ALL),
     "135M, taps, grads, drift": ("smollm2-135m", 16, inspection.GROUPS),
 }
+
+
+STEPS, FROM = 1200, 200  # of a run, and from which on it is timed
+
+
+def a_run(folder: str, flags: list[str]) -> dict[str, Any]:
+    """Seconds of a step of a run from the command line, with all that happens between steps."""
+    command = [sys.executable, "-m", "linnet", "train", "from-scratch", "--preset", "nano", "--vocab", "8192"]
+    command += ["--runs", folder, "--steps", str(STEPS), "--eval-every", "0", "--sample-every", "0"]
+    done = subprocess.run([*command, "--checkpoint-every", "100000", *flags], capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    (run,) = Path(folder).iterdir()
+    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
+    times = {event["step"]: event["t"] for event in events if event["kind"] == "step"}
+    return {"seconds": (times[STEPS] - times[FROM]) / (STEPS - FROM)}
+
+
+def runs(report: Report, folder: Path) -> float:
+    """The share that looks add to a run's time: the same run without and with them, by turns."""
+    found: dict[str, list[float]] = {"plain": [], "looked at": []}
+    looks = ["--inspect", f"{','.join(sorted(inspection.GROUPS))}@{inspection.EVERY}"]
+    for turn in range(4):
+        name, flags = ("looked at", looks) if turn % 2 else ("plain", [])
+        place = folder / f"run{turn}"
+        place.mkdir()
+        found[name].append(sample.play(__file__, "a_run", {"folder": str(place), "flags": flags})["seconds"])
+    plain, looked = (min(each) for each in found.values())
+    report.row(f"15M, whole runs, a look each {inspection.EVERY}", plain * 1e3, looked * 1e3, looked / plain, None)
+    return looked / plain - 1
 
 
 def main() -> Report:
@@ -45,16 +76,16 @@ def main() -> Report:
             if process.wait():
                 raise SystemExit(f"{what}: ended with {process.returncode}")
             found[what] = json.loads((folder / str(number) / "answer").read_text())
+        share = runs(report, folder)
     for what, each in found.items():
         plain, looked = each["plain"], each["looked"]
         report.row(what, plain * 1e3, looked * 1e3, looked / plain, (looked - plain) / (every * plain))
-    share, _, _ = (row[4] for row in report.rows)
-    report.at_most(f"15M: cost of taps,grads,drift@{every}", 100 * float(share or 0), 2, "%")
-    report.at_most("135M: a step that is looked at", float(report.rows[2][3] or 0), 5, "× a plain one")
+    report.at_most(f"15M: cost of taps,grads,drift@{every}, of a run's time", 100 * share, 2, "%")
+    report.at_most("135M: a step that is looked at", float(report.rows[-1][3] or 0), 5, "× a plain one")
     batches = ", ".join(f"{preset} {batch} sequences" for preset, batch, _ in SHAPES.values())
     report.note(f"Random tokens: {batches}. {found['135M, taps, grads, drift']['why']}.")
     return report
 
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, {}))
+    sys.exit(sample.start(main, {"a_run": a_run}))
