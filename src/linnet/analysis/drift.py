@@ -191,7 +191,7 @@ def _pieces(config: AnyConfig, now: Mapping[str, Tensor], first: Mapping[str, Te
 
 
 def _tensor_drift(piece: TensorPiece, now: Mapping[str, Tensor], first: Mapping[str, Tensor]) -> TensorDrift:
-    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter])[0].tolist()
+    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter]).tolist()
     norm = float(l2_of(piece.of(first[piece.parameter])))
     layer = piece.layer if piece.layer >= 0 else None
     return TensorDrift(piece.tensor, layer, distance / norm if norm > 0 else float("nan"), cosine)
