@@ -59,8 +59,8 @@ def prepare(
         dedup: Drop documents that are equal, or nearly, to an earlier one.
         dedup_threshold: What --dedup takes for nearly equal: the share of common runs of five words (0.8); 1: equal.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
-        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; else what the keys of the first
-            say.
+        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; else what the keys of the
+            first say.
         chat_format: How conversations are written; by default as chats of the tokenizer.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.

@@ -85,8 +85,8 @@ class TextData:
         held_out: The share of documents kept for evaluation.
         documents: Keep documents from seeing each other; conversations never do.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
-        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; by default what the keys of the
-            first say.
+        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; by default what the keys of
+            the first say.
         chat_format: How conversations are written: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; by
             default as the chat template of the tokenizer, which is never run, or its tokens tell.
         train_on: Of conversations: answers, which is the default, or all, the questions too.
