@@ -163,7 +163,13 @@ def test_dropout_is_of_the_model_and_not_of_its_reference(blocks: PreferenceBloc
 def test_a_batch_in_parts_is_the_same_as_in_one(blocks: PreferenceBlocks, rows: int) -> None:
     def stepped(at_once: int, graph: str) -> tuple[dict[str, float], dict[str, Tensor]]:
         settings = TrainSettings(
-            batch=at_once, batch_tokens=8 * CTX, lr=1e-2, optimizer="adamw", device="cpu", graph=graph, weight_decay=0.0  # type: ignore[arg-type]
+            batch=at_once,
+            batch_tokens=8 * CTX,
+            lr=1e-2,
+            optimizer="adamw",
+            device="cpu",
+            graph=graph,
+            weight_decay=0.0,  # type: ignore[arg-type]
         )
         model, adapter = adapted()
         step = Step(model, settings, choose(settings, tokens=at_once * CTX), PreferenceLoss(model, BETA))

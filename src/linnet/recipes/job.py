@@ -225,6 +225,11 @@ class Job:
         """Tokens, or patches of images, that pass through the model together."""
         return self.settings.batch * self.ctx
 
+    @property
+    def learns_preferences(self) -> bool:
+        """Does it learn from pairs of a chosen and a rejected answer?"""
+        return getattr(self.options, "loss", None) == "dpo"
+
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""
         fields = {"arch": self.model.arch, **asdict(self.model)}

@@ -88,7 +88,7 @@ class PreferenceLoss:
 
 def _by_blocks(rows_BT: Tensor) -> Tensor:
     """[B / 2, 2 T]: the two rows of each block one behind the other."""
-    return rows_BT.unflatten(0, (-1, 2)).flatten(1)
+    return rows_BT.reshape(len(rows_BT) // 2, -1)
 
 
 @dataclass(frozen=True)
