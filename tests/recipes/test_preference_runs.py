@@ -83,6 +83,10 @@ def test_a_training_on_pairs_tells_answers_apart_and_says_so(base: Path, prefere
     assert margins[0] - margins[1] == pytest.approx(metrics["reward_margin"].value, abs=1e-4)
     kept = {name: run.config[name] for name in ("rows", "loss", "beta", "chat_format")}
     assert kept == {"rows": "preferences", "loss": "dpo", "beta": 0.3, "chat_format": "chatml"}
+    scored = json.loads(printed("eval", "a", "--json"))
+    assert scored["pairs"] == metrics["validation/samples"].value[-1]
+    for name in METRICS:
+        assert scored[name] == pytest.approx(metrics[f"validation/{name}"].value[-1], abs=1e-4), name
     path = Path(run.path) / "weights/step_40.gguf"
     assert check(path) == [] and AdapterFile.read(path).rank == 8
 
@@ -143,7 +147,7 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(
         ),
         (
             command(base, preferences, loss=None),
-            "holds pairs of a chosen and a rejected answer: --loss dpo learns from",
+            "holds pairs of a chosen and a rejected answer: learn from them with --loss dpo",
         ),
         (command(base, preferences, beta=0), "--beta must be above 0, found 0"),
         (command(base, preferences, beta="nan"), "--beta must be above 0, found nan"),
@@ -162,16 +166,21 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(
         (command(base, long), "pairs both answers begin within 96 tokens: choose a larger --ctx"),
         (
             ["train", "finetune", *command(base, preferences, loss=None)[2:]],
-            "in linnet train lora: an adapter can be swi",
+            "learn from them with --loss dpo in linnet train lora, whose adapter is switched off for",
         ),
         (
             ["train", "from-scratch", "--corpus", str(preferences), *SHAPE],
-            "--loss dpo learns from them, in linnet train",
+            "learn from them with --loss dpo in linnet train lora",
         ),
     ):
         code, _, err = said(*arguments)
         assert code in (1, 2) and complaint in err and err.count("\n") == 1, err
     assert not root.exists()
+
+
+def test_pairs_are_scored_beside_a_base_alone(base: Path, preferences: Path, said: Said) -> None:
+    code, _, err = said("eval", str(base), "--corpus", str(preferences))
+    assert code == 2 and err.count("\n") == 1 and "score an adapter (a RUN of lora, or --adapter)" in err
 
 
 def test_a_recipe_without_an_adapter_does_not_know_the_flag(said: Said, base: Path, preferences: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from linnet.train.state import State
     from linnet.train.step import Batch, LossFunction, StepObserver, StepResult
 
-_BETA = 0.1  # of the paper, and of everybody since
+DEFAULT_BETA = 0.1  # of the paper, and of everybody since
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LoraOptions(BaseOptions):
     @property
     def reward_scale(self) -> float:
         """What an answer is worth by a nat of its log probability over the base's."""
-        return _BETA if self.beta is None else self.beta
+        return DEFAULT_BETA if self.beta is None else self.beta
 
 
 @dataclass(frozen=True)

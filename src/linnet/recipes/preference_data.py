@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from linnet.data import Batches, Prepared
 from linnet.data.batches import in_order
-from linnet.data.preference_blocks import ROWS, PreferenceBatch, PreferenceBlocks, require_pairs
+from linnet.data.preference_blocks import ROWS, PreferenceBlocks, require_pairs
 from linnet.errors import UsageError
 from linnet.models import LanguageModel
 from linnet.recipes.conversation_data import ChatRunData, cut_sentences, packing_sentence
@@ -22,8 +22,6 @@ from linnet.train.settings import TrainSettings
 from linnet.train.text import rows_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from linnet.data.corpus import RowKind
 
 _ENOUGH = 32  # held-out pairs whose loss can be gone by
@@ -86,7 +84,7 @@ class PreferenceRunData(ChatRunData):
         if self._scoring is None or self._scoring[0] is not model:
             self._scoring = model, PreferenceLoss(model, self._beta)
         at_once = max(1, rows_at_once(self._device, self.ctx, ROWS * self._held_out.count) // ROWS)
-        batches = cast("Iterable[PreferenceBatch]", in_order(self._held_out, at_once))
+        batches = in_order(self._held_out, at_once)
         return evaluate_preferences(self._scoring[1], batches, self.scored(step), self._scorers)
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
@@ -108,9 +106,9 @@ def check_pairs(job: Job, rows: RowKind, ranks: int) -> None:
             )
         return
     if not job.learns_preferences:
-        hint = "`loss=dpo` learns from them"
+        hint = "learn from them with `loss=dpo`"
         if job.recipe != "lora":
-            hint += ", in linnet train lora: an adapter can be switched off, which gives the reference"
+            hint += " in linnet train lora, whose adapter is switched off for the reference"
         raise UsageError(f"corpus {data.corpus} holds pairs of a chosen and a rejected answer: {hint}")
     if data.train_on == "all":
         raise UsageError("`train_on=all` does not go with `loss=dpo`, which compares answers: leave it out")

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.data.preference_blocks import PreferenceBatch
+from linnet.data import Batch
 from linnet.kernels import Executor, eager
 from linnet.models import LanguageModel
 from linnet.models.adapters import without_adapter
@@ -43,10 +43,14 @@ class Rewards:
 
 
 class PreferenceLoss:
-    """The loss of an adapted model by pairs, in the place of its own: as `Step` calls it, with a `PreferenceBatch`."""
+    """The loss of a model by pairs, in the place of its own: as `Step` calls it, with a `PreferenceBatch`.
 
-    def __init__(self, model: LanguageModel, beta: float) -> None:
-        self._model, self._reference, self._beta = model, without_adapter(model), beta
+    - `reference`: another model; without one it is the base of an adapted model.
+    """
+
+    def __init__(self, model: LanguageModel, beta: float, reference: LanguageModel | None = None) -> None:
+        self._model, self._beta = model, beta
+        self._reference = without_adapter(model) if reference is None else reference
 
     def __call__(
         self,
@@ -110,7 +114,7 @@ class PreferenceEvaluation:
 
 @torch.no_grad()
 def evaluate_preferences(
-    loss: PreferenceLoss, batches: Iterable[PreferenceBatch], most: int, ranks: Ranks = ALONE
+    loss: PreferenceLoss, batches: Iterable[Batch], most: int, ranks: Ranks = ALONE
 ) -> PreferenceEvaluation:
     """Score batches until at least `most` pairs are scored. Of several `ranks` each takes some of the batches."""
     sums: list[dict[str, Tensor]] = []
