@@ -134,6 +134,10 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(
     lines = preferences.read_text().splitlines()
     incomplete = tmp_path / "incomplete.jsonl"
     incomplete.write_text("\n".join([*lines[:6], '{"prompt": "a", "chosen": "b"}', *lines[6:]]))
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"prompt": "a", "chosen"\n' + preferences.read_text())
+    (tmp_path / "short.csv").write_text("prompt,chosen,rejected\na,b\n")
+    (tmp_path / "empty.jsonl").write_text("")
     same = write_jsonl(tmp_path / "same.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "b"}])
     long = write_jsonl(tmp_path / "long.jsonl", [{**pair_row(k), "prompt": "why? " * 200} for k in range(9)])
     for arguments, complaint in (
@@ -162,6 +166,9 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(
         (command(base, preferences, train_on="all"), "--train-on all does not go with --loss dpo"),
         (command(base, preferences, teacher=base), "--teacher does not go with --loss dpo"),
         (command(base, incomplete), "line 7 has no rejected: expected prompt, chosen and rejected"),
+        (command(base, broken), "broken.jsonl: line 1 is not a JSON object: Input data was truncated"),
+        (command(base, tmp_path / "short.csv"), "short.csv: line 2 has 2 of 3 columns"),
+        (command(base, tmp_path / "empty.jsonl"), "empty.jsonl: the file is empty"),
         (command(base, same), "line 1 has the same answer as chosen and as rejected"),
         (command(base, long), "pairs both answers begin within 96 tokens: choose a larger --ctx"),
         (

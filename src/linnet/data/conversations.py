@@ -74,8 +74,7 @@ def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]
             try:
                 found = Shape.of(fields)
                 if found is None:
-                    keys = ", ".join(key[:40] for key in list(fields)[:_SHOWN_KEYS]) or "nothing"
-                    raise RowError(f"holds no conversation; it has {keys}: expected messages, or prompt and completion")
+                    raise _no_conversation(fields)
                 shape = shape or found
                 if found != shape:
                     raise RowError(f"has {found}, and the rows before it {shape}: keep one kind in a file")
@@ -84,6 +83,27 @@ def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]
                 report.leave_out_row(f"{place} {error}")
             except RowError as error:
                 report.skip_row(file, f"{place} {error}")
+
+
+def lacks_values(fields: Mapping[str, Any]) -> bool:
+    """Has a row the keys of a conversation, and null where that should be?"""
+    if any(key in fields and fields[key] is None for key in MESSAGE_KEYS):
+        return True
+    both = [[fields[key] for key in keys if key in fields] for keys in (QUESTIONS, _ANSWERS)]
+    return all(both) and any(all(value is None for value in values) for values in both)
+
+
+def _no_conversation(fields: Mapping[str, Any]) -> RowError:
+    """Why a row holds no conversation."""
+    for key in MESSAGE_KEYS:
+        if (value := fields.get(key)) is not None:
+            return RowError(f"has {JSON_KINDS.get(type(value), 'a text')} in {key}, expected a list of messages")
+    if lacks_values(fields):
+        if any(fields.get(key) is not None for key in _ANSWERS):
+            return RowError("has an answer, and null for its question")
+        return NoAnswerError("has no answer to train on")
+    keys = ", ".join(key[:40] for key in list(fields)[:_SHOWN_KEYS]) or "nothing"
+    return RowError(f"holds no conversation; it has {keys}: expected messages, or prompt and completion")
 
 
 def as_json(messages: Sequence[Message]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from linnet.data.prepared import prepare_whole
-from linnet.data.request import Request
+from linnet.data.request import PrepareOptions, Request
+from linnet.data.rows import ROW_READERS
 from linnet.errors import UsageError
 from linnet.gguf.chat_families import AUTO
 from linnet.recipes.conversation_data import ConversationRunData
@@ -25,23 +26,24 @@ def read_corpus(
     data = job.data
     assert isinstance(data, TextData)
     vocab = job.model.vocab  # type: ignore[union-attr]
-    request = Request.of(
-        data.corpus,
-        {
-            "vocab": None if data.tokenizer else vocab,
-            "tokenizer": (tokenizer or job.tokenizer_source) if data.tokenizer else None,
-            "pre": data.pre or "gpt-2",
-            "held_out": data.held_out,
-            "field": data.field or (),
-            "dedup": bool(data.dedup),
-            "dedup_threshold": data.dedup_threshold,
-            "plain": data.plain,
-            "cache": data.cache,
-            "progress": progress,
-            "rows": data.rows,
-            "chat_format": data.chat_format or AUTO,
-        },
-    )
+    options: PrepareOptions = {
+        "vocab": None if data.tokenizer else vocab,
+        "tokenizer": (tokenizer or job.tokenizer_source) if data.tokenizer else None,
+        "pre": data.pre or "gpt-2",
+        "held_out": data.held_out,
+        "field": data.field or (),
+        "dedup": bool(data.dedup),
+        "dedup_threshold": data.dedup_threshold,
+        "plain": data.plain,
+        "cache": data.cache,
+        "progress": progress,
+        "rows": data.rows,
+        "chat_format": data.chat_format or AUTO,
+    }
+    request = Request.of(data.corpus, options)
+    has_rows = any(file.kind in ROW_READERS for file in request.source.files)
+    if job.learns_preferences and data.rows is None and request.source.rows == "text" and has_rows:
+        request = Request.of(data.corpus, {**options, "rows": "preferences"})  # whose reading says what is wrong
     check_pairs(job, request.source.rows, hardware.ranks.count)
     prepared = prepare_whole(request)
     if prepared.rows == "preferences":
