@@ -16,6 +16,7 @@ from linnet.gguf import AdapterFile, GGUFFile
 from linnet.gguf.check import check
 from tests.conftest import Printed, Said, interrupt, losses
 from tests.data.chats import chats, pair_row, pairs, write_jsonl
+from tests.scale.forked_ranks import fork_ranks
 
 SHAPE = ("--preset", "tiny", "--vocab", "400", "--ctx", "96")
 FLAGS: dict[str, Any] = {
@@ -115,6 +116,20 @@ def test_gradients_of_parts_add_up_to_those_of_the_whole(base: Path, preferences
     parts = learn(base, preferences, batch=2, batch_tokens=8 * 96, run_id="parts", eval_every=0)
     for name in (*METRICS, "grad_norm"):
         assert parts.metrics()[name].value == pytest.approx(whole.metrics()[name].value, abs=2e-4), name
+
+
+def test_two_ranks_train_what_one_does(base: Path, preferences: Path, root: Path, tmp_path: Path) -> None:
+    one = learn(base, preferences, run_id="one", batch_tokens=2 * 4 * 96, steps=4)
+    ranks = fork_ranks(command(base, preferences, run_id="two", batch_tokens=2 * 4 * 96, steps=4, runs=root), tmp_path)
+    try:
+        assert [rank.end()[0] for rank in ranks] == [0, 0], [rank.err.read_text() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.process.kill()
+            rank.process.join()
+    two = linnet.open("two")
+    for name in (*METRICS, "validation/loss", "validation/reward_margin"):
+        assert two.metrics()[name].value.tolist() == one.metrics()[name].value.tolist(), name
 
 
 def test_a_fork_and_dora_learn_from_pairs_too(base: Path, preferences: Path, printed: Printed) -> None:
