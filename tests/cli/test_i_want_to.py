@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -60,6 +61,8 @@ def belongings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("books").mkdir()
     for file in sorted((Path(sysconfig.get_path("stdlib")) / "json").glob("*.py")):
         shutil.copy(file, "books")
+    pairs = [{"prompt": str(number), "chosen": "b", "rejected": "c"} for number in range(40)]
+    Path("preferences.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
     generator = np.random.default_rng(0)
     for kind in ("cats", "dogs"):
         Path("photos", kind).mkdir(parents=True)

@@ -241,11 +241,11 @@ def _counts(run: Run, path: Path, vocab: int, cache: Path | None, progress: Prog
     options = {"held_out": float(own.get("held_out", 0.02)), **reading_of(own, ())}
     options |= {"cache": cache or own.get("cache"), "progress": progress}
     try:
-        tokens = prepared_text(own["corpus"], path, None, own, options).train.tokens
+        prepared = prepared_text(own["corpus"], path, None, own, options)
     except (LinnetError, OSError):
         return None
-    counts = np.zeros(vocab, np.int64)
+    tokens, counts = prepared.train.tokens, np.zeros(vocab, np.int64)
     for begin in range(0, len(tokens), _COUNTED):
-        ids = np.asarray(tokens[begin : begin + _COUNTED])
+        ids = np.asarray(tokens[begin : begin + _COUNTED]) % prepared.vocab
         counts += np.bincount(ids[ids < vocab], minlength=vocab)
     return torch.from_numpy(counts)

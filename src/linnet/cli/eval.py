@@ -21,7 +21,7 @@ from linnet.runs import Run
 from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tokenizers import Tokenizer
 
@@ -145,18 +145,30 @@ def eval(
             "left_out": list(map(words.flags, prepared.left_out)),
         }
         result["encodings"] = prepared.encodings
-        train_on = own.get("train_on") if corpus is None else None
-        result |= _scored(loaded, prepared, split, window, tokens, train_on or "answers")
+        if prepared.rows == "preferences":
+            if not files.adapters:
+                raise UsageError(
+                    f"corpus {scored} holds pairs, whose answers are worth what a model says beside its base: score an"
+                    " adapter (a RUN of lora, or --adapter)"
+                )
+            from linnet.recipes.lora import DEFAULT_BETA
+
+            reference = load(files.model, chosen, task="text")
+            beta = float(own.get("beta") or DEFAULT_BETA)
+            result |= _scored_pairs(loaded, reference, prepared, split, window, tokens, beta)
+        else:
+            train_on = own.get("train_on") if corpus is None else None
+            result |= _scored(loaded, prepared, split, window, tokens, train_on or "answers")
         if run is not None and trained_with is not None:
-            result["in_training"] = _in_training(run, step_of(path), result["tokens"])
+            result["in_training"] = _in_training(run, step_of(path), result.get("pairs", result["tokens"]))
     if json:
         print_json(result)
     else:
         _print(result)
     tell_choice(model, path, json)
     if record is not None and run is not None:
-        figures = {name: result[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
-        add_evaluation(run, record, step_of(path), {**figures, "samples": result["tokens"]})
+        figures = {name: result[name] for name in ("loss", *_figures_of(result), "corpus", "split")}
+        add_evaluation(run, record, step_of(path), {**figures, "samples": result.get("pairs", result["tokens"])})
     return 0
 
 
@@ -202,9 +214,7 @@ def _scored(
 ) -> dict[str, object]:
     from linnet.train.text import evaluate
 
-    scored = prepared.held_out if split == "held_out" else prepared.train
-    if len(scored) < 2:
-        raise UsageError("no document of this corpus is held out: score all of it with --all")
+    scored = _part_of(prepared, split)
     on_progress = _show_progress if sys.stderr.isatty() else None
     began = time.perf_counter()
     if prepared.is_chat:
@@ -260,6 +270,57 @@ def _scored_chats(
     }
 
 
+def _scored_pairs(
+    model: LanguageModel,
+    reference: LanguageModel,
+    prepared: Prepared,
+    split: str,
+    window: int,
+    most: int | None,
+    beta: float,
+) -> dict[str, object]:
+    """How well a model tells the chosen answers of pairs from the rejected ones, beside its reference."""
+    from linnet.data.batches import in_order
+    from linnet.data.preference_blocks import ROWS, PreferenceBlocks, require_pairs
+    from linnet.train.preferences import PreferenceLoss, evaluate_preferences
+    from linnet.train.text import rows_at_once
+
+    scored = _part_of(prepared, split)
+    began = time.perf_counter()
+    blocks = PreferenceBlocks(scored, prepared.vocab, min(window, max(scored.longest, 2)))
+    require_pairs(blocks, prepared.record.corpus)
+    blocks.to(model.device)
+    facts = blocks.facts
+    pairs = facts.conversations if most is None else max(1, min(1.0, most / facts.trained) * facts.conversations)
+    batches = in_order(blocks, max(1, rows_at_once(model.device, blocks.ctx, facts.rows) // ROWS))
+    result = evaluate_preferences(PreferenceLoss(model, beta, reference), batches, round(pairs))
+    return {
+        "ctx": blocks.ctx,
+        "beta": beta,
+        "pairs": result.pairs,
+        "cut": facts.cut,
+        "too_long": facts.left_out,
+        "tokens": facts.trained * result.pairs // facts.conversations,
+        **result.figures,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _figures_of(result: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the figures beside the loss."""
+    if "pairs" in result:
+        return ("accuracy", "reward_margin", "reward_chosen", "reward_rejected")
+    return ("ppl", "bits_per_byte")
+
+
+def _part_of(prepared: Prepared, split: str) -> TokenSet:
+    """What of a corpus is scored."""
+    scored = prepared.held_out if split == "held_out" else prepared.train
+    if len(scored) < 2:
+        raise UsageError("no document of this corpus is held out: score all of it with --all")
+    return scored
+
+
 def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | None:
     """What the run's own evaluation of this step found, where it scored fewer of the held-out tokens."""
     metrics = run.metrics()
@@ -306,7 +367,21 @@ def _print(result: dict[str, Any]) -> None:
         scales = {part["file"]: part["scale"] for part in result["adapters"]}
         named = (file if scale == 1 else f"{file} × {scale:g}" for file, scale in scales.items())
         print_facts({"base": result["base"], "adapter": ", ".join(named)})
-    if "loss" in result:
+    if "pairs" in result:
+        part = "held-out" if result["split"] == "held_out" else "all"
+        margin = f"{result['reward_margin']:.5g} ({result['reward_chosen']:.5g} and {result['reward_rejected']:.5g})"
+        print_facts(
+            {
+                "corpus": f"{result['corpus']}, {part} {result['pairs']:,} pairs, in rows of {result['ctx']}",
+                "loss": f"{result['loss']:.6g} nats a pair, at beta {result['beta']:g}",
+                "accuracy": f"{result['accuracy']:.2%} of the chosen answers are worth more than the rejected ones",
+                "margin": f"{margin}: what chosen answers are worth beside the base, less what rejected ones are",
+                "in training": _shorter_score(result.get("in_training"), "pairs"),
+                "took": words.duration(result["seconds"]),
+                "left out": left_out_sentence(result["left_out"]),
+            }
+        )
+    elif "loss" in result:
         of_chats = "conversations" in result
         kind = f"{result['conversations']:,} conversations" if of_chats else "documents"
         part = f"{'held-out' if result['split'] == 'held_out' else 'all'} {kind}"
@@ -335,10 +410,10 @@ def _print(result: dict[str, Any]) -> None:
         print_table(("after", "log p of next", "expected, with log p"), rows, right=(1,))
 
 
-def _shorter_score(in_training: dict[str, float] | None) -> str:
+def _shorter_score(in_training: dict[str, float] | None, unit: str = "tokens") -> str:
     if in_training is None:
         return ""
-    return f"{in_training['loss']:.6g}, over the first {in_training['tokens']:,} of these tokens"
+    return f"{in_training['loss']:.6g}, over the first {in_training['tokens']:,} of these {unit}"
 
 
 def _quoted(text: str) -> str:

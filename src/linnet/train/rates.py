@@ -51,6 +51,7 @@ RULES: dict[OptimizerName, Rule] = {
 }
 # Of adapters: one sweep on a small budget (docs/log.md); no rule of sizes is claimed.
 ADAPTER_RATES: dict[OptimizerName, float] = {"adamw": 1e-3, "muon": 1e-3}
+_OF_PREFERENCES = 0.1  # times these, where an adapter learns from pairs
 _MOMENTUM_WARMUP = 150  # steps
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
@@ -103,10 +104,11 @@ def settled(
     return replace(settings, **changes, **_of_muon(settings, steps))
 
 
-def settled_adapter(settings: TrainSettings, *, steps: int | None = None) -> TrainSettings:
+def settled_adapter(settings: TrainSettings, *, steps: int | None = None, preferences: bool = False) -> TrainSettings:
     """The settings of an adapter's training, with one rate for all pairs and no weight decay where nobody says."""
     steps = settings.own_steps if steps is None else steps
-    lr = ADAPTER_RATES[settings.optimizer] if settings.lr is None else settings.lr
+    usual = ADAPTER_RATES[settings.optimizer] * (_OF_PREFERENCES if preferences else 1.0)
+    lr = usual if settings.lr is None else settings.lr
     decay = 0.0 if settings.weight_decay is None else settings.weight_decay
     return replace(settings, lr=lr, weight_decay=decay, **_of_muon(settings, steps))
 
