@@ -97,14 +97,15 @@ def _figures(score: ChoicesScore) -> dict[str, float | None]:
 
 def _print(result: dict[str, Any]) -> None:
     print(paint(words.plain(result["model"]), "bold"))
-    cut = f"{result['cut']:,} prompts are longer than the context of {result['ctx']:,} tokens and lost their beginning"
+    longer = f"longer than the context of {result['ctx']:,} tokens and lost"
+    cut = f"1 prompt is {longer} its" if result["cut"] == 1 else f"{result['cut']:,} prompts are {longer} their"
     asked = f", asked as {result['chat_format']}" if result["chat_format"] else ""
     print_facts(
         {
             **adapter_facts(result),
             "choices": f"{result['choices']}: {result['rows']:,} row{'s'[: result['rows'] != 1]}{asked}",
             "by chance": f"{result['chance']:.2%}",
-            "cut": cut if result["cut"] else "",
+            "cut": f"{cut} beginning" if result["cut"] else "",
             "took": words.duration(result["seconds"]),
         }
     )
