@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from linnet.gguf.chat_format import ChatFormat
 
 _AT_ONCE = 4096  # tokens whose keys and values are held at once
+_REPAYS = 128  # tokens in a batch that repay reading all weights once more, rather than filling up shorter choices
 _LOGITS_AT_ONCE = 256  # rows of as many numbers as the vocabulary has
 
 
@@ -197,13 +198,16 @@ def choice_logprobs(
     totals: list[tuple[float, ...]] = [()] * len(rows)
     done = 0
     for numbers in _groups(rows):
-        for number, logprobs in zip(numbers, _group_logprobs(model, [rows[n] for n in numbers]), strict=True):
+        # Equal choices are scored once, so that none of them is the likelier by rounding.
+        group = [EncodedRow(rows[n].prompt, tuple(dict.fromkeys(rows[n].choices))) for n in numbers]
+        for number, row, logprobs in zip(numbers, group, _group_logprobs(model, group), strict=True):
             if not all(map(math.isfinite, logprobs)):
                 raise LinnetError(
                     "the model's numbers are not finite, so it prefers nothing: its weights may have diverged in"
                     " training; try an earlier checkpoint"
                 )
-            totals[number] = logprobs
+            of_choice = dict(zip(row.choices, logprobs, strict=True))
+            totals[number] = tuple(of_choice[choice] for choice in rows[number].choices)
         done += len(numbers)
         if on_progress is not None:
             on_progress(done, len(rows))
@@ -240,14 +244,25 @@ def _group_logprobs(model: LanguageModel, rows: Sequence[EncodedRow]) -> list[tu
     owner_C = torch.tensor([number for number, _ in choices], device=device)
     logp_RV = model.logits(last_RD[None])[0].log_softmax(-1)
     total_C = logp_RV[owner_C, first_C].cpu().double()
-    longer = [at for at, (_, choice) in enumerate(choices) if len(choice) > 1]
-    longest = max(map(len, (choice for _, choice in choices)))
-    count = max(1, _AT_ONCE // (T + longest))
-    for begin in range(0, len(longer), count):
-        part = longer[begin : begin + count]
+    for part in _parts([len(choice) for _, choice in choices], T):
         total_C[part] += _rest_logprobs(model, cache, [choices[at] for at in part])
     totals = iter(total_C.tolist())
     return [tuple(next(totals) for _ in row.choices) for row in rows]
+
+
+def _parts(lengths: Sequence[int], T: int) -> Iterator[list[int]]:
+    """The choices of more than one token in batches of about one length, the longest first, behind T tokens each."""
+    part: list[int] = []
+    for at in sorted((at for at, length in enumerate(lengths) if length > 1), key=lambda at: -lengths[at]):
+        if part:
+            longest = lengths[part[0]]
+            is_repaid = len(part) * longest >= _REPAYS and 4 * lengths[at] < 3 * longest
+            if is_repaid or (len(part) + 1) * (T + longest) > _AT_ONCE:
+                yield part
+                part = []
+        part.append(at)
+    if part:
+        yield part
 
 
 def _rest_logprobs(model: LanguageModel, prompts: KVCache, choices: Sequence[tuple[int, tuple[int, ...]]]) -> Tensor:
