@@ -102,8 +102,9 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             "temperature": 0.0,
             "cache_prompt": False,
         }
-        if job["vocab"]:
+        if job["vocab"] or not job["greedy"]:
             reply = _post(server.listening_address, "/completion", body | {"logit_bias": [[64, 100.0]]})
+        if job["vocab"]:
             row = [0.0] * job["vocab"]
             for entry in reply["completion_probabilities"][0]["top_logprobs"]:
                 row[entry["id"]] = entry["logprob"]
