@@ -132,6 +132,16 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         known = {"teacher": how.teacher_name, "teacher_sha256": how.teacher_sha256, "distill": how.distill}
         return {key: value for key, value in known.items() if value is not None}
 
+    def build(self) -> None:
+        """Make optimizer and step, with dropout where the settings have it; an adapter has its own."""
+        if self._settings.dropout:
+            self.trained.use_dropout(self._settings.dropout, self._settings.seed)
+        super().build()
+
+    def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
+        self.trained.begin_step(0 if is_first else self.step_index)
+        return super()._train(batch, lr, is_first, observer)
+
     def step(
         self, batch: Batch, lr: float, *, is_first: bool = False, observer: StepObserver | None = None
     ) -> StepResult:
