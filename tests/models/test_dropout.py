@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -97,7 +98,7 @@ def test_loss_and_gradients_are_those_of_the_plain_formulas_with_the_same_masks(
 def test_every_place_drops_its_share_and_other_numbers_than_the_next() -> None:
     made = masks(dropping(share=0.2), LLAMA)
     assert len(made) == 7
-    for one, other in zip(made, made[1:], strict=False):
+    for one, other in pairwise(made):
         assert (one == 0).float().mean().item() == pytest.approx(0.2, abs=0.02)
         assert one.unique().tolist() == pytest.approx([0, 1 / 0.8])
         assert ((one == 0) & (other == 0)).float().mean().item() == pytest.approx(0.04, abs=0.01)
