@@ -30,11 +30,11 @@ EVALUATIONS = 12
 Cell = tuple[int, float, float]  # epochs, times the weight decay of the rule, dropout
 
 
-def write_corpus(folder: Path) -> Path:
+def write_corpus(folder: Path, names: list[str]) -> Path:
     """The files in pieces, each a document."""
     corpus = folder / "corpus"
     corpus.mkdir()
-    for name in FILES:
+    for name in names:
         path = Path(sysconfig.get_path("stdlib")) / name
         for file in [path] if path.is_file() else sorted(path.glob("*.py")):
             lines = file.read_text().splitlines(keepends=True)
@@ -88,6 +88,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--factors", type=float, nargs="+", default=FACTORS, help="times the rule's weight decay")
     parser.add_argument("--dropouts", type=float, nargs="+", default=DROPOUTS)
+    parser.add_argument("--files", nargs="+", default=FILES, help="packages or modules of the standard library")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the report to FILE as a line of JSON")
     parser.add_argument("--runs", type=Path, metavar="FILE", help="append each run to FILE, a line of JSON each")
     parser.add_argument("--report", type=Path, metavar="FILE", help="train nothing: report the runs of such a FILE")
@@ -112,7 +113,7 @@ def sweep(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     logging.getLogger("linnet").setLevel(logging.ERROR)
     results = []
     with sample.scratch() as folder:
-        corpus = write_corpus(folder)
+        corpus = write_corpus(folder, chosen.files)
         prepared = prepare(corpus, vocab=VOCAB, held_out=HELD_OUT, cache=folder / "cache")
         tokens, held_out = len(prepared.train), len(prepared.held_out)
         print(f"{tokens:,} tokens, {held_out:,} held out", file=sys.stderr, flush=True)
