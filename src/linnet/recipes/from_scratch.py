@@ -84,9 +84,14 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         return text_job(cls.name, config, values)
 
     @classmethod
-    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
-        """The settings with rates and weight decay by the rule (`train/rates.py`), where they are not given."""
-        return rates.settled(job.settings, job.model, tokens, steps=steps, pretrained=cls._is_pretrained(job))
+    def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
+        """The settings with rates, weight decay and dropout by the rule (`train/rates.py`), where they are not given.
+
+        Dropout follows only where it was measured: new models that learn from the text alone.
+        """
+        is_plain = cls.begins_from_seed(job) and job.teacher is None and job.loss_name is None
+        pretrained, corpus = cls._is_pretrained(job), corpus if is_plain else None
+        return rates.settled(job.settings, job.model, tokens, steps=steps, pretrained=pretrained, corpus=corpus)
 
     @staticmethod
     def _is_pretrained(job: Job) -> bool:

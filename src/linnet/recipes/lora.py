@@ -130,7 +130,7 @@ class Lora(FromScratch):
         return False
 
     @classmethod
-    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+    def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
         """The settings with the rates of adapters, where they are not given."""
         return rates.settled_adapter(job.settings, steps=steps)
 
