@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import linnet
+from linnet.architectures import preset
 from linnet.errors import UsageError
-from linnet.train import Callback, StepMetrics
+from linnet.train import Callback, StepMetrics, rates
 from linnet.train.settings import TrainSettings
 from tests.conftest import Said, losses
 
@@ -156,3 +157,65 @@ def test_images_have_no_such_flag(said: Said) -> None:
 def test_settings_refuse_what_is_no_share() -> None:
     with pytest.raises(UsageError, match="`dropout` is a share"):
         TrainSettings(dropout=1.0)
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    """A text that a tiny model has more weights than: some 2,000 tokens."""
+    folder = tmp_path / "little"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02}.txt").write_text(" ".join(f"word{number * k % 97}" for k in range(1, 25)))
+    return folder
+
+
+def test_many_passes_over_little_text_drop_a_share_by_rule_and_few_do_not(little: Path, said: Said) -> None:
+    words = ["--preset", "tiny", "--vocab", "320", "--sample-every", "0", "--eval-every", "0", "--corpus", str(little)]
+    for name, epochs in (("few", "9"), ("many", "10")):
+        code, out, _ = said("train", "from-scratch", *words, "--run-id", name, "--epochs", epochs)
+        assert code == 0 and ("dropout 0.1" in out) == (name == "many")
+    assert "dropout" not in config("few") and config("many")["dropout"] == 0.1
+    said("train", "from-scratch", *words, "--run-id", "off", "--epochs", "10", "--dropout", "0")
+    assert config("off")["dropout"] == 0 and losses("off")[1] != losses("many")[1]
+
+
+def test_a_run_goes_on_with_the_share_that_the_rule_gave_it(little: Path) -> None:
+    flags = {name: value for name, value in TINY.items() if name != "steps"} | {"vocab": 320, "corpus": little}
+    for name, stop in (("whole", 10**6), ("stopped", 6)):
+        linnet.train("from-scratch", **flags, epochs=10, run_id=name, callbacks=[Interrupt(stop)])
+    assert linnet.resume("stopped").status == "completed"
+    assert config("stopped")["dropout"] == 0.1 and losses("stopped") == losses("whole")
+
+
+MICRO = preset("micro")  # 1M weights
+
+
+@pytest.mark.parametrize(
+    ("corpus", "steps", "share"),
+    [
+        (100_000, 400, None),  # 8 passes
+        (100_000, 500, 0.1),
+        (1_000_000, 5_000, 0.1),
+        (2_000_000, 10_000, None),  # more tokens than weights: not measured
+        (None, 500, None),
+    ],
+)
+def test_the_rule_asks_for_passes_and_for_more_weights_than_tokens(
+    corpus: int | None, steps: int, share: float | None
+) -> None:
+    def settled(**given: Any) -> TrainSettings:
+        return rates.settled(TrainSettings(steps=steps, **given), MICRO, 2_048, corpus=corpus)
+
+    assert settled().dropout == share
+    assert settled(dropout=0.0).dropout == 0 and settled(dropout=0.4).dropout == 0.4
+
+
+@pytest.mark.parametrize("recipe", ["finetune", "taught"])
+def test_a_model_that_was_trained_or_has_a_teacher_drops_nothing_by_rule(recipe: str, little: Path) -> None:
+    train(little, "donor", steps=4, vocab=320)
+    donor = Path("runs/donor/weights/step_4.gguf")
+    flags = {name: value for name, value in TINY.items() if name not in ("preset", "vocab", "steps")}
+    begin = {"base": donor, "ctx": 32} if recipe == "finetune" else {"teacher": donor, "preset": "tiny"}
+    name = "finetune" if recipe == "finetune" else "from-scratch"
+    linnet.train(name, corpus=little, run_id="a", epochs=12, **{**flags, **begin})
+    assert "dropout" not in config("a")
