@@ -195,6 +195,7 @@ MICRO = preset("micro")  # 1M weights
     [
         (100_000, 400, None),  # 8 passes
         (100_000, 500, 0.1),
+        (100_000, 2_500, 0.2),
         (1_000_000, 5_000, 0.1),
         (2_000_000, 10_000, None),  # more tokens than weights: not measured
         (None, 500, None),

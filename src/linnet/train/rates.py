@@ -56,7 +56,7 @@ RULES: dict[OptimizerName, Rule] = {
 ADAPTER_RATES: dict[OptimizerName, float] = {"adamw": 1e-3, "muon": 1e-3}
 _MOMENTUM_WARMUP = 150  # steps
 # From so many passes over the data on, this share is dropped (docs/log.md). Least first; fewer passes: nothing.
-_DROPOUT = ((10, 0.1),)
+_DROPOUT = ((10, 0.1), (50, 0.2))
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
 

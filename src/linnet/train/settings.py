@@ -47,7 +47,8 @@ class TrainSettings:
         momentum_warmup: Muon: steps in which its momentum rises from 0.85 to 0.95; 150 by default, at most a quarter.
         weight_decay: On matrices only; by default it follows from the rate and the steps.
         dropout: The share of the residual stream that is dropped in training: of the embeddings, and of what attention
-            and feed-forward add. None by default.
+            and feed-forward add. By default none before the tenth pass over a text with fewer tokens than the model has
+            weights; then 0.1, and 0.2 from 50 passes on.
         beta1: AdamW: how long the mean of the gradients is remembered.
         beta2: AdamW: how long the mean of their squares is remembered.
         eps: AdamW: added to the divisor.
