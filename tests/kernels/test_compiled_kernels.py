@@ -162,6 +162,14 @@ def test_every_parameter_of_a_language_model_gets_its_gradient(config: Config, f
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_every_parameter_gets_the_gradient_of_what_dropout_has_left(config: Config, dtype: torch.dtype) -> None:
+    model = build(config, seed=1)
+    model.use_dropout(0.2)
+    agree(model, lambda executor: model.loss(IDS_BT, IDS_BT.roll(-1, 1), executor=executor), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("changes", [{}, {"pooling": "cls"}, {"act": "silu"}, {"norm": "rms", "bias": False}])
 def test_every_parameter_of_a_vision_transformer_gets_its_gradient(changes: dict[str, Any], dtype: torch.dtype) -> None:
     model = build(dataclasses.replace(VIT, **changes), seed=1)

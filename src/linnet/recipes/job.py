@@ -256,11 +256,13 @@ class Job:
         """Read a job back from a manifest."""
         recipe = recipe or "from-scratch"
         kind = recipe_type(recipe)
+        # What a recipe asks for under a word of the settings is its own: the dropout of an adapter.
+        own = () if kind.options_type is None else tuple(field.name for field in fields(kind.options_type))
         try:
             return cls(
                 model=_read_fields(ARCHITECTURES[model["arch"]].config, model),
                 data=_read_data(_data_type(kind.data_types, config), config),
-                settings=_read_fields(TrainSettings, config, leave_out=_TURNED_INTO_STEPS),
+                settings=_read_fields(TrainSettings, config, leave_out=(*_TURNED_INTO_STEPS, *own)),
                 prompts=msgspec.convert(config.get("prompts", ()), tuple[str, ...]),
                 init_scale=float(config.get("init_scale", 1.0)),
                 recipe=recipe,

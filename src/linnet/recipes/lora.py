@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from linnet.train import Hardware, RunData
     from linnet.train.checkpoint import WeightsFormat
     from linnet.train.state import State
-    from linnet.train.step import Batch, LossFunction, StepObserver, StepResult
+    from linnet.train.step import LossFunction
 
 DEFAULT_BETA = 0.1  # of the paper, and of everybody since
 
@@ -103,7 +103,7 @@ class Lora(FromScratch):
         "Base": flags_of(LoraOptions),
         "Text": (*flags_of(TextData, leave_out=("tokenizer", "pre")), PROMPT),
         "Teacher": teacher_flags(),
-        "Training": settings_flags(LoraSettings),
+        "Training": settings_flags(LoraSettings, leave_out=("dropout",)),
     }
     data_types = (TextData, RowData)
     options_type = LoraOptions
@@ -128,7 +128,8 @@ class Lora(FromScratch):
 
         check_shape(shape, base.config)
         check_teacher(base, values)
-        values = {**values, "tokenizer": values["base"], "pre": None, "init_scale": 1.0}
+        # The dropout is the adapter's, of the options; the settings' would be the model's.
+        values = {**values, "tokenizer": values["base"], "pre": None, "init_scale": 1.0, "dropout": None}
         return text_job(cls.name, base.config, values, options=options)
 
     @classmethod
@@ -150,7 +151,7 @@ class Lora(FromScratch):
         return False
 
     @classmethod
-    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+    def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
         """The settings with the rates of adapters, where they are not given."""
         return rates.settled_adapter(job.settings, steps=steps, preferences=job.learns_preferences)
 
@@ -184,10 +185,6 @@ class Lora(FromScratch):
         if self.trained.adapter is None:
             raise LinnetError("the recipe has no adapter yet; call realize() first")
         return self.trained.adapter
-
-    def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
-        self.adapter.begin_step(0 if is_first else self.step_index)
-        return super()._train(batch, lr, is_first, observer)
 
     def _step_loss(self) -> Callable[..., Any] | None:
         if self.options.loss is None:

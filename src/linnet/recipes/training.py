@@ -363,7 +363,8 @@ def _settle(data: JobData, hardware: Hardware) -> None:
     """
     job = data.job
     steps = _expected_steps(job, data.per_step, hardware) if hardware.ranks.alone else None
-    settings = recipe_type(job.recipe).settled(job, data.per_step, steps)
+    corpus = data.per_epoch if job.settings.minutes is None or steps is not None else None
+    settings = recipe_type(job.recipe).settled(job, data.per_step, steps, corpus=corpus)
     data.settings = settings
     data.job = replace(job, settings=settings)
 
