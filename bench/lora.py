@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import sample
-from machine import alone
 from report import Report
 
 RANK, ALPHA, RATE = 8, 16.0, 1e-3
@@ -205,11 +204,10 @@ def turns(names: list[str], device: str, folder: Path) -> dict[str, dict[str, An
                 sides.pop(name).kill()
             else:
                 print(f"  {name} is warm after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        with alone():
-            for _ in range(TURNS):
-                for name, process in sides.items():
-                    _say(process, AT_ONCE[device])
-                    seconds[name].append(float(process.stdout.readline()))
+        for _ in range(TURNS):
+            for name, process in sides.items():
+                _say(process, AT_ONCE[device])
+                seconds[name].append(float(process.stdout.readline()))
         for process in sides.values():
             process.stdin.close()
             process.wait()

@@ -5,8 +5,6 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -59,23 +57,6 @@ def _status_bytes(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Where BENCH_LOCK names a file: time nothing while another script that was begun with it does.
-
-    Several scripts then share a GPU that is lent for minutes: they are compiled side by side, timed in turn.
-    """
-    name = os.environ.get("BENCH_LOCK")
-    if name is None:
-        yield
-        return
-    import fcntl
-
-    with Path(name).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class ForeignLoad:

@@ -111,7 +111,7 @@ class AbortRule:
             step = int(step_text.replace(",", "").replace("_", "")) if at else None
         except ValueError:
             share, step = math.nan, None
-        if not 0 < share < math.inf or (step is not None and step < 0):
+        if not 0 < share < (math.inf if percent else 1) or (step is not None and step < 0):
             raise UsageError(
                 f"`abort_behind` {text!r} is not understood; write the share of the baseline's loss, and the step from"
                 " which it counts: 0.05, 5% or 0.05@2000"
