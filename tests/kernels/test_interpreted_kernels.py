@@ -339,11 +339,13 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
 def test_a_model_by_kernels_has_the_plain_ones_gradients(
-    kernels: dict[str, ModuleType], config: Config, monkeypatch: pytest.MonkeyPatch
+    kernels: dict[str, ModuleType], config: Config, dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = build(config, seed=1)
+    model.use_dropout(dropout)
     ids = torch.arange(16).reshape(2, 8) * 7 % 64
     # So few programs, with so little at once, that each goes round several times.
     few = {"norm": {"PROGRAMS": 3, "NUMBERS": 2}, "activations": {"GELU_PROGRAMS": 3, "GELU_ROWS": 2}}

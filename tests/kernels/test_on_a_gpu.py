@@ -101,6 +101,20 @@ def test_compiled_gradients_of_a_language_model_are_the_plain_ones(name: str, do
     agree(build(MODELS[name], seed=1, device=DEVICE), inputs)
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_masks_are_those_of_a_cpu(name: str) -> None:
+    ids, ones = tokens(1000, 4, 64, 1), torch.ones(4, 64, MODELS[name].d_model)
+    masks = []
+    for device in ("cpu", DEVICE):
+        model = build(MODELS[name], seed=1, device=device)
+        model.use_dropout(0.3, seed=7)
+        model.begin_step(11)
+        assert model.dropout is not None
+        run = Compiled() if device == DEVICE else eager
+        masks.append(run(model.dropout, ones.to(device), model.dropout.row_keys(ids.to(device))).cpu())
+    assert torch.equal(*masks)
+
+
 @pytest.mark.parametrize("name", VITS)
 def test_compiled_gradients_of_a_vision_transformer_are_the_plain_ones(name: str) -> None:
     config = VITS[name]
@@ -109,17 +123,20 @@ def test_compiled_gradients_of_a_vision_transformer_are_the_plain_ones(name: str
     agree(build(config, seed=1, device=DEVICE), (images.to(DEVICE), torch.arange(8, device=DEVICE)))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_fifty_losses_compiled_and_captured_are_the_plain_ones(name: str) -> None:
+def test_fifty_losses_compiled_and_captured_are_the_plain_ones(name: str, dropout: float) -> None:
     losses: dict[str, list[float]] = {}
     for flag in ("off", "on"):
         settings = TrainSettings(batch=8, device=DEVICE, dtype="bfloat16", compile=flag, graph=flag, optimizer="adamw")
         model = build(MODELS[name], seed=0, device=DEVICE)
         hardware = choose(settings, tokens=8 * 128)
         model.set_compute_dtype(hardware.dtype)
+        model.use_dropout(dropout)
         step = Step(model, settings, hardware)
         losses[flag] = []
         for number in range(50):
+            model.begin_step(number)
             ids = tokens(1000, 8, 128, number)
 
             class Batch:

@@ -25,7 +25,7 @@ from linnet.train.inspection.gradients import GradientFigures
 from linnet.train.inspection.late_events import LateEvents
 from linnet.train.inspection.pieces import tensor_pieces
 from linnet.train.inspection.schedule import InspectSchedule
-from linnet.train.inspection.taps import look_at_batch
+from linnet.train.inspection.taps import counts_on_a_gpu, look_at_batch
 from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
 from tests.kernels.conftest import without_inductor as without_inductor
@@ -267,6 +267,13 @@ def test_units_that_do_nothing_are_counted() -> None:
     events = told(1, *look_at_batch(model, (torch.arange(32).view(2, 16),), 2))
     dead = {event["layer"]: event["dead"] for event in events if event["region"] == "ffn_act"}
     assert dead == {0: 0.0, 1: 12 / 48}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 600])
+def test_bins_are_counted_on_a_gpu_as_by_hand(rows: int) -> None:
+    place_RM = torch.rand(rows, 500, generator=torch.Generator().manual_seed(rows)) * 31.999
+    expected = torch.stack([torch.bincount(row.long(), minlength=32) for row in place_RM])
+    assert torch.equal(counts_on_a_gpu(place_RM), expected.float())
 
 
 def test_numbers_that_are_not_finite_are_counted_and_leave_no_histogram() -> None:

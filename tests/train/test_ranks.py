@@ -35,12 +35,12 @@ TAUGHT = (
 )
 CASES = {
     "adamw": f"{TEXT} --optimizer adamw",
-    "recomputed": f"{TEXT} --optimizer adamw --recompute blocks --clip 0.5 --file-type q8_0",
+    "recomputed": f"{TEXT} --dropout 0.2 --optimizer adamw --recompute blocks --clip 0.5 --file-type q8_0",
     "muon": f"{TEXT} --optimizer muon --graph on --schedule wsd",
     "sharded": f"{TEXT} --optimizer adamw --shard moments --documents --untied --qkv-bias",
     "sharded-muon": f"{TEXT} --optimizer muon --shard moments --file-type bf16 --recompute cheap",
     "overlapped": f"{TEXT} --optimizer adamw --overlap on --graph off",
-    "weights": f"{TEXT} --shard weights --optimizer muon --recompute blocks",
+    "weights": f"{TEXT} --dropout 0.1 --shard weights --optimizer muon --recompute blocks",
     "six-parts": f"train from-scratch --corpus CORPUS {SHAPE} --batch 2 --batch-tokens 384",
     "halves": f"train from-scratch --corpus CORPUS {HALVES} --optimizer adamw",
     "vit": f"{IMAGES} --batch 4 --batch-images 16 --ema 0.9",

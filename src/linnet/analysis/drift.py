@@ -193,7 +193,7 @@ def _pieces(config: AnyConfig, now: Mapping[str, Tensor], first: Mapping[str, Te
 
 
 def _tensor_drift(piece: TensorPiece, now: Mapping[str, Tensor], first: Mapping[str, Tensor]) -> TensorDrift:
-    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter])[0].tolist()
+    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter]).tolist()
     norm = float(l2_of(piece.of(first[piece.parameter])))
     layer = piece.layer if piece.layer >= 0 else None
     return TensorDrift(piece.tensor, layer, distance / norm if norm > 0 else float("nan"), cosine)
@@ -243,11 +243,11 @@ def _counts(run: Run, model: Path, vocab: int, cache: Path | None, progress: Pro
     options = {"held_out": float(own.get("held_out", 0.02)), **reading_of(own, ())}
     options |= {"cache": cache or own.get("cache"), "progress": progress}
     try:
-        tokens = prepared_text(own["corpus"], model, None, own, options).train.tokens
+        prepared = prepared_text(own["corpus"], model, None, own, options)
     except (LinnetError, OSError):
         return None
-    counts = np.zeros(vocab, np.int64)
+    tokens, counts = prepared.train.tokens, np.zeros(vocab, np.int64)
     for begin in range(0, len(tokens), _COUNTED):
-        ids = np.asarray(tokens[begin : begin + _COUNTED])
+        ids = np.asarray(tokens[begin : begin + _COUNTED]) % prepared.vocab
         counts += np.bincount(ids[ids < vocab], minlength=vocab)
     return torch.from_numpy(counts)

@@ -93,9 +93,14 @@ def probe_text(
             raise
         raise type(error)(f"the held-out text of run {checkpoint.run.id}: {error}; show another, `corpus`") from None
     if is_own and checkpoint.run is not None and len(prepared.held_out) > 1:
-        return ProbeText(prepared.held_out, f"the held-out text of {checkpoint.run.id}")
+        return ProbeText(token_ids(prepared, prepared.held_out), f"the held-out text of {checkpoint.run.id}")
     what = "Python's library" if source == BUILT_IN else source
-    return ProbeText(prepared.train, what)
+    return ProbeText(token_ids(prepared, prepared.train), what)
+
+
+def token_ids(prepared: Prepared, tokens: TokenSet) -> TokenSet | NDArray[np.int64]:
+    """The tokens of a set as a model reads them: those of conversations tell besides which of them are trained on."""
+    return tokens if prepared.rows == "text" else np.asarray(tokens.tokens[:]).astype(np.int64) % prepared.vocab
 
 
 def reading_of(own: Mapping[str, Any] | None, field: tuple[str, ...]) -> dict[str, Any]:

@@ -73,13 +73,14 @@ def _epochs(count: float | None) -> str:
 
 
 def rates_words(optimizer: str, rates: Mapping[str, float]) -> list[str]:
-    """The optimizer with the rate of matrices, the rates that are others, and the weight decay."""
+    """The optimizer with the rate of matrices, the rates that are others, weight decay and dropout."""
     matrix = rates.get("lr", 0.0)
     names = {"lr_embedding": "embedding", "lr_head": "head", "lr_vectors": "norms"}
     named = {word: rates.get(name, matrix) for name, word in names.items()}
     others = [f"{word} {_power(rate)}" for word, rate in named.items() if rate != matrix]
     decay = [f"decay {rates['weight_decay']:.3g}"] if "weight_decay" in rates else []
-    return [f"{optimizer} {_power(matrix)}", *others, *decay]
+    dropout = [f"dropout {rates['dropout']:.3g}"] if rates.get("dropout") else []
+    return [f"{optimizer} {_power(matrix)}", *others, *decay, *dropout]
 
 
 def _power(rate: float) -> str:

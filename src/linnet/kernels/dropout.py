@@ -26,6 +26,14 @@ def row_keys(ids_BT: Tensor, step: Tensor) -> Tensor:
     return _mixed((keys_B & 0x7FFFFFFF).int())
 
 
+def next_keys(keys_B: Tensor) -> Tensor:
+    """[B] int32: the keys of these rows at the next place in a model.
+
+    Where each place makes those of the next, the layers of a model differ in no constant: compiled, one serves all.
+    """
+    return keys_B + _GOLDEN
+
+
 def drop(x_BTD: Tensor, keys_B: Tensor, salt: int, share: float) -> Tensor:
     """x with a `share` of its numbers zero and the others as much larger.
 

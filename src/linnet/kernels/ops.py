@@ -34,7 +34,7 @@ from linnet.kernels.distillation import (
     DistilledLoss,
     distillation_grad,
 )
-from linnet.kernels.dropout import drop
+from linnet.kernels.dropout import drop, next_keys
 from linnet.kernels.executor import Executor, eager
 from linnet.kernels.frozen import (
     AdaptedMatmul,
@@ -48,6 +48,7 @@ from linnet.kernels.head_loss import (
     CrossEntropy,
     HeadLoss,
     PackedHeadLoss,
+    TargetLogProbs,
     cross_entropy_grad,
     evaluated_head_loss,
 )
@@ -146,6 +147,9 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Te
 # The residual stream: what is read from it, normed, and what is added to it
 
 
+_UPDATE = 0x1B873593  # the salt of what is dropped of an update
+
+
 class Residual(NamedTuple):
     """x + update, where the sum is left to the norm that reads it: on CUDA one kernel does both (`norm_linear`).
 
@@ -155,12 +159,20 @@ class Residual(NamedTuple):
     x_BTD: Tensor
     update_BTD: Tensor | None = None
     update_bias_D: Tensor | None = None  # a bias that the update holds, whose gradient the same kernel sums up
-    mask_keys_B: Tensor | None = None  # of what adapters drop (`dropout.row_keys`); None: nothing
+    mask_keys_B: Tensor | None = None  # of what is dropped (`dropout.row_keys`); None: nothing
 
-    def plus(self, update_BTD: Tensor, bias_D: Tensor | None = None) -> Residual:
-        """The stream with one update more."""
+    def plus(self, update_BTD: Tensor, bias_D: Tensor | None = None, dropout: float = 0.0) -> Residual:
+        """The stream with one update more, or with what dropout leaves of it."""
         assert self.update_BTD is None, "an update is added by the next norm: there is one between two of them"
-        return Residual(self.x_BTD, update_BTD, bias_D, self.mask_keys_B)
+        if not self.drops(dropout):
+            return Residual(self.x_BTD, update_BTD, bias_D, self.mask_keys_B)
+        assert bias_D is None and self.mask_keys_B is not None, "the norm would sum what was dropped for the bias"
+        keys_B = next_keys(self.mask_keys_B)
+        return Residual(self.x_BTD, drop(update_BTD, keys_B, _UPDATE, dropout), None, keys_B)
+
+    def drops(self, dropout: float) -> bool:
+        """Is something dropped of an update, where the layer has this share?"""
+        return bool(dropout) and self.mask_keys_B is not None
 
     def total(self) -> Tensor:
         """[B, T, d_model]: the sum itself."""
@@ -245,28 +257,32 @@ def norm_attention(
     return Residual(x.x_BTD[:, :1]), out_BH1D.transpose(1, 2).flatten(2)
 
 
-def add_linear(x: Residual, y_BTE: Tensor, projection: nn.Module) -> Residual:
-    """x + projection(y); a norm must follow in the same layer (on CUDA it sums the gradient of the bias)."""
-    if uses_triton(y_BTE) and isinstance(projection, nn.Linear):
+def add_linear(x: Residual, y_BTE: Tensor, projection: nn.Module, dropout: float = 0.0) -> Residual:
+    """x + projection(y); a norm must follow in the same layer (on CUDA it sums the gradient of the bias).
+
+    `dropout`: the share of what is added that is dropped, where the stream has keys for masks. So in the operations
+    below.
+    """
+    if uses_triton(y_BTE) and isinstance(projection, nn.Linear) and not x.drops(dropout):
         weight = projection.weight.to(y_BTE.dtype)
         return x.plus(F.linear(y_BTE, weight, _cast(projection.bias, y_BTE.dtype, defer_grad=True)), projection.bias)
-    return x.plus(project(projection, y_BTE, x))
+    return x.plus(project(projection, y_BTE, x), dropout=dropout)
 
 
-def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Module, down: nn.Module) -> Residual:
+def swiglu_mlp(x: Residual, norm: Norm, gate_up: nn.Module, down: nn.Module, dropout: float = 0.0) -> Residual:
     """x + down(silu(gate) · up), where gate and up are the two halves of gate_up(norm(x))."""
     x, gate_up_BT2F = norm_linear(x, norm, gate_up)
     if uses_triton(gate_up_BT2F) and isinstance(down, nn.Linear) and _bias(down) is None:
         from linnet.kernels.cuda.activations import SwiGLULinear
 
         y_ND: Tensor = SwiGLULinear.apply(gate_up_BT2F.flatten(0, -2), down.weight.to(gate_up_BT2F.dtype))
-        return x.plus(y_ND.view(*gate_up_BT2F.shape[:-1], -1))
+        return x.plus(y_ND.view(*gate_up_BT2F.shape[:-1], -1), dropout=dropout)
     if uses_triton(gate_up_BT2F) and not isinstance(down, nn.Linear):
         from linnet.kernels.cuda.activations import SwiGLU
 
         act_NF: Tensor = SwiGLU.apply(gate_up_BT2F.flatten(0, -2))
-        return x.plus(project(down, act_NF.view(*gate_up_BT2F.shape[:-1], -1), x))
-    return x.plus(project(down, swiglu(gate_up_BT2F), x))
+        return x.plus(project(down, act_NF.view(*gate_up_BT2F.shape[:-1], -1), x), dropout=dropout)
+    return x.plus(project(down, swiglu(gate_up_BT2F), x), dropout=dropout)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -278,7 +294,7 @@ def swiglu(gate_up: Tensor) -> Tensor:
     return y
 
 
-def gelu_mlp(x: Residual, norm: Norm, up: nn.Module, down: nn.Module) -> Residual:
+def gelu_mlp(x: Residual, norm: Norm, up: nn.Module, down: nn.Module, dropout: float = 0.0) -> Residual:
     """x + down(gelu(up(norm(x)))), GELU by tanh."""
     fused = isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
     x, up_BTF = norm_linear(x, norm, up, defer_bias_grad=fused)
@@ -287,8 +303,8 @@ def gelu_mlp(x: Residual, norm: Norm, up: nn.Module, down: nn.Module) -> Residua
 
         bias = _cast(down.bias, up_BTF.dtype)
         y_ND: Tensor = GELULinear.apply(up_BTF.flatten(0, -2), up.bias, down.weight.to(up_BTF.dtype), bias)
-        return x.plus(y_ND.view(*up_BTF.shape[:-1], -1))
-    return x.plus(project(down, F.gelu(up_BTF, approximate="tanh"), x))
+        return x.plus(y_ND.view(*up_BTF.shape[:-1], -1), dropout=dropout)
+    return x.plus(project(down, F.gelu(up_BTF, approximate="tanh"), x), dropout=dropout)
 
 
 def _bias(projection: nn.Module) -> Tensor | None:
@@ -479,6 +495,12 @@ def head_loss(
         head = head_VD if isinstance(head_VD, Tensor) else head_VD.unpacked(hidden_ND.dtype)
         loss = HeadLoss.apply(hidden_ND, head, targets_N, scale, _cross_entropy(hidden_ND, executor))
     return loss
+
+
+def target_log_probs(hidden_ND: Tensor, head_VD: Tensor | PackedMatrix, targets_N: Tensor) -> Tensor:
+    """[N]: log p of each target, in float32; 0 where it is negative."""
+    log_p_N: Tensor = TargetLogProbs.apply(hidden_ND, head_VD, targets_N)
+    return log_p_N
 
 
 def _cross_entropy(hidden_ND: Tensor, executor: Executor) -> CrossEntropy:

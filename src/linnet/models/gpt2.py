@@ -28,8 +28,8 @@ class Block(DecoderBlock):
     def forward(self, x: Residual, mask_TS: Tensor | None, span: Span | None) -> Residual:
         """The residual stream [B, T, d_model] → the same."""
         x, (q_BTHD, k_BTHD, v_BTHD) = ops.norm_heads(x, self.attn_norm, self.attn_qkv, self.n_heads)
-        x = ops.add_linear(x, self.attention(q_BTHD, k_BTHD, v_BTHD, mask_TS, span), self.attn_output)
-        return ops.gelu_mlp(x, self.ffn_norm, self.ffn_up, self.ffn_down)
+        x = ops.add_linear(x, self.attention(q_BTHD, k_BTHD, v_BTHD, mask_TS, span), self.attn_output, self.dropout)
+        return ops.gelu_mlp(x, self.ffn_norm, self.ffn_up, self.ffn_down, self.dropout)
 
 
 class GPT2(LanguageModel):

@@ -34,8 +34,8 @@ class Block(DecoderBlock):
         """The residual stream [B, T, d_model] → the same."""
         x, qkv_BTE = ops.norm_linear(x, self.attn_norm, self.attn_qkv)
         q_BTHD, k_BTKD, v_BTKD = self.heads(qkv_BTE, rope_TP2)
-        x = ops.add_linear(x, self.attention(q_BTHD, k_BTKD, v_BTKD, mask_TS, span), self.attn_output)
-        return ops.swiglu_mlp(x, self.ffn_norm, self.ffn_gate_up, self.ffn_down)
+        x = ops.add_linear(x, self.attention(q_BTHD, k_BTKD, v_BTKD, mask_TS, span), self.attn_output, self.dropout)
+        return ops.swiglu_mlp(x, self.ffn_norm, self.ffn_gate_up, self.ffn_down, self.dropout)
 
     def heads(self, qkv_BTE: Tensor, rope_TP2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The fused projection as q [B, T, H, D], k and v [B, T, K, D], with q and k rotated by their positions."""

@@ -15,6 +15,7 @@ from linnet.kernels import Executor, eager, ops
 from linnet.kernels.distillation import Distillation, DistilledLoss
 from linnet.kernels.packed import PackedMatrix
 from linnet.models.cache import KVCache, Span
+from linnet.models.dropout import ResidualDropout
 from linnet.models.layers import Embedding, Linear
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Transformer(nn.Module):
 class DecoderBlock(nn.Module):
     """What the layers of language models share: attention, to the keys and values of a cache where there is one."""
 
+    dropout: float = 0.0  # the share that is dropped of what attention and feed-forward add, in training
+
     def __init__(self, layer: int) -> None:
         super().__init__()
         self.layer = layer
@@ -80,6 +83,33 @@ class LanguageModel(Transformer):
         super().__init__(config)
         self.lens: Lens | None = None  # between an embedding of another width and the model; see `put_lens`
         self.adapter: Adapter | None = None  # what is trained of a model that is frozen; see `add_adapter`
+        self.dropout: ResidualDropout | None = None  # see `use_dropout`
+
+    def use_dropout(self, share: float, seed: int = 0) -> None:
+        """Drop a share of the residual stream in training: of the embeddings, and of what each layer adds twice.
+
+        `begin_step` says which step comes: its masks are a hash of that. Nothing is dropped without gradients
+        (`torch.no_grad`) or after `eval()`. An adapter has a dropout of its own.
+        """
+        if self.adapter is not None:
+            raise UsageError("`dropout` of a model does not go with an adapter, which has its own: leave one out")
+        dropout = ResidualDropout(share, seed, self.device)
+        self.dropout = dropout if share else None
+        for block in self.blocks:
+            block.dropout = share  # type: ignore[assignment]
+
+    def begin_step(self, step: int) -> None:
+        """The training step that comes, counted from 0, by which dropout's masks are chosen."""
+        dropping = self.dropout if self.adapter is None else self.adapter
+        if dropping is not None:
+            dropping.begin_step(step)
+
+    def _mask_keys(self, ids_BT: Tensor) -> Tensor | None:
+        """What the masks of these rows are made from; None where nothing is dropped."""
+        if self.adapter is not None:
+            return self.adapter.mask_keys(ids_BT)
+        drops = self.dropout is not None and self.training and torch.is_grad_enabled()
+        return self.dropout.row_keys(ids_BT) if drops and self.dropout is not None else None
 
     def positions(self, T: int, span: Span | None) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         """What is added to the embeddings of T tokens, [T, d_model], and what their positions give every block."""
@@ -114,8 +144,11 @@ class LanguageModel(Transformer):
             by_number = ops.attends_by_documents(self.config.head_size, self.compute_dtype, ids_BT.device, executor)
             mask_TS = documents_BT if by_number else document_mask(documents_BT)
         position_TD, rotary = self.positions(T, span)
-        mask_keys_B = None if self.adapter is None else self.adapter.mask_keys(ids_BT)
-        x = ops.residual(self.embed(ids_BT, executor, position_TD), executor, mask_keys_B)
+        mask_keys_B = self._mask_keys(ids_BT)
+        x_BTD = self.embed(ids_BT, executor, position_TD)
+        if self.dropout is not None and mask_keys_B is not None:
+            x_BTD = executor(self.dropout, x_BTD, mask_keys_B)
+        x = ops.residual(x_BTD, executor, mask_keys_B)
         for block in self.blocks:
             x = executor(block, x, *rotary, mask_TS, span)
         if cache is not None:
@@ -155,6 +188,18 @@ class LanguageModel(Transformer):
         """
         hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
         return ops.head_loss(hidden_ND, head_VD, targets_BT.flatten(), divisor, executor)
+
+    def target_log_probs(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        *,
+        executor: Executor = eager,
+    ) -> Tensor:
+        """[B, T]: log p of each target in float32, 0 where it is negative; as `loss` otherwise."""
+        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        return ops.target_log_probs(hidden_ND, head_VD, targets_BT.flatten()).view_as(ids_BT)
 
     def distilled_loss(
         self,

@@ -102,14 +102,16 @@ class ForkPoint:
     def _part(self, name: str, value: Any) -> str | None:
         """Which part of a job a flag changes; None: its model, or nothing that may be changed."""
         parent = self.parent
+        known = () if parent.options is None else tuple(field.name for field in fields(parent.options))
+        if name in known and name not in _OF_THE_WEIGHTS:  # first: an adapter's dropout is not the model's
+            return "options"
         if name in (field.name for field in fields(TrainSettings)):
             return "settings" if name != "tokens" or isinstance(value, int) else None
         if name in (field.name for field in fields(parent.data)):
             return "data" if name != "tokenizer" else None
         if name in (flag.name for flag in teacher_flags()):
             return "teacher" if isinstance(parent.data, TextData | RowData) else None
-        known = () if parent.options is None else tuple(field.name for field in fields(parent.options))
-        return "options" if name in known and name not in _OF_THE_WEIGHTS else None
+        return None
 
     def _check_model(self, flag: Flag, value: Any) -> None:
         """Refuse another model, tokenizer or beginning than the parent's."""

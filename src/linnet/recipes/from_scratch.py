@@ -84,9 +84,14 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         return text_job(cls.name, config, values)
 
     @classmethod
-    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
-        """The settings with rates and weight decay by the rule (`train/rates.py`), where they are not given."""
-        return rates.settled(job.settings, job.model, tokens, steps=steps, pretrained=cls._is_pretrained(job))
+    def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
+        """The settings with rates, weight decay and dropout by the rule (`train/rates.py`), where they are not given.
+
+        Dropout follows only where it was measured: new models that learn from the text alone.
+        """
+        is_plain = cls.begins_from_seed(job) and job.teacher is None and job.loss_name is None
+        pretrained, corpus = cls._is_pretrained(job), corpus if is_plain else None
+        return rates.settled(job.settings, job.model, tokens, steps=steps, pretrained=pretrained, corpus=corpus)
 
     @staticmethod
     def _is_pretrained(job: Job) -> bool:
@@ -131,6 +136,16 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         how = self._teacher_options
         known = {"teacher": how.teacher_name, "teacher_sha256": how.teacher_sha256, "distill": how.distill}
         return {key: value for key, value in known.items() if value is not None}
+
+    def build(self) -> None:
+        """Make optimizer and step, with dropout where the settings have it; an adapter has its own."""
+        if self._settings.dropout:
+            self.trained.use_dropout(self._settings.dropout, self._settings.seed)
+        super().build()
+
+    def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
+        self.trained.begin_step(0 if is_first else self.step_index)
+        return super()._train(batch, lr, is_first, observer)
 
     def step(
         self, batch: Batch, lr: float, *, is_first: bool = False, observer: StepObserver | None = None

@@ -80,10 +80,11 @@ class ModelRecipe(ABC, Generic[_Model]):
         return job
 
     @classmethod
-    def settled(cls, job: Job, tokens: int, steps: int | None = None) -> TrainSettings:
+    def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
         """The settings with what a rule gives for those that are not given; they are then what the run keeps.
 
-        `tokens`: or images, of a step; `steps`: as many as are expected, where the settings have none.
+        `tokens`: or images, of a step; `steps`: as many as are expected, where the settings have none; `corpus`: tokens
+        or images of one pass over the data, where it is known how many passes there will be.
         """
         return job.settings
 

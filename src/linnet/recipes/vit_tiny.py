@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _TRAINED = "trained/"  # in the state: the weights that are trained, where a checkpoint holds their average
 _SHAPE = config_flags([ViTConfig])
-_FOR_TEXT = ("tokens", "batch_tokens", "eval_tokens", "sample_every", "sample_tokens")
+_FOR_TEXT = ("tokens", "batch_tokens", "eval_tokens", "sample_every", "sample_tokens", "dropout")
 _SMALL, _TINY = 64, 16  # pixels a side, up to which images have the patches of a small one, and its width too
 
 

@@ -29,7 +29,7 @@ _LEAST_LOSS = 0.1  # nats; below, a thousandth of a nat is par, for the shares o
 _LARGEST_EXPONENT = 700.0
 # Settings without which two training losses are not the same quantity: a loss of one's own, varied and mixed images.
 _OF_THE_LOSS = (
-    *("own_loss", "label_smoothing", "mixup", "cutmix", "erase", "rand_augment", "magnitude"),
+    *("own_loss", "loss", "beta", "label_smoothing", "mixup", "cutmix", "erase", "rand_augment", "magnitude"),
     *("shift", "rotate", "zoom", "shear", "crop", "flip"),
 )
 

@@ -1,14 +1,17 @@
 """The rule of learning rates: what a training takes where nobody says, from its width, the tokens of a step and steps.
 
+Dropout follows from the passes over the data.
+
 Fitted to the sweeps of `bench/learning.py` (docs/learning.md); a pure function of a few numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal, TypeAlias
 
-from linnet.architectures import AnyConfig
+from linnet.architectures import AnyConfig, layout
 from linnet.train.settings import OptimizerName, TrainSettings
 
 ParameterKind: TypeAlias = Literal["matrix", "embedding", "head", "vector"]
@@ -51,7 +54,10 @@ RULES: dict[OptimizerName, Rule] = {
 }
 # Of adapters: one sweep on a small budget (docs/log.md); no rule of sizes is claimed.
 ADAPTER_RATES: dict[OptimizerName, float] = {"adamw": 1e-3, "muon": 1e-3}
+_OF_PREFERENCES = 0.1  # times these, where an adapter learns from pairs
 _MOMENTUM_WARMUP = 150  # steps
+# From so many passes over the data on, this share is dropped (docs/log.md). Least first; fewer passes: nothing.
+_DROPOUT = ((10, 0.1), (50, 0.2))
 PRETRAINED = 0.1  # times the rates, where the whole model comes from a donor: it is to be changed, not made anew
 
 
@@ -78,14 +84,21 @@ def derive(optimizer: OptimizerName, width: int, tokens: int, steps: int) -> Rat
 
 
 def settled(
-    settings: TrainSettings, model: AnyConfig, tokens: int, *, steps: int | None = None, pretrained: bool = False
+    settings: TrainSettings,
+    model: AnyConfig,
+    tokens: int,
+    *,
+    steps: int | None = None,
+    pretrained: bool = False,
+    corpus: int | None = None,
 ) -> TrainSettings:
-    """The settings with the rates and the weight decay that the rule gives, where they are not given.
+    """The settings with the rates, weight decay and dropout that the rule gives, where they are not given.
 
     A given `lr` is that of the matrices, and those that are not given keep their proportion to it.
 
     - `tokens`: of a step; `steps`: where `settings` do not know how many there will be.
     - `pretrained`: all weights come from a donor.
+    - `corpus`: tokens of one pass over the data, where dropout is to follow from the passes.
     """
     steps = settings.own_steps if steps is None else steps
     rule = derive(settings.optimizer, model.d_model, tokens, steps)
@@ -100,13 +113,27 @@ def settled(
             changes[name] = matrix if rate == rule.matrix else _rounded(matrix * rate / rule.matrix)
     if settings.weight_decay is None:
         changes["weight_decay"] = rule.weight_decay
+    if settings.dropout is None and corpus:
+        changes["dropout"] = dropout_of(model, corpus, steps * tokens / corpus)
     return replace(settings, **changes, **_of_muon(settings, steps))
 
 
-def settled_adapter(settings: TrainSettings, *, steps: int | None = None) -> TrainSettings:
+def dropout_of(model: AnyConfig, corpus: int, epochs: float) -> float | None:
+    """The share that is dropped in so many passes over a corpus of so many tokens; None: nothing.
+
+    Only where the model has more weights than the corpus tokens: others have not been measured.
+    """
+    weights = sum(prod(param.shape) for param in layout(model).params.values() if not param.optional)
+    if weights < corpus:
+        return None
+    return max((share for passes, share in _DROPOUT if epochs > passes - 0.01), default=None)
+
+
+def settled_adapter(settings: TrainSettings, *, steps: int | None = None, preferences: bool = False) -> TrainSettings:
     """The settings of an adapter's training, with one rate for all pairs and no weight decay where nobody says."""
     steps = settings.own_steps if steps is None else steps
-    lr = ADAPTER_RATES[settings.optimizer] if settings.lr is None else settings.lr
+    usual = ADAPTER_RATES[settings.optimizer] * (_OF_PREFERENCES if preferences else 1.0)
+    lr = usual if settings.lr is None else settings.lr
     decay = 0.0 if settings.weight_decay is None else settings.weight_decay
     return replace(settings, lr=lr, weight_decay=decay, **_of_muon(settings, steps))
 

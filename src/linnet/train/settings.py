@@ -46,6 +46,9 @@ class TrainSettings:
             and up a matrix each; or as AdamW's are (rms), of matrices as they lie in memory.
         momentum_warmup: Muon: steps in which its momentum rises from 0.85 to 0.95; 150 by default, at most a quarter.
         weight_decay: On matrices only; by default it follows from the rate and the steps.
+        dropout: The share of the residual stream that is dropped in training: of the embeddings, and of what attention
+            and feed-forward add. By default none before the tenth pass over a text with fewer tokens than the model has
+            weights; then 0.1, and 0.2 from 50 passes on.
         beta1: AdamW: how long the mean of the gradients is remembered.
         beta2: AdamW: how long the mean of their squares is remembered.
         eps: AdamW: added to the divisor.
@@ -108,6 +111,7 @@ class TrainSettings:
     muon_norm: MuonNorm | None = None
     momentum_warmup: int | None = None
     weight_decay: float | None = None
+    dropout: float | None = None  # a flag where the data are text
     beta1: float = 0.9
     beta2: float = 0.95
     eps: float = 1e-8
@@ -158,6 +162,8 @@ class TrainSettings:
                 raise UsageError(f"`{name}` must be above 0, found {value}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise UsageError(f"`weight_decay` must be 0 or more, found {self.weight_decay:g}")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise UsageError(f"`dropout` is a share of the residual stream, from 0 to below 1, found {self.dropout:g}")
         if self.momentum_warmup is not None and self.momentum_warmup < 0:
             raise UsageError(f"`momentum_warmup` must be 0 or more, found {self.momentum_warmup}")
         if self.inspect is not None:
@@ -262,8 +268,8 @@ class TrainSettings:
         return interval > 0 and step % interval == 0
 
     def rates(self) -> dict[str, float]:
-        """The highest rates by what they move, and the weight decay: what of them is known."""
-        names = ("lr", "lr_embedding", "lr_head", "lr_vectors", "weight_decay")
+        """The highest rates by what they move, weight decay and dropout: what of them is known."""
+        names = ("lr", "lr_embedding", "lr_head", "lr_vectors", "weight_decay", "dropout")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def derived(self, tokens_per_step: int | None) -> dict[str, float]:
