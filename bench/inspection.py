@@ -1,4 +1,4 @@
-"""`--inspect taps,grads,drift@100` costs 3 % of a 3M run on two cores at most; what wandb.watch(log="all") costs beside.
+"""`--inspect taps,grads,drift@100` costs 3 % of a 3M run on two cores at most; wandb.watch(log="all") beside it.
 
 A run with `all@100` of 10,000 steps stays below 100 MB of events, and opens as fast as one without. `--gpu` measures
 15M, and a looked-at step of 135M, on the GPU that is here; `--gpu --json -` prints that as JSON alone. (Not
