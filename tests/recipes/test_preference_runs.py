@@ -137,6 +137,9 @@ def test_a_fork_and_dora_learn_from_pairs_too(base: Path, preferences: Path, pri
     printed("train", "lora", "--from", "a", "--steps", "2", "--beta", "0.5", "--run-id", "b")
     config = linnet.open("b").config
     assert (config["loss"], config["beta"], len(losses("b"))) == ("dpo", 0.5, 2)
+    adapter = Path(linnet.open("a").path) / "weights/step_4.gguf"
+    out = printed(*command(base, preferences, adapter=adapter, steps=1, run_id="d"))
+    assert "which the adapter it goes on with is no part of" in " ".join(out.split())
     dora = learn(base, preferences, run_id="c", steps=12, dora=True)
     assert dora.metrics()["loss"].value[-1] < math.log(2)
 
