@@ -228,6 +228,15 @@ def test_answers_that_do_not_fit_and_rows_that_are_left_out_are_told(
     assert "held out, and their loss says little" in out
 
 
+def test_a_pair_with_a_large_loss_ends_no_run(base: Path, tmp_path: Path) -> None:
+    rows = [pair_row(number) for number in range(80)]
+    for row in rows[::8]:  # labelled the wrong way round
+        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+    corpus = write_jsonl(tmp_path / "a.jsonl", rows)
+    run = learn(base, corpus, batch=2, lr=3e-2, beta=9.0, steps=30, run_id="a", eval_every=0, checkpoint_every=0)
+    assert run.status == "completed" and max(losses("a").values()) > 5
+
+
 def test_a_look_inside_changes_no_bit(base: Path, preferences: Path) -> None:
     learn(base, preferences, run_id="plain", steps=4)
     learn(base, preferences, run_id="looked", steps=4, inspect="taps,gram,grads,drift,regions,ops")
