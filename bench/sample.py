@@ -126,11 +126,16 @@ def start(
         return 0
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=form)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="append the result to FILE as one line of JSON")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="append the result to FILE as a line of JSON; -: print it"
+    )
     if flags is not None:
         flags(parser)
     chosen = parser.parse_args()
     report = main() if flags is None else main(chosen)
+    if chosen.json == Path("-"):
+        print(json.dumps(report.record()))
+        return 0 if report.reached else 1
     print(f"\n{report.name}\n\n{report.markdown()}")
     if chosen.json:
         report.append_json(chosen.json)

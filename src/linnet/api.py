@@ -104,7 +104,7 @@ def train(
     data: Any = None,
     eval_data: Any = None,
     tokenizer: Any = None,
-    loss: LossFunction | None = None,
+    loss: LossFunction | str | None = None,
     callbacks: Iterable[Callback] = (),
     progress: bool = False,
     run_id: str | None = None,
@@ -126,7 +126,7 @@ def train(
       `linnet train RECIPE`, with underscores.
     - `data`: rows of token ids instead of a corpus, from a map-style dataset or an iterable; with `tokenizer` (a
       GGUF's path, or an object of tokenizers or transformers) or `vocab`. `eval_data`: rows to evaluate on.
-    - `loss`: a function of model and batch, in the place of the model's own.
+    - `loss`: a function of model and batch, in the place of the model's own; or a word, `"dpo"` of `lora`.
     - `callbacks`: instances of `linnet.Callback`. `progress`: show it as the command does.
     - `run_id`, `name`, `experiment`, `group`, `tag`, `runs`: what the run is called and where it goes.
     - `from_`: begin at a checkpoint of another run (`"RUN"`, `"RUN@best"`, `"RUN@200"`): what is not given is as it was
@@ -139,6 +139,8 @@ def train(
     """
     if data is None and tokenizer is not None:
         flags["tokenizer"] = tokenizer
+    if isinstance(loss, str):  # the flag of a recipe: `loss="dpo"`
+        flags["loss"], loss = loss, None
     adopt_launcher()
     if resume not in ("never", "auto"):
         raise UsageError(f"train: resume cannot be {resume!r}; choose from never, auto")

@@ -84,8 +84,25 @@ def test_models_of_other_shapes_lie_on_no_line(trained: Path, classifiers: Path,
         lmc("one", smollm2, runs=trained)
     with pytest.raises(UsageError, match="do different things"):
         lmc("one", classifiers / "one", runs=trained)
+    with pytest.raises(UsageError, match="has no place between the two models"):
+        lmc("one", "two", alphas=(0, 1), runs=trained)
+    with pytest.raises(UsageError, match="`images` says nothing to it"):
+        lmc("one", "two", images="digits", runs=trained)
     with pytest.raises(UsageError, match=r"from 0 .* to 1 "):
         lmc("one", "two", alphas=(1.5,), runs=trained)
+
+
+def test_models_of_other_tokens_lie_on_no_line_though_their_shapes_are_the_same(
+    trained: Path, corpus: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in corpus.glob("json_*"):
+        (other / file.name).write_text(file.read_text().upper())
+    shape = {"preset": "tiny", "vocab": 384, "n_kv": 2, "ctx": 32, "batch": 4}
+    linnet.train(corpus=other, run_id="other", steps=1, eval_every=0, sample_every=0, **shape)
+    with pytest.raises(UsageError, match="other tokens"):
+        lmc(trained / "one", "other")
 
 
 def test_the_command_draws_the_line_and_a_run_may_keep_it(trained: Path, tmp_path: Path, said: Said) -> None:

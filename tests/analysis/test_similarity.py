@@ -112,6 +112,18 @@ def test_vision_transformers_are_shown_images(classifiers: Path) -> None:
     assert similarity.values_RC.shape == (3, 3)
 
 
+def test_class_tokens_are_one_an_image(corpus: Path, classifiers: Path, tmp_path: Path) -> None:
+    shape = {"preset": "vit-tiny-8", "d_model": 24, "n_layers": 2, "d_ff": 48, "batch": 32, "pooling": "cls"}
+    linnet.train("vit-tiny", run_id="cls", steps=2, eval_every=0, **shape)
+    similarity = cka("cls", region="class_token", samples=128)
+    assert (similarity.unit, similarity.samples, similarity.rows) == ("images", 128, ("0", "1"))
+    with pytest.raises(UsageError, match="one@20 has no class token"):
+        cka("cls", classifiers / "one", region="class_token")
+    for given in ({"corpus": str(corpus)}, {"text": "x"}):
+        with pytest.raises(UsageError, match=r"tells images apart: `.*` says nothing to it"):
+            cka("cls", **given)  # type: ignore[arg-type]
+
+
 def test_a_file_of_no_run_is_shown_the_built_in_library(trained: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes((trained / "one/weights/step_200.gguf").read_bytes())
@@ -125,6 +137,9 @@ def test_a_file_of_no_run_is_shown_the_built_in_library(trained: Path, tmp_path:
         ({"samples": 4}, "`samples` is from 16 to 8,192, found 4"),
         ({"text": "too short"}, "to compare layers by them it takes 16 or more"),
         ({"text": "x", "corpus": "y"}, "both say what the model is shown"),
+        ({"text": ""}, "the text has 0 tokens"),
+        ({"images": "digits"}, "is a model of text: `images` says nothing to it"),
+        ({"region": "class_token"}, "one@200 has no class token: choose another `region`"),
     ],
 )
 def test_what_cannot_be_compared_is_an_error_in_one_line(

@@ -136,6 +136,11 @@ def test_smoothing_is_the_exponential_mean_of_every_value(alpha: float) -> None:
     np.testing.assert_allclose(smooth(x, alpha), expected, rtol=1e-9)
 
 
+def test_the_smallest_numbers_there_are_can_be_smoothed() -> None:
+    smoothed = smooth(np.array([5e-324, 5e-324, 5e-324]), 0.1)
+    np.testing.assert_array_equal(smoothed, 5e-324)
+
+
 def test_smoothing_is_not_biased_to_the_first_value() -> None:
     x = np.concatenate([[100.0], np.ones(9)])
     assert smooth(x, 0.15)[1] == pytest.approx((0.85 * 100 + 1) / 1.85)  # not 0.85 of the first

@@ -32,6 +32,12 @@ def test_it_fits_the_width_whatever_there_is_to_show(columns: int, width: int) -
     assert [text_of([line]).startswith("CKA") for line in lines].index(True) == len(of_map)
 
 
+@pytest.mark.parametrize(("end", "texts"), [(1.0, ["50", "100"]), (0.08, ["4.0", "8.0"]), (0.002, ["0.10", "0.20"])])
+def test_small_shares_have_as_many_digits_as_tell_them_apart(end: float, texts: list[str]) -> None:
+    heat = HeatMap(np.array([[end / 2, end]]), ["0"], ["10", "20"], "distance", low=0.0)
+    assert heat.cell_texts == [texts]
+
+
 def test_numbers_stand_in_their_cells_and_the_legend_says_what_they_are() -> None:
     text = text_of(heat_lines(table(2, 3), 80, DARK)).splitlines()
     assert [line.split()[2:] for line in text[2:4]] == [["0", "20", "40"], ["60", "80", "100"]]

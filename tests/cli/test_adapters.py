@@ -17,7 +17,9 @@ from linnet.models.adapter_shape import AdapterShape, parse_targets
 from linnet.models.adapters import add_adapter
 from linnet.models.model_files import sha256_of
 from tests.conftest import Printed, Said
+from tests.data.chats import write_jsonl
 from tests.gguf import tiny
+from tests.gguf.small_files import lens_file, vit_file
 
 CONFIG = LlamaConfig(vocab=tiny.VOCAB, d_model=64, n_heads=4, n_kv=2, d_ff=96, n_layers=2, ctx=64)
 GREEDY = ("--prompt", "the", "--temperature", "0", "--max-tokens", "12")
@@ -82,6 +84,25 @@ def test_inspect_tells_what_an_adapter_changes(base: Path, adapter: Path, printe
     assert "llama.cpp applies it to its base" in printed("check", str(adapter))
 
 
+def test_what_is_no_model_is_no_base(base: Path, adapter: Path, said: Said) -> None:
+    out, rows = base.with_name("out.gguf"), base.with_name("rows.jsonl")
+    write_jsonl(rows, [{"prompt": "a", "choices": ["b", "c"], "answer": 0}])
+    lens, vit = lens_file(base.with_name("lens.gguf")), vit_file(base.with_name("vit.gguf"))
+    for path in (lens, vit):
+        for words in (
+            ("generate", str(path), "--prompt", "a", "--adapter", str(adapter)),
+            ("chat", str(path), "--adapter", str(adapter)),
+            ("eval", str(path), "--choices", str(rows), "--adapter", str(adapter)),
+            ("merge", str(path), str(adapter), str(out)),
+            ("merge", str(base), str(path), str(out)),
+        ):
+            code, _, err = said(*words)
+            assert code in (1, 2) and err.count("\n") == 1 and str(path) in err, words
+    code, _, err = said("merge", str(adapter), str(adapter), str(out))
+    assert code == 2 and err.count("\n") == 1 and "is an adapter" in err
+    assert not out.exists()
+
+
 def test_a_merged_model_has_the_type_that_was_asked_for(base: Path, adapter: Path, printed: Printed) -> None:
     out = base.with_name("out.gguf")
     for type in ("f16", "q8_0"):
@@ -104,17 +125,28 @@ def test_an_adapter_of_another_base_is_named_and_may_be_forced(
     other = base.with_name("other.gguf")
     write(CONFIG, build(CONFIG, seed=2).params(), other, "other", 1, tokenizer=tiny.byte_level_tokenizer())
     out = base.with_name("out.gguf")
-    for words in (("generate", str(other), "--adapter", str(adapter)), ("merge", str(other), str(adapter), str(out))):
+    rows = write_jsonl(base.with_name("rows.jsonl"), [{"prompt": "a", "choices": ["b", "c"], "answer": 0}])
+    beside = ("--adapter", str(adapter))
+    for words in (
+        ("generate", str(other), *beside),
+        ("chat", str(other), *beside),
+        ("eval", str(other), "--prompt", "a", *beside),
+        ("eval", str(other), "--choices", str(rows), *beside),
+        ("merge", str(other), str(adapter), str(out)),
+    ):
         code, _, err = said(*words)
         assert code == 1 and err.count("\n") == 1
         assert "the adapter was made for another base; expected Base of the tests (sha256" in err
         assert "apply it all the same with --any-base" in err
     assert not out.exists()
     printed("merge", str(other), str(adapter), str(out), "--any-base")
+    out.unlink()
     wider = LlamaConfig(vocab=tiny.VOCAB, d_model=32, n_heads=4, n_kv=2, d_ff=96, n_layers=2, ctx=64)
     write(wider, build(wider).params(), other, "other", 1, tokenizer=tiny.byte_level_tokenizer())
-    code, _, err = said("generate", str(other), "--adapter", str(adapter), "--any-base")
-    assert code == 1 and "expected a base with one of [64, 64], found one of [32, 32] in" in err
+    for words in (("generate", str(other), *beside), ("merge", str(other), str(adapter), str(out))):
+        code, _, err = said(*words, "--any-base", *(("--force",) if words[0] == "merge" else ()))
+        assert code == 1 and err.count("\n") == 1
+        assert "expected a base with one of [64, 64], found one of [32, 32] in" in err
 
 
 @pytest.mark.parametrize(

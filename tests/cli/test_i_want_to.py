@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -50,7 +51,7 @@ def smaller(words: list[str]) -> list[str]:
 
 @pytest.fixture
 def belongings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with what the page calls yours: books, photos, a model."""
+    """A folder with what the page calls yours: books, photos, questions, a model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LINNET_RUNS", raising=False)
     monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "cache"))
@@ -60,12 +61,15 @@ def belongings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("books").mkdir()
     for file in sorted((Path(sysconfig.get_path("stdlib")) / "json").glob("*.py")):
         shutil.copy(file, "books")
+    pairs = [{"prompt": str(number), "chosen": "b", "rejected": "c"} for number in range(40)]
+    Path("preferences.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
     generator = np.random.default_rng(0)
     for kind in ("cats", "dogs"):
         Path("photos", kind).mkdir(parents=True)
         for number in range(8):
             pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(Path("photos", kind, f"{number}.png"))
+    Path("questions.jsonl").write_text('{"question": "Who?", "choices": ["he", "she"], "answer": 1}\n')
     config = LlamaConfig(vocab=VOCAB, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=64)
     write(config, build(config).params(), "smollm2.gguf", "donor", 1, tokenizer=byte_level_tokenizer())
 

@@ -32,3 +32,15 @@ def write_jsonl(path: Path, rows: Sequence[Any]) -> Path:
 
 def chats(path: Path, count: int = 120) -> Path:
     return write_jsonl(path, [{"messages": chat(number)} for number in range(count)])
+
+
+def pair_row(number: int) -> dict[str, Any]:
+    """A preference like no other: the chosen answer is the longer one and ends politely."""
+    chance = random.Random(number)
+    asked = f"{number} {sentence(chance, 1 + number % 5)}?"
+    chosen = f"{sentence(chance, chance.randint(2, 9))}, thank you."
+    return {"prompt": asked, "chosen": chosen, "rejected": f"{sentence(chance, chance.randint(1, 6))}!"}
+
+
+def pairs(path: Path, count: int = 120) -> Path:
+    return write_jsonl(path, [pair_row(number) for number in range(count)])

@@ -123,6 +123,8 @@ GOOD = row(("user", "a"), ("assistant", "b"))
         ({"prompt": "a", "completion": "b"}, "line 2 has prompt and completion, and the rows before it messages: keep"),
         ({"prompt": "a", **GOOD, "completion": "b"}, "line 2 is of two kinds, messages as well as prompt and"),
         ({"title": "a"}, "line 2 holds no conversation; it has title: expected messages, or prompt and completion"),
+        ({"messages": "a"}, "line 2 has a text in messages, expected a list of messages"),
+        ({"prompt": None, "completion": "b"}, "line 2 has an answer, and null for its question"),
         ({"messages": [{"role": "user", "content": "a", "weight": 0.5}]}, "message 1 with the weight 0.5: expected 0"),
     ],
 )  # fmt: skip
@@ -143,10 +145,16 @@ def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path, cache: 
     file = write_jsonl(tmp_path / "a.jsonl", [*silent, *({"messages": chat(k)} for k in range(20)), unweighted])
     prepared = prepare(file, vocab=300)
     assert prepared.left_out == ("a.jsonl: 4 rows of it left out: line 1 has no answer to train on",)
+    nothing: list[Any] = [{"prompt": "a", "completion": None}, {"messages": None}]
+    write_jsonl(file, [*nothing, *({"prompt": f"{k}", "completion": f"red {k} why far {k}"} for k in range(40))])
+    assert prepare(file, vocab=280).left_out == ("a.jsonl: 2 rows of it left out: line 1 has no answer to train on",)
+    write_jsonl(file, nothing)
+    with pytest.raises(DataError, match=r"holds no answers to train on .*line 1 has no answer to train on"):
+        prepare(file, vocab=300)
     write_jsonl(file, silent)
     with pytest.raises(DataError, match=r"holds no answers to train on \(1 file left out: a.jsonl: 3 rows of it left"):
         prepare(file, vocab=300)
-    assert list(cache.glob("a-*")) == [prepared.path]
+    assert len(list(cache.glob("a-*"))) == 2 and prepared.path in cache.glob("a-*")
 
 
 def test_a_trailing_question_is_not_there_and_weights_of_zero_are_read_only(tmp_path: Path) -> None:

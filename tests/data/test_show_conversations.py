@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Printed, Said
-from tests.data.chats import chats, write_jsonl
+from tests.data.chats import chats, pairs, write_jsonl
 
 ROW = {"messages": [{"role": "user", "content": "How much is 2 + 2?"}, {"role": "assistant", "content": "It's 4 😀."}]}
 
@@ -60,3 +60,31 @@ def test_flags_that_do_not_go_together_are_refused(said: Said, one: Path, corpus
     ):
         code, _, err = said("data", "show", *words)
         assert code in (1, 2) and complaint in err
+
+
+def test_a_pair_is_shown_with_what_of_its_answers_is_compared(
+    printed: Printed, said: Said, tmp_path: Path, smollm2: Path
+) -> None:
+    row = {"prompt": "How much is 2 + 2?", "chosen": "It's 4.", "rejected": "Look it up."}
+    file = write_jsonl(tmp_path / "pairs.jsonl", [row])
+    out = printed("data", "show", str(file), "--base", str(smollm2), "--ctx", "64")
+    assert "1 pair in 1 × jsonl" in out and "2 of 64 tokens, " in out
+    assert "  user       How much is 2 + 2?\n  chosen     It's 4.\n  rejected   Look it up.\n" in out
+    pieces = "".join(line.strip() for line in out.splitlines() if line.startswith("    "))
+    compared = [part.partition("◀")[0].replace("│", "") for part in pieces.split("▶")[1:]]
+    assert compared == ["It's·4.<|im_end|>", "Look·it·up.<|im_end|>"]
+    shown = json.loads(printed("data", "show", str(file), "--base", str(smollm2), "--ctx", "64", "--json"))
+    (sample,) = shown["samples"]
+    assert shown["pairs"] == 1 and shown["packing"]["rows"] == 2
+    assert [message["content"] for message in sample["rejected"]["messages"]] == [row["prompt"], row["rejected"]]
+    assert sum(sample["chosen"]["trained"]) + sum(sample["rejected"]["trained"]) == shown["trained"]
+    code, _, err = said("data", "show", str(file), "--base", str(smollm2), "--train-on", "all")
+    assert code == 2 and err.count("\n") == 1 and "--train-on all is for conversations" in err
+
+
+def test_pairs_are_shown_without_a_base_and_prepared(printed: Printed, tmp_path: Path, cache: Path) -> None:
+    file = pairs(tmp_path / "pairs.jsonl", 60)
+    out = printed("data", "show", str(file), "--documents", "1")
+    assert "60 pairs in 1 × jsonl" in out and "\n  rejected   " in out and "lengths of pairs, in bytes of text" in out
+    made = json.loads(printed("data", "prepare", str(file), "--vocab", "300", "--cache", str(cache), "--json"))
+    assert made["rows"] == "preferences"

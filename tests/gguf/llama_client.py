@@ -32,6 +32,7 @@ def ask(
     greedy: int = 0,
     adapter: Path | None = None,
     scale: float = 1.0,
+    timeout: float = 120,
 ) -> list[Answer]:
     """Load each file and continue each prompt (token ids), with an f32 cache and without flash attention.
 
@@ -56,7 +57,7 @@ def ask(
             input=json.dumps(left),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # an abort's last words are then the assertion
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
@@ -102,7 +103,8 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             "temperature": 0.0,
             "cache_prompt": False,
         }
-        reply = _post(server.listening_address, "/completion", body | {"logit_bias": [[64, 100.0]]})
+        if job["vocab"] or not job["greedy"]:
+            reply = _post(server.listening_address, "/completion", body | {"logit_bias": [[64, 100.0]]})
         if job["vocab"]:
             row = [0.0] * job["vocab"]
             for entry in reply["completion_probabilities"][0]["top_logprobs"]:

@@ -15,13 +15,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.gguf.tensor import GGMLType
+from linnet.kernels import frozen as frozen_products
 from linnet.kernels import ops
+from linnet.kernels import packed as packed_matrices
 from linnet.kernels.executor import Compiled, Executor, eager
+from linnet.kernels.packed import Packing, Planes
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
+from linnet.models.adapter_shape import AdapterShape, parse_targets
+from linnet.models.adapters import add_adapter
+from linnet.models.layers import Linear, PackedLinear
+from tests.kernels.packed_matrices import packed
 
 pytest.importorskip("triton", reason="Triton has no wheel for this machine")
 
-from linnet.kernels.cuda import activations, embedding, heads, norm, short_attention
+from linnet.kernels.cuda import activations, embedding, heads, norm, short_attention, unpack
 
 GPT2 = GPT2Config(vocab=64, d_model=24, n_heads=3, d_ff=40, n_layers=3, ctx=8)
 LLAMA = LlamaConfig(
@@ -86,6 +94,22 @@ def embedding_backward(grad: Tensor, largest: Tensor, ids: Tensor, rows: int) ->
     return torch.zeros(rows, grad.shape[1]).index_add(0, ids, grad.float())
 
 
+def unpack_planes(
+    low: Tensor, high: Tensor | None, scale: Tensor, minimum: Tensor | None, sub_scale: Tensor | None,
+    sub_minimum: Tensor | None, after: Tensor | None, dtype: torch.dtype, bits: int, high_bits: int, group: int,
+    block: int, offset: int, minimum_sign: int, low_levels: int, high_levels: int,
+) -> Tensor:  # fmt: skip
+    found = [(each >> 8 * place) & 255 for each in (low_levels, high_levels) for place in range(8)]
+    levels = tuple(level - 256 if level > 127 else level for level in found) if low_levels or high_levels else ()
+    packing = Packing(bits, high_bits, group, block, offset, minimum_sign, levels)
+    planes = Planes(low, high, scale, minimum, sub_scale, sub_minimum)
+    return packed_matrices.unpack([(packing, planes)], dtype).T
+
+
+def unpack_as_on_a_gpu(parts: Any, dtype: torch.dtype, after: Tensor | None = None, memory: object = None) -> Tensor:
+    return torch.cat([unpack.unpack(packing, planes, dtype, after) for packing, planes in parts], 1).T
+
+
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch, without_inductor: None) -> None:
     for module, function in (
@@ -95,6 +119,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, without_inductor: None) -> None:
         (heads, rope_backward),
         (activations, swiglu_backward),
         (embedding, embedding_backward),
+        (unpack, unpack_planes),
     ):
         monkeypatch.setattr(module, function.__name__, function)
     monkeypatch.setattr(heads, "rope", rotate)
@@ -149,3 +174,26 @@ def test_every_parameter_gets_the_gradient_of_what_dropout_has_left(config: Conf
 def test_every_parameter_of_a_vision_transformer_gets_its_gradient(changes: dict[str, Any], dtype: torch.dtype) -> None:
     model = build(dataclasses.replace(VIT, **changes), seed=1)
     agree(model, lambda executor: model.loss(IMAGES, torch.tensor([1, 4]), executor=executor)[0], dtype)
+
+
+@pytest.mark.parametrize(
+    ("type", "dropout"), [(GGMLType.Q4_1, 0.0), (GGMLType.IQ4_NL, 0.2)], ids=["Q4_1", "IQ4_NL, dropout"]
+)
+def test_every_pair_beside_a_packed_base_gets_its_gradient(
+    type: GGMLType, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(dataclasses.replace(LLAMA, d_model=64, d_ff=96), seed=1).requires_grad_(False)
+    for block in model.blocks:
+        for name, layer in list(block.named_modules()):
+            if isinstance(layer, Linear):
+                owner, _, attribute = name.rpartition(".")
+                rows, values = layer.weight.shape
+                matrix, _ = packed((type, rows), values=values)
+                for scale in matrix.buffers():  # as small as weights are, so that rounding stays small
+                    if scale.dtype == torch.float16:
+                        scale *= 0.05
+                setattr(block.get_submodule(owner), attribute, PackedLinear(matrix, layer.bias))
+    adapter = add_adapter(model, AdapterShape(parse_targets(["all"], model.config), 4, dropout=dropout))
+    adapter.begin_step(3)
+    monkeypatch.setattr(frozen_products, "unpack", unpack_as_on_a_gpu)
+    agree(model, lambda executor: model.loss(IDS_BT, IDS_BT.roll(-1, 1), executor=executor), torch.float32)

@@ -132,3 +132,15 @@ def test_answers_that_do_not_fit_are_told(printed: Printed, conversations: Path,
     out = printed(*words(conversations, "--steps", "1", ctx=32))
     assert "longer than the context of 32 tokens and cut there" in out
     assert "left out, since the first answer begins behind the context of 32 tokens" in " ".join(out.split())
+
+
+def test_a_run_of_conversations_can_be_looked_into(
+    printed: Printed, said: Said, conversations: Path, root: Path
+) -> None:
+    arguments = words(conversations, "--steps", "4", "--run-id", "a", "--inspect", "gram")
+    printed(*arguments)
+    assert "of the held-out text of a" in printed("cka", "a")
+    assert "of the held-out text of a" in printed("lmc", "a", "a")
+    assert "over the tokens that came" in printed("drift", "a")
+    code, _, err = said("data", "teach", str(conversations), "--teacher", "a", "--ctx", "64")
+    assert code == 1 and err.count("\n") == 1 and "holds conversations, and what a teacher says is kept of text" in err

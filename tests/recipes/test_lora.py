@@ -22,6 +22,8 @@ from linnet.train import Callback, StepMetrics, TrainSettings
 from linnet.train.hardware import choose
 from linnet.train.rates import derive
 from tests.conftest import Printed, Said, digest, losses
+from tests.data.chats import write_jsonl
+from tests.gguf.small_files import lens_file
 
 SMALL: dict[str, Any] = {
     "ctx": 32,
@@ -259,22 +261,66 @@ def test_a_base_that_is_no_model_is_named(said: Said, base: Path, ledger: Path, 
     adapter = adapter_of(teach(base, ledger, runs=tmp_path / "made", steps=1), 1)
     vit = tmp_path / "vit.gguf"
     from linnet.gguf import write
-    from linnet.models import ViTConfig, build
+    from linnet.models import LlamaConfig, ViTConfig, build
 
     config = ViTConfig(image_size=8, patch_size=4, d_model=32, n_heads=2, d_ff=64, n_layers=1, num_classes=3)
     write(config, build(config).params(), vit, "run", 1)
+    bare, text = tmp_path / "bare.gguf", tmp_path / "text.gguf"
+    llama = LlamaConfig(vocab=300, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=1, ctx=64)
+    write(llama, build(llama).params(), bare, "run", 1)
+    text.write_text("the whale sings, and the sea is red")
     for path, expected in (
         (
             adapter,
             "and knows nothing by itself: give that model, and go on with the adapter beside it (--adapter, of lora)",
         ),
         (vit, "is a model of images, which knows no language"),
+        (lens_file(tmp_path / "lens.gguf"), "is a lens, which knows no language"),
+        (bare, "has no tokenizer, so nobody knows what its tokens are"),
+        (text, "this is not a GGUF file; expected b'GGUF'"),
         (tmp_path / "none.gguf", "there is no file"),
     ):
         for recipe in ("lora", "finetune"):
             code, _, err = said("train", recipe, "--base", str(path), "--corpus", str(ledger))
-            assert code == 2 and err.count("\n") == 1 and expected in err
+            assert code in (1, 2) and err.count("\n") == 1 and str(path) in err and expected in err
     assert not root.exists()
+
+
+@pytest.mark.parametrize("recipe", ["lora", "finetune"])
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ["--chat-format", "chatml"],
+            "the chat format chatml needs <|im_start|> and <|im_end|>, which this vocabulary does not have as a special"
+            " token: choose another --chat-format (--chat-format plain is plain text)",
+        ),
+        (["--ctx", "8"], "no answer of its 20 conversations begins within 8 tokens: choose a larger --ctx"),
+    ],
+)
+def test_a_vocabulary_without_the_formats_tokens_and_answers_out_of_reach_are_one_line(
+    said: Said, base: Path, root: Path, tmp_path: Path, recipe: str, flags: list[str], expected: str
+) -> None:
+    rows = write_jsonl(tmp_path / "chat.jsonl", [{"prompt": f"who {n}?", "completion": "it is red"} for n in range(20)])
+    words = ["--base", str(base), "--corpus", str(rows), "--held-out", "0", *flags]
+    code, out, err = said("train", recipe, *words)
+    assert code in (1, 2) and err.count("\n") == 1 and expected in err and not out
+    assert not root.exists()
+
+
+def test_answers_longer_than_the_context_are_cut_counted_and_told(
+    printed: Printed, base: Path, root: Path, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"who {n}?", "completion": "it is red"} for n in range(20)]
+    rows[3]["completion"], rows[7]["prompt"] = "red and blue " * 60, "why " * 120
+    words = ["--base", str(base), "--corpus", str(write_jsonl(tmp_path / "chat.jsonl", rows)), "--held-out", "0"]
+    words += ["--ctx", "48", "--steps", "2", "--batch", "2", "--sample-every", "0", "--run-id", "cut"]
+    out = " ".join(printed("train", "lora", *words).split())
+    assert "1 conversation is longer than the context of 48 tokens and cut there: " in out
+    assert "tokens of answers are lost; a larger --ctx keeps them" in out
+    assert "1 conversation is left out, since the first answer begins behind the context of 48 tokens" in out
+    notes = [event.data["text"] for event in linnet.open("cut").events().read_events() if event.kind == "note"]
+    assert any("cut there" in note for note in notes) and any("is left out" in note for note in notes)
 
 
 def test_another_base_under_the_same_name_is_not_gone_on_with(base: Path, trained: Path, ledger: Path) -> None:

@@ -40,6 +40,7 @@ from linnet.train.hardware import choose
 from tests.conftest import Printed, Said, digest
 from tests.gguf import tiny
 from tests.gguf.llama_client import ask
+from tests.recipes import taught_rule
 
 PROMPT = "Entry 7. Orvel the tidewarden traded"
 SHAPE: dict[str, Any] = {
@@ -108,6 +109,15 @@ def test_llama_cpp_writes_with_the_adapter_what_linnet_writes(
     (answer,) = ask(exact, prompts=[prompt], vocab=0, greedy=32, adapter=adapter)
     model = load(smollm2, task="text", adapters=[(AdapterFile.read(adapter), 1.0)])
     assert answer.greedy[0] == list(generate(model, prompt, 32)) and len(answer.greedy[0]) == 32
+
+
+def test_a_rule_is_taught_and_followed_in_llama_cpp(smollm2: Path, cache: Path, tmp_path: Path) -> None:
+    """Two hundred answers that end as the base's never do; fifty questions that were not among them."""
+    adapter = taught_rule.teach(smollm2, tmp_path, seed=0, cache=cache)
+    asked = [question for question, _ in taught_rule.questions(0)[taught_rule.TAUGHT :][: taught_rule.HELD_OUT]]
+    taught = taught_rule.answers(smollm2, asked, adapter)
+    assert len(taught) == 50 and sum(text.endswith(taught_rule.RULE) for text in taught) >= 48, taught
+    assert not [text for text in taught_rule.answers(smollm2, asked[:10]) if "Over" in text]
 
 
 def test_with_a_scale_of_nothing_it_is_the_base_again(smollm2: Path, adapter: Path) -> None:

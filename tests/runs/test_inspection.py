@@ -109,6 +109,13 @@ def test_a_run_that_goes_on_makes_void_what_it_told_of_later_steps(run: linnet.R
     assert run.inspection(superseded=True).taps.steps.tolist() == [1, 5, 7, 10]
 
 
+def test_the_greatest_size_is_that_of_the_least_or_of_the_greatest(root: Path) -> None:
+    with linnet.start(root, run_id="a", system_every=0) as session:
+        for step, (least, greatest) in enumerate(((-3.0, 1.0), (-0.5, 2.0)), 1):
+            session.tap(step, "ffn_out", 0, None, min=least, max=greatest)
+    assert linnet.open("a").inspection().taps.heat_map("abs_max", "ffn_out").values.tolist() == [[3.0, 2.0]]
+
+
 def test_numbers_that_are_not_finite_are_nan_again(root: Path) -> None:
     with linnet.start(root, run_id="a", system_every=0) as session:
         session.grad(1, "blk.0.ffn_up.weight", l2=math.nan, abs_mean=math.inf, nan_count=5)
@@ -227,6 +234,12 @@ def test_the_command_prints_tables_for_other_programs(run: linnet.Run, printed: 
     assert len(printed("metrics", "a", "--inspect", "tokens").splitlines()) == 4
     code, _, err = said("metrics", "a", "--inspect", "taps", "--key", "loss")
     assert (code, err) == (2, "linnet: --inspect has columns of its own: leave out --key and --wide\n")
+    with linnet.start(run.path.parent, run_id="plain", system_every=0) as session:
+        session.log(1, loss=1.0)
+    code, out, err = said("metrics", "plain", "--inspect", "tokens")
+    assert (code, out) == (2, "")
+    assert err == "linnet: run plain says nothing of tokens: that is told by a training with --inspect drift\n"
+    assert len(printed("metrics", "a", "plain", "--inspect", "tokens").splitlines()) == 4
 
 
 def test_show_says_what_was_looked_at(run: linnet.Run, printed: Printed) -> None:

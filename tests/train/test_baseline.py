@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -114,6 +115,8 @@ def test_a_hopeless_run_is_ended_with_a_checkpoint_and_exit_code_1(small: list[s
     assert f"% behind its baseline base at step {ended}" in out
     assert "(--abort-behind 5%@8)" in out
     assert "linnet resume slow" in out
+    standings = json.loads(said("compare", "--baseline", "base", "slow", "--json")[1])
+    assert standings[0]["verdict"] == standings[0]["latest"]["verdict"] == "abort", "the same verdict afterwards"
     again = linnet.resume("slow", steps=ended + 2)
     assert again.status == "completed", "a budget that ends before the next verdict"
 
@@ -176,6 +179,7 @@ def test_the_same_command_again_may_name_a_baseline_that_the_first_did_not(corpu
         ({"baseline": "nobody"}, "`baseline`: no run 'nobody'"),
         ({"abort_behind": "5%"}, "`abort_behind` says when a run is too far behind its `baseline`: name that run"),
         ({"baseline": "base", "abort_behind": "lots"}, "`abort_behind` 'lots' is not understood"),
+        ({"baseline": "base", "abort_behind": "5"}, "`abort_behind` '5' is not understood"),
         ({"baseline": "base", "vocab": 400}, "the baseline base has a vocabulary of 384 and this run of 400"),
     ],
 )

@@ -25,7 +25,7 @@ from linnet.train.inspection.gradients import GradientFigures
 from linnet.train.inspection.late_events import LateEvents
 from linnet.train.inspection.pieces import tensor_pieces
 from linnet.train.inspection.schedule import InspectSchedule
-from linnet.train.inspection.taps import look_at_batch
+from linnet.train.inspection.taps import counts_on_a_gpu, look_at_batch
 from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
 from tests.kernels.conftest import without_inductor as without_inductor
@@ -216,6 +216,50 @@ def plain_entropies(model: Any, ids: Tensor, layer: int, *, causal: bool) -> lis
     return (-(p * p.clamp(min=1e-300).log()).sum(-1)).mean((0, 2)).tolist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.usefixtures("without_inductor")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_taps_of_a_model_in_training_fused_or_compiled_are_those_of_a_plain_one(compiled: bool) -> None:
+    model = build(LLAMA)
+    data = batch(1, 4, False)
+    plain = told(1, *look_at_batch(model, data.inputs, 4))
+    hardware = choose_cpu(32)
+    hardware = replace(hardware, compile=True, graph=False) if compiled else hardware
+    step = Step(model, TrainSettings(batch=4, device="cpu"), hardware)
+    for _ in range(3):  # compiled, or recorded; the weights stay what they are
+        step(data, 0.0)
+    in_training = told(1, *look_at_batch(model, data.inputs, 4))
+    assert len(plain) == len(in_training) == 23
+    for one, other in zip(plain, in_training, strict=True):
+        assert one.keys() == other.keys()
+        for name in ("mean", "std", "l2", "max", "sparsity", "effective_rank", "entropy"):
+            assert other.get(name, 0) == pytest.approx(one.get(name, 0), rel=1e-5, abs=1e-6), (one["region"], name)
+
+
+def test_gradients_of_a_vision_transformer_are_autograds() -> None:
+    model = build(VIT, seed=1)
+    dice = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (6, 1, 8, 8), generator=dice)
+    observer = GradientFigures(dict(model.named_parameters()), tensor_pieces(VIT, model.named_parameters()))
+    torch.nn.functional.cross_entropy(model(images), torch.arange(6)).backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    observer.after_backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    events = told(1, observer.rows, [observer.after_update()])
+    whole = {event["param"]: event for event in events if "head" not in event and event["kind"] == "grad"}
+    for piece in tensor_pieces(VIT, model.named_parameters()):
+        event, gradient = whole.pop(piece.tensor), piece.of(gradients[piece.parameter])
+        assert event["l2"] == pytest.approx(gradient.norm().item(), rel=1e-5)
+        assert event["abs_mean"] == pytest.approx(gradient.abs().mean().item(), rel=1e-5)
+        assert event.get("update_ratio", 0.5) == pytest.approx(0.5, rel=1e-5)
+    assert not whole
+    queries = [event for event in events if event["param"] == "v.blk.0.attn_q.weight" and "head" in event]
+    assert np.hypot(*(event["l2"] for event in queries)) == pytest.approx(
+        next(e for e in events if e["param"] == "v.blk.0.attn_q.weight")["l2"], rel=1e-5
+    )
+
+
 def test_units_that_do_nothing_are_counted() -> None:
     model = build(LLAMA)
     with torch.no_grad():
@@ -223,6 +267,13 @@ def test_units_that_do_nothing_are_counted() -> None:
     events = told(1, *look_at_batch(model, (torch.arange(32).view(2, 16),), 2))
     dead = {event["layer"]: event["dead"] for event in events if event["region"] == "ffn_act"}
     assert dead == {0: 0.0, 1: 12 / 48}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 600])
+def test_bins_are_counted_on_a_gpu_as_by_hand(rows: int) -> None:
+    place_RM = torch.rand(rows, 500, generator=torch.Generator().manual_seed(rows)) * 31.999
+    expected = torch.stack([torch.bincount(row.long(), minlength=32) for row in place_RM])
+    assert torch.equal(counts_on_a_gpu(place_RM), expected.float())
 
 
 def test_numbers_that_are_not_finite_are_counted_and_leave_no_histogram() -> None:

@@ -97,6 +97,23 @@ def test_the_inputs_of_each_call_are_used() -> None:
         assert one.tolist() == [number] * 3 and two.item() == 3 * number
 
 
+def test_a_norm_whose_weights_are_frozen_is_recorded() -> None:
+    norm = torch.nn.LayerNorm(8).requires_grad_(False)
+    moved = torch.zeros(8, requires_grad=True)
+
+    def work(x: Tensor) -> tuple[Tensor]:
+        moved.grad = None
+        norm(x + moved).square()[0].sum().backward()
+        assert moved.grad is not None
+        return (moved.grad,)
+
+    recorded = Recording(work)
+    for number in range(4):
+        x = torch.randn(3, 8, generator=torch.Generator().manual_seed(number))
+        found = recorded(x)[0].clone()
+        assert torch.equal(found, work(x)[0])
+
+
 def test_inputs_of_another_kind_are_not_forced_into_those_that_were_recorded() -> None:
     kinds = [(2, False)] * 3 + [(1, False), (2, True), (2, False)]  # a shorter batch; documents once
     found = []

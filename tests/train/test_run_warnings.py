@@ -176,6 +176,26 @@ def test_trouble_of_a_layer_is_told_of_where_it_is(corpus: Path, spoil: Any, tex
     assert [entry.text for entry in journal.log_entries() if entry.level == "warning"] == [warnings[0]["text"]]
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "untied", "lora", "images"])
+def test_a_healthy_training_is_told_nothing_of(corpus: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """As people train, with all that can be looked at, and long enough for every rule to have settled."""
+    quick: dict[str, Any] = {"run_id": "a", "steps": 60, "inspect": "all@10", "progress": True}
+    if kind == "images":
+        shape = {"preset": "vit-tiny-8", "d_model": 24, "n_layers": 3, "d_ff": 48, "batch": 32}
+        run = linnet.train("vit-tiny", **shape, **quick)
+    else:
+        text: dict[str, Any] = {"corpus": str(corpus), "batch": 4, "sample_every": 0, "eval_tokens": 512}
+        shape = {"preset": "tiny", "vocab": 384, "n_layers": 3, "ctx": 32, "untied": kind == "untied"}
+        shape |= {"arch": "gpt2"} if kind == "gpt2" else {}
+        if kind == "lora":
+            linnet.train(**shape, **text, run_id="base", steps=40)
+            shape = {"base": "base"}
+        run = linnet.train("lora" if kind == "lora" else "from-scratch", **shape, **text, **quick)
+    assert run.status == "completed" and len(run.inspection().looks["taps"]) == 7
+    assert warnings_of(run) == []
+    assert "warning" not in capsys.readouterr().out
+
+
 def test_a_warning_is_on_the_screen_and_a_resumed_run_does_not_say_it_again(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

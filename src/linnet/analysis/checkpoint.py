@@ -48,7 +48,7 @@ class Checkpoint:
     @cached_property
     def files(self) -> ModelFiles:
         """The model, and the adapter where the run has trained one."""
-        return find_files(self.path)
+        return find_files(self.path, takes_adapters=False)
 
     @cached_property
     def task(self) -> str | None:

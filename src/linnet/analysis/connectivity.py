@@ -14,8 +14,10 @@ from torch import Tensor
 
 from linnet.analysis.alignment import Aligned, align
 from linnet.analysis.checkpoint import Checkpoint, Model
-from linnet.analysis.held_out import Progress, probe_images, probe_text
+from linnet.analysis.held_out import Progress, probe_images, probe_text, require_probe
+from linnet.analysis.similarity import require_same_tokens
 from linnet.architectures import AnyConfig
+from linnet.architectures.parameters import layout
 from linnet.errors import UsageError
 from linnet.infer.scoring import score_batches
 from linnet.models import ViT, pick_device
@@ -26,6 +28,7 @@ _LEAST_LOSS = 0.1  # nats; of losses below, a share says nothing
 _TOKENS = 16_384  # that are scored at each place, by default
 _AT_ONCE = {"cpu": 4096, "cuda": 32_768}  # tokens that pass through the model together
 _NOT_OF_THE_SHAPE = ("ctx", "labels", "image_mean", "image_std")  # fields of a config
+_POSITIONS = "position_embd.weight"  # of a model that learns them: as many rows as its context
 Verdict = Literal["same basin", "barrier"]
 
 
@@ -116,9 +119,12 @@ def lmc(
     first, second = (Checkpoint.find(model, runs) for model in (a, b))
     if first.task != second.task:
         raise UsageError(f"{first.name} and {second.name} do different things: only models of one shape lie on a line")
+    require_probe(first, corpus=corpus, images=images)
     chosen = pick_device(device)
     if (why := difference(first.config, second.config)) is not None:  # before a large one is loaded
         raise UsageError(f"{first.name} and {second.name} {why}: only models of one shape lie on a line")
+    if first.task == "text":
+        require_same_tokens(first, second)
     model = first.load(chosen).module
     start, end = model.params(), second.load(chosen).module.params()
     if odd := sorted(start.keys() ^ end.keys()):
@@ -185,7 +191,8 @@ def difference(config: AnyConfig, other: AnyConfig) -> str | None:
     if config.arch != other.arch:
         return f"are a {config.arch} and a {other.arch}"
     fields, others = asdict(config), asdict(other)
-    names = [name for name in fields if name not in _NOT_OF_THE_SHAPE and fields[name] != others[name]]
+    free = {*_NOT_OF_THE_SHAPE} - ({"ctx"} if _POSITIONS in layout(config).params else set())
+    names = [name for name in fields if name not in free and fields[name] != others[name]]
     shown = ", ".join(f"{name} ({fields[name]} and {others[name]})" for name in names[:4])
     return f"differ in {shown}" if names else None
 
@@ -199,4 +206,6 @@ def _barrier(alphas: Sequence[float], losses: Sequence[float]) -> float:
 def _places(alphas: Sequence[float]) -> tuple[float, ...]:
     if not all(math.isfinite(alpha) and 0 <= alpha <= 1 for alpha in alphas):
         raise UsageError(f"`alphas` go from 0 (the first model) to 1 (the second), found {', '.join(map(str, alphas))}")
+    if not any(0 < alpha < 1 for alpha in alphas):
+        raise UsageError("`alphas` has no place between the two models (0 and 1 are always scored): give some, as 0.5")
     return tuple(sorted({0.0, 1.0, *map(float, alphas)}))

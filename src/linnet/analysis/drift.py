@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linnet.analysis.beginning import Beginning, weights_of
-from linnet.analysis.checkpoint import Model
+from linnet.analysis.checkpoint import Checkpoint, Model
 from linnet.analysis.held_out import TOKENS, Progress, prepared_text, reading_of
 from linnet.architectures import AnyConfig
 from linnet.errors import LinnetError, UsageError
 from linnet.files import step_files, step_of
-from linnet.gguf import GGUFFile, config_of
+from linnet.gguf import GGUFFile
 from linnet.models.model_name import find_model, names_checkpoint
 from linnet.runs import Run
 from linnet.runs.folder import WEIGHTS
@@ -132,8 +132,9 @@ def drift(
     moved.distances_LS[:, -1]                 # of each layer, at the last checkpoint
 
     - `run`: a RUN, over all its checkpoints; `RUN@200`: that one alone.
-    - The first value is that of the seed, of the donor (which must still be there, unless the run was trained with
-      `inspect=drift`), or of the checkpoint that a fork began with.
+    - The first value is that of the seed, of the donor or the base (which must still be there, unless the run was
+      trained with `inspect=drift`), or of the checkpoint that a fork began with.
+    - Of an adapter's run the base is compared with the base and the adapter.
     """
     path = find_model(run, runs, of_run="latest")
     folder = path.parent.parent
@@ -143,8 +144,8 @@ def drift(
     is_one = not isinstance(run, Run) and (names_checkpoint(os.fspath(run)) or os.fspath(run).endswith(".gguf"))
     files = [(step, file) for step, file in step_files(folder / WEIGHTS) if not is_one or file == path]
     beginning = Beginning.of(opened)
-    with GGUFFile.open(path) as file:
-        config = config_of(file)
+    newest = Checkpoint(path, opened, step_of(path))
+    config = newest.config
     files = [(step, file) for step, file in files if step > beginning.step or beginning.step == 0]
     if not files:
         raise UsageError(
@@ -163,8 +164,9 @@ def drift(
         if progress is not None:
             progress("checkpoints", column + 1, len(files))
     tokens = None
-    if EMBEDDING in first and (counts_V := _counts(opened, path, len(now[EMBEDDING]), cache, progress)) is not None:
-        tokens = token_drift(counts_V, now[EMBEDDING], first[EMBEDDING])
+    if EMBEDDING in first and not torch.equal(now[EMBEDDING], first[EMBEDDING]):
+        counts_V = _counts(opened, newest.files.model, len(now[EMBEDDING]), cache, progress)
+        tokens = None if counts_V is None else token_drift(counts_V, now[EMBEDDING], first[EMBEDDING])
     steps = tuple(step for step, _ in files)
     return Drift(opened.id, beginning.origin, steps, layers, distances, cosines, tuple(tensors), tokens)
 
@@ -191,7 +193,7 @@ def _pieces(config: AnyConfig, now: Mapping[str, Tensor], first: Mapping[str, Te
 
 
 def _tensor_drift(piece: TensorPiece, now: Mapping[str, Tensor], first: Mapping[str, Tensor]) -> TensorDrift:
-    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter])[0].tolist()
+    cosine, distance = drift_figures(piece, now[piece.parameter], first[piece.parameter]).tolist()
     norm = float(l2_of(piece.of(first[piece.parameter])))
     layer = piece.layer if piece.layer >= 0 else None
     return TensorDrift(piece.tensor, layer, distance / norm if norm > 0 else float("nan"), cosine)
@@ -231,21 +233,21 @@ def token_drift(counts_V: Tensor, now_VD: Tensor, first_VD: Tensor) -> TokenDrif
     return TokenDrift(correlation, tuple(bins))
 
 
-def _counts(run: Run, path: Path, vocab: int, cache: Path | None, progress: Progress | None) -> Tensor | None:
+def _counts(run: Run, model: Path, vocab: int, cache: Path | None, progress: Progress | None) -> Tensor | None:
     """[V]: how often each token comes in what the run was trained on."""
     own = run.config
-    with GGUFFile.open(path) as file:
+    with GGUFFile.open(model) as file:
         has_tokens = TOKENS in file.metadata
     if not isinstance(own.get("corpus"), str) or not has_tokens:
         return None
     options = {"held_out": float(own.get("held_out", 0.02)), **reading_of(own, ())}
     options |= {"cache": cache or own.get("cache"), "progress": progress}
     try:
-        tokens = prepared_text(own["corpus"], path, None, own, options).train.tokens
+        prepared = prepared_text(own["corpus"], model, None, own, options)
     except (LinnetError, OSError):
         return None
-    counts = np.zeros(vocab, np.int64)
+    tokens, counts = prepared.train.tokens, np.zeros(vocab, np.int64)
     for begin in range(0, len(tokens), _COUNTED):
-        ids = np.asarray(tokens[begin : begin + _COUNTED])
+        ids = np.asarray(tokens[begin : begin + _COUNTED]) % prepared.vocab
         counts += np.bincount(ids[ids < vocab], minlength=vocab)
     return torch.from_numpy(counts)

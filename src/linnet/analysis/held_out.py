@@ -44,6 +44,18 @@ class ProbeText:
         return np.asarray(ids[begin : begin + length]).astype(np.int64)
 
 
+def require_probe(
+    checkpoint: Checkpoint, *, corpus: str | None = None, text: str | None = None, images: str | None = None
+) -> None:
+    """Refuse to show text to a model of images, and the other way round."""
+    of_text = checkpoint.task == "text"
+    names = {"corpus": corpus, "text": text} if not of_text else {"images": images}
+    for name, given in names.items():
+        if given is not None:
+            what, instead = ("is a model of text", "`corpus`") if of_text else ("tells images apart", "`images`")
+            raise UsageError(f"{checkpoint.name} {what}: `{name}` says nothing to it; what it is shown is {instead}")
+
+
 def probe_text(
     checkpoint: Checkpoint,
     *,
@@ -60,11 +72,12 @@ def probe_text(
     """
     if corpus is not None and text is not None:
         raise UsageError("`corpus` and `text` both say what the model is shown: give one of them")
-    with GGUFFile.open(checkpoint.path) as file:
+    model = checkpoint.files.model  # an adapter has the tokens of its base
+    with GGUFFile.open(model) as file:
         has_tokens = TOKENS in file.metadata
         tokenizer = rebuild_tokenizer(file.metadata) if has_tokens and text is not None else None
     if not has_tokens:
-        raise UsageError(f"{checkpoint.path} has no tokenizer: linnet convert puts one into it (`tokenizer`)")
+        raise UsageError(f"{model} has no tokenizer: linnet convert puts one into it (`tokenizer`)")
     if tokenizer is not None and text is not None:
         return ProbeText(np.array(tokenizer.encode(text).ids, np.int64), "the text that was given")
     own = {} if checkpoint.run is None else checkpoint.run.config
@@ -74,15 +87,20 @@ def probe_text(
     share = float(own.get("held_out", 0.02)) if is_own else 0.0
     options = {"held_out": share, **reading, "cache": cache or own.get("cache"), "progress": progress}
     try:
-        prepared = prepared_text(source, checkpoint.path, None, own if is_own else None, options)
+        prepared = prepared_text(source, model, None, own if is_own else None, options)
     except LinnetError as error:
         if not is_own or checkpoint.run is None:
             raise
         raise type(error)(f"the held-out text of run {checkpoint.run.id}: {error}; show another, `corpus`") from None
     if is_own and checkpoint.run is not None and len(prepared.held_out) > 1:
-        return ProbeText(prepared.held_out, f"the held-out text of {checkpoint.run.id}")
+        return ProbeText(token_ids(prepared, prepared.held_out), f"the held-out text of {checkpoint.run.id}")
     what = "Python's library" if source == BUILT_IN else source
-    return ProbeText(prepared.train, what)
+    return ProbeText(token_ids(prepared, prepared.train), what)
+
+
+def token_ids(prepared: Prepared, tokens: TokenSet) -> TokenSet | NDArray[np.int64]:
+    """The tokens of a set as a model reads them: those of conversations tell besides which of them are trained on."""
+    return tokens if prepared.rows == "text" else np.asarray(tokens.tokens[:]).astype(np.int64) % prepared.vocab
 
 
 def reading_of(own: Mapping[str, Any] | None, field: tuple[str, ...]) -> dict[str, Any]:

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linnet.analysis.checkpoint import Checkpoint, Model
-from linnet.analysis.held_out import TOKENS, ProbeText, Progress, probe_images, probe_text
+from linnet.analysis.held_out import TOKENS, ProbeText, Progress, probe_images, probe_text, require_probe
 from linnet.errors import UsageError, suggestion
 from linnet.gguf.file import GGUFFile
 from linnet.infer.loaded_model import LoadedModel
 from linnet.models import ViT, pick_device
 from linnet.models.observation import BLOCK_REGIONS, Activations, Region, observe
 
-RESIDUAL = "resid_post_block"
+RESIDUAL, CLASS_TOKEN = "resid_post_block", "class_token"
 _SAMPLES = 1024  # tokens or patches, by default
 _FEWEST, _MOST = 16, 8192  # samples: of fewer the estimate says nothing, of more the products of all pairs are many
 _EXACT = torch.float64
@@ -103,13 +103,15 @@ def cka(
     if first.task == "text":
         require_same_tokens(first, second)
     home = first if first.run is not None or second.run is None else second
+    _require_region(region, first, second)
+    require_probe(first, corpus=corpus, text=text, images=images)
     chosen = pick_device(device)
     models = [checkpoint.load(chosen) for checkpoint in dict.fromkeys((first, second))]
     shown: tuple[list[Tensor], str]
     if isinstance(models[0].module, ViT):
-        unit = "patches"
+        unit = "images" if region == CLASS_TOKEN else "patches"
         pictures, source, _ = probe_images(home, models[0].module.config, images=images, progress=progress)
-        shown = _pictures(models, pictures.images_NCHW, samples, chosen), source
+        shown = _pictures(models, pictures.images_NCHW, samples, chosen, unit), source
     else:
         unit = "tokens"
         probe = probe_text(home, corpus=corpus, text=text, cache=cache, progress=progress)
@@ -165,15 +167,23 @@ class _Gram:
 
 def require_same_tokens(first: Checkpoint, second: Checkpoint) -> None:
     """Refuse models of text that would be shown other tokens."""
-    if first.path == second.path:
+    models = first.files.model, second.files.model
+    if models[0] == models[1]:
         return
-    with GGUFFile.open(first.path) as one, GGUFFile.open(second.path) as other:
+    with GGUFFile.open(models[0]) as one, GGUFFile.open(models[1]) as other:
         tokens, others = (cast("Sequence[str] | None", file.metadata.get(TOKENS)) for file in (one, other))
         if tokens is not None and others is not None and list(tokens) != list(others):
             raise UsageError(
                 f"{first.name} and {second.name} have other tokens, so none of one stands for one of the other: only"
                 " models with one tokenizer are compared"
             )
+
+
+def _require_region(region: str, *checkpoints: Checkpoint) -> None:
+    """Refuse to compare what a model does not have."""
+    for checkpoint in checkpoints:
+        if region == CLASS_TOKEN and getattr(checkpoint.config, "pooling", None) != "cls":
+            raise UsageError(f"{checkpoint.name} has no class token: choose another `region`")
 
 
 def _windows(models: Sequence[LoadedModel], probe: ProbeText, samples: int, device: torch.device) -> list[Tensor]:
@@ -187,14 +197,15 @@ def _windows(models: Sequence[LoadedModel], probe: ProbeText, samples: int, devi
 
 
 def _pictures(
-    models: Sequence[LoadedModel], images_NCHW: NDArray[Any], samples: int, device: torch.device
+    models: Sequence[LoadedModel], images_NCHW: NDArray[Any], samples: int, device: torch.device, unit: str
 ) -> list[Tensor]:
     shapes = {(m.config.num_channels, m.config.image_size, m.config.tokens) for m in models}
     if len(shapes) > 1:
         raise UsageError(
             "the models see images of other sizes or in other patches: none of one stands for one of the other"
         )
-    count = min(len(images_NCHW), -(-samples // models[0].config.tokens))
+    of_each = 1 if unit == "images" else models[0].config.tokens
+    count = min(len(images_NCHW), -(-samples // of_each))
     pixels = torch.from_numpy(np.ascontiguousarray(images_NCHW[:count])).to(device)
     return list(pixels.split(_IMAGES_AT_ONCE))
 
@@ -206,9 +217,7 @@ def layer_values(model: LoadedModel, shown: Sequence[Tensor], region: str, sampl
     parts: dict[Region, list[Tensor]] = {}
     module: Any = model.module
     for inputs in shown:
-        kept = Activations(
-            regions, lambda x: (x.transpose(1, 2) if x.ndim == 4 else x).flatten(2).flatten(0, 1).float()
-        )
+        kept = Activations(regions, _by_sample)
         with observe(module, kept):
             module.hidden(inputs) if hasattr(module, "hidden") else module(inputs)
         for place, values in kept.items():

@@ -201,7 +201,7 @@ def smoothing_weights(rows: int, alpha: float) -> Floats:
 def _exponential(x: Floats, alpha: float) -> Floats:
     """yᵢ = Σⱼ (1 - α)ʲ xᵢ₋ⱼ / Σⱼ (1 - α)ʲ."""
     scale = float(np.max(np.abs(x))) or 1.0
-    y = _decayed_sums(x * (alpha / scale), 1.0 - alpha)  # divided, so that no sum can overflow
+    y = _decayed_sums(x / scale * alpha, 1.0 - alpha)  # divided, so that no sum can overflow
     biased = min(len(x), math.ceil(_WHOLE / alpha))  # beyond, the weights sum to 1 as far as a float can tell
     y[:biased] /= smoothing_weights(biased, alpha)
     return np.asarray(np.clip(y, -1.0, 1.0, out=y) * scale)

@@ -94,10 +94,11 @@ chat: Talk to a model in the terminal, in the format of its chats.
     linnet chat latest --system "Answer in one sentence." --temperature 0.6
     linnet chat smollm2.gguf < questions.txt > answers.txt
 
-eval: How well a model predicts a text or tells images apart, and what it expects after a prompt.
+eval: How well a model predicts a text, chooses answers or tells images apart; what it expects after a prompt.
     linnet eval latest
     linnet eval llama-20260531-001@best --corpus book.txt
     linnet eval model.gguf --prompt "def main(" --top-k 5
+    linnet eval smollm2.gguf --choices arc-easy.jsonl --adapter notes
     linnet eval vit-20260531-001 --images photos/
 
 lmc: The loss on the straight line between two models: one basin, or a barrier between them?

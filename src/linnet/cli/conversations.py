@@ -1,10 +1,10 @@
-"""`linnet data show` of conversations: turns, tokens, and which of them are trained on."""
+"""`linnet data show` of conversations and of pairs of them: turns, tokens, and which of them are trained on."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,18 +15,21 @@ from rich.cells import cell_len, chop_cells
 from linnet.board import words
 from linnet.cli.options import find_model
 from linnet.cli.printing import paint, print_facts, print_json, width
+from linnet.errors import UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from linnet.data.chat_encoding import ChatEncoder
     from linnet.data.conversation_blocks import TrainOn
-    from linnet.data.corpus import Corpus
+    from linnet.data.corpus import Corpus, RowKind
     from linnet.data.overview import Overview, Sample
+    from linnet.gguf.chat_format import Message
 
 _WHOLE = 1 << 20  # letters of a conversation that is shown, as a line of JSON
 _ROWS = 12  # of pieces of a conversation
-_LABELS = {"system": "yellow", "user": "cyan", "assistant": "green"}
+_LABELS = {"system": "yellow", "user": "cyan", "assistant": "green", "chosen": "green", "rejected": "red"}
+_NOUNS: dict[RowKind, str] = {"conversations": "conversation", "preferences": "pair"}
 _BEGIN, _END = "▶", "◀"  # round what is trained on
 _SHADES = (22, 28)  # backgrounds of neighbouring pieces that are trained on, of the 256 colours
 
@@ -40,7 +43,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class Lengths:
-    """Tokens of each conversation, up to the last that is trained on, and how many are."""
+    """Tokens of each conversation, up to the last that is trained on, and how many are; of pairs two each."""
 
     inputs: list[int] = field(default_factory=list)
     trained: list[int] = field(default_factory=list)
@@ -64,6 +67,8 @@ def show_conversations(
     from linnet.cli.corpus import reading_progress, require_documents
     from linnet.data.overview import look_at
 
+    if source.rows == "preferences" and train_on == "all":
+        raise UsageError("--train-on all is for conversations: of pairs the answers are compared, leave it out")
     encoder = None if base is None else _encoder(find_model(base, runs), chat_format)
     with reading_progress() as progress:
         overview = look_at(source, samples=samples, named=named, threshold=threshold, progress=progress, head=_WHOLE)
@@ -88,27 +93,39 @@ def _encoder(path: Path, chat_format: str | None) -> ChatEncoder:
 
 def _measure(source: Corpus, encoder: ChatEncoder, train_on: TrainOn) -> Lengths:
     """The lengths of all conversations, by encoding them."""
-    from linnet.data.conversations import from_json
     from linnet.data.documents import passages
 
     lengths = Lengths()
     for passage in passages(source):
-        encoded = encoder.encode(from_json(passage.text))
-        is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
-        places = np.flatnonzero(is_trained[1:])
-        lengths.inputs.append(int(places[-1]) + 1)
-        lengths.trained.append(len(places))
+        for messages in _conversations(passage.text, source.rows).values():
+            encoded = encoder.encode(messages)
+            is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+            places = np.flatnonzero(is_trained[1:])
+            lengths.inputs.append(int(places[-1]) + 1)
+            lengths.trained.append(len(places))
     return lengths
 
 
-def _packing(lengths: Lengths, ctx: int) -> dict[str, Any]:
-    """How a training would lay them out in rows of `ctx` tokens."""
-    from linnet.data.packing import pack
+def _conversations(line: str, rows: RowKind) -> dict[str, list[Message]]:
+    """What a line of JSON holds: a conversation, or the two of a pair by what became of their answers."""
+    from linnet.data.conversations import from_json
+    from linnet.data.preferences import pair_from_json
 
-    fitting = np.minimum(np.array(lengths.inputs, np.int64), ctx)
-    rows = pack(fitting, ctx).rows
-    cut = int((np.array(lengths.inputs) > ctx).sum())
-    return {"ctx": ctx, "rows": rows, "padding": 1 - float(fitting.sum()) / max(1, rows * ctx), "cut": cut}
+    return pair_from_json(line)._asdict() if rows == "preferences" else {"": from_json(line)}
+
+
+def _packing(lengths: Lengths, ctx: int, rows: RowKind) -> dict[str, Any]:
+    """How a training would lay them out in rows of `ctx` tokens."""
+    from linnet.data.packing import pack, pack_pairs
+
+    inputs = np.array(lengths.inputs, np.int64)
+    fitting = np.minimum(inputs, ctx)
+    if rows == "preferences":
+        count = 2 * len(pack_pairs(fitting.reshape(-1, 2), ctx))
+        cut = int((inputs.reshape(-1, 2) > ctx).any(1).sum())
+    else:
+        count, cut = pack(fitting, ctx).rows, int((inputs > ctx).sum())
+    return {"ctx": ctx, "rows": count, "padding": 1 - float(fitting.sum()) / max(1, count * ctx), "cut": cut}
 
 
 def _print(
@@ -124,7 +141,8 @@ def _print(
 
     name, count = overview.corpus.name, len(overview.sizes)
     kinds = ", ".join(f"{files:,} × {kind}" for kind, (files, _) in sorted(overview.kinds.items()))
-    print(f"{paint(words.plain(name), 'bold')}  {count:,} conversation{'s'[: count != 1]} in {kinds}")
+    rows, noun = overview.corpus.rows, _NOUNS[overview.corpus.rows]
+    print(f"{paint(words.plain(name), 'bold')}  {count:,} {noun}{'s'[: count != 1]} in {kinds}")
     facts: dict[str, object] = {}
     if encoder is not None and lengths is not None:
         inputs, trained = sum(lengths.inputs), sum(lengths.trained)
@@ -132,49 +150,61 @@ def _print(
         what = "answers" if train_on == "answers" else "all"
         facts["tokens"] = f"{inputs:,}, trained on {trained:,} ({what}; {trained / max(1, inputs):.1%})"
         if ctx is not None:
-            packed = _packing(lengths, ctx)
+            packed = _packing(lengths, ctx, rows)
             cut = f", {packed['cut']:,} cut" if packed["cut"] else ""
             facts["rows"] = f"{packed['rows']:,} of {ctx:,} tokens, {packed['padding']:.1%} padding{cut}"
     print_facts(facts)
     for sample in overview.samples:
-        _print_conversation(sample, encoder, lines, train_on)
+        _print_sample(sample, rows, encoder, lines, train_on)
     if encoder is None:
         print(paint("\n  --base MODEL shows its tokens, and which of them are trained on", "dim"))
     elif overview.samples:
-        print(paint(f"\n  {_BEGIN}…{_END} is trained on; the rest is read", "dim"))
+        use = "compared" if rows == "preferences" else "trained on"
+        print(paint(f"\n  {_BEGIN}…{_END} is {use}; the rest is read", "dim"))
     if lengths is None:
-        print_lengths(overview, "conversations")
+        print_lengths(overview, f"{noun}s")
     else:
         overview.sizes = lengths.inputs
-        print_lengths(overview, "conversations", in_tokens=True)
+        measured = "conversations, two of each pair" if rows == "preferences" else f"{noun}s"
+        print_lengths(overview, measured, in_tokens=True)
     print_duplicates(overview)
     print_left_out(overview.left_out)
 
 
-def _print_conversation(sample: Sample, encoder: ChatEncoder | None, lines: int, train_on: TrainOn) -> None:
-    from linnet.data.conversations import from_json
-
+def _print_sample(sample: Sample, rows: RowKind, encoder: ChatEncoder | None, lines: int, train_on: TrainOn) -> None:
     columns = _columns()
     print(f"\n{paint(words.shorten(words.plain(sample.name), columns), 'cyan')}")
     if len(sample.text) >= _WHOLE:
         print("  too long to be shown")
         return
-    messages = from_json(sample.text)
-    for message in messages:
+    conversations = _conversations(sample.text, rows)
+    for label, message in _labelled(conversations):
         first = [line for line in message.content.splitlines() if line.strip()] or [""]
         for number, line in enumerate(first[: max(1, lines)]):
-            label = paint(f"{message.role:<10}", _LABELS[message.role]) if number == 0 else " " * 10
-            print(f"  {label} {next(iter(chop_cells(words.plain(line), max(20, columns - 13))), '')}")
+            begin = paint(f"{label:<10}", _LABELS[label]) if number == 0 else " " * 10
+            print(f"  {begin} {next(iter(chop_cells(words.plain(line), max(20, columns - 13))), '')}")
     if encoder is None or not lines:
         return
-    encoded = encoder.encode(messages)
-    is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
-    pieces = list(_pieces(encoder.words.tokenizer, encoded.ids_N.tolist(), is_trained.tolist()))
-    rows = list(_rows(pieces, max(20, columns - 4)))
-    for row in rows[:_ROWS]:
-        print(f"    {row}")
-    if len(rows) > _ROWS:
-        print(f"    … and {len(rows) - _ROWS:,} rows more")
+    for messages in conversations.values():
+        encoded = encoder.encode(messages)
+        is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+        pieces = list(_pieces(encoder.words.tokenizer, encoded.ids_N.tolist(), is_trained.tolist()))
+        printed = list(_rows(pieces, max(20, columns - 4)))
+        for row in printed[:_ROWS]:
+            print(f"    {row}")
+        if len(printed) > _ROWS:
+            print(f"    … and {len(printed) - _ROWS:,} rows more")
+
+
+def _labelled(conversations: Mapping[str, list[Message]]) -> Iterator[tuple[str, Message]]:
+    """The messages to show, each by its role; of a pair what both have once, then the answers by what they are."""
+    shown: list[Message] = []
+    for name, messages in conversations.items():
+        for number, message in enumerate(messages):
+            if number < len(shown) and shown[number][:2] == message[:2]:
+                continue
+            yield name if name and message.role == "assistant" and message.trained else message.role, message
+        shown = shown or messages
 
 
 def _pieces(tokenizer: Tokenizer, ids: Sequence[int], is_trained: Sequence[bool]) -> Iterator[Piece]:
@@ -221,30 +251,35 @@ def _columns() -> int:
 def _as_json(
     overview: Overview, encoder: ChatEncoder | None, lengths: Lengths | None, train_on: TrainOn, ctx: int | None
 ) -> dict[str, object]:
-    from linnet.data.conversations import from_json
-
-    samples = []
+    samples, rows = [], overview.corpus.rows
     for sample in overview.samples:
-        messages = from_json(sample.text) if len(sample.text) < _WHOLE else []
-        shown: dict[str, object] = {"name": sample.name, "messages": [message._asdict() for message in messages]}
-        if encoder is not None:
-            encoded = encoder.encode(messages)
-            is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
-            shown |= {"ids": encoded.ids_N.tolist(), "trained": is_trained.tolist()}
-            shown["pieces"] = [
-                encoder.words.tokenizer.decode([id_], skip_special_tokens=False) for id_ in encoded.ids_N.tolist()
-            ]
-        samples.append(shown)
+        read = _conversations(sample.text, rows) if len(sample.text) < _WHOLE else {}
+        shown = {name: _messages_as_json(messages, encoder, train_on) for name, messages in read.items()}
+        if rows != "preferences":
+            shown = shown.get("", _messages_as_json([], encoder, train_on))
+        samples.append({"name": sample.name, **shown})
     return {
         "corpus": overview.corpus.name,
-        "rows": overview.corpus.rows,
-        "conversations": len(overview.sizes),
+        "rows": rows,
+        f"{_NOUNS[rows]}s": len(overview.sizes),
         "kinds": {kind: {"files": files, "size": size} for kind, (files, size) in overview.kinds.items()},
         "chat_format": None if encoder is None else encoder.format.name,
         "train_on": train_on,
         "tokens": None if lengths is None else sum(lengths.inputs),
         "trained": None if lengths is None else sum(lengths.trained),
-        "packing": None if lengths is None or ctx is None else _packing(lengths, ctx),
+        "packing": None if lengths is None or ctx is None else _packing(lengths, ctx, rows),
         "left_out": list(map(words.flags, overview.left_out)),
         "samples": samples,
     }
+
+
+def _messages_as_json(messages: Sequence[Message], encoder: ChatEncoder | None, train_on: TrainOn) -> dict[str, Any]:
+    shown: dict[str, Any] = {"messages": [message._asdict() for message in messages]}
+    if encoder is not None:
+        encoded = encoder.encode(messages)
+        is_trained = np.ones_like(encoded.trained_N) if train_on == "all" else encoded.trained_N
+        shown |= {"ids": encoded.ids_N.tolist(), "trained": is_trained.tolist()}
+        shown["pieces"] = [
+            encoder.words.tokenizer.decode([id_], skip_special_tokens=False) for id_ in encoded.ids_N.tolist()
+        ]
+    return shown

@@ -39,7 +39,7 @@ def show(
     field: tuple[str, ...] = (),
     dedup_threshold: float = 0.8,
     plain: bool = False,
-    rows: Literal["text", "conversations"] | None = None,
+    rows: Literal["text", "conversations", "preferences"] | None = None,
     base: str | None = None,
     chat_format: ChatFormatName | None = None,
     train_on: Literal["answers", "all"] = "answers",
@@ -61,7 +61,8 @@ def show(
         field: Where the text is in JSONL, CSV and Parquet: text, a name, or '*.csv=name' for some files, several times.
         dedup_threshold: How alike documents are that count as nearly equal (0.8); 1: equal ones only.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
-        rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
+        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; else what the keys of the
+            first say.
         base: Show conversations as this MODEL's chats are written, token by token, and which tokens are trained on.
         chat_format: Write them so; by default as chats of --base.
         train_on: Of conversations: answers (the default), or all.

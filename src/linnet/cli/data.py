@@ -36,7 +36,7 @@ def prepare(
     dedup: bool = False,
     dedup_threshold: float | None = None,
     plain: bool = False,
-    rows: Literal["text", "conversations"] | None = None,
+    rows: Literal["text", "conversations", "preferences"] | None = None,
     chat_format: ChatFormatName | None = None,
     cache: Path | None = None,
     workers: int | None = None,
@@ -59,7 +59,8 @@ def prepare(
         dedup: Drop documents that are equal, or nearly, to an earlier one.
         dedup_threshold: What --dedup takes for nearly equal: the share of common runs of five words (0.8); 1: equal.
         plain: Read HTML, CSV, notebooks and other documents as the text they are written in.
-        rows: What rows of JSONL, CSV and Parquet are, text or conversations; else what the keys of the first say.
+        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; else what the keys of the
+            first say.
         chat_format: How conversations are written; by default as chats of the tokenizer.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         workers: Processes to encode with; by default as many as there are cores, fewer for little text.
@@ -125,7 +126,7 @@ def _print_part(prepared: PreparedPart, corpus: str, took: str, json: bool) -> N
 def _print(prepared: Prepared, when: str) -> None:
     print(f"{paint(words.plain(prepared.record.corpus), 'bold')}  {when}")
     per_token = prepared.bytes_per_token
-    noun = "conversation" if prepared.is_chat else "document"
+    noun = {"text": "document", "conversations": "conversation", "preferences": "pair"}[prepared.rows]
     print_facts(
         {
             "train": _counts(prepared.train, noun),
@@ -154,7 +155,7 @@ def _size(prepared: Prepared | PreparedPart) -> int:
 def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
     return {
         "corpus": prepared.record.corpus,
-        "rows": "conversations" if prepared.is_chat else "text",
+        "rows": prepared.rows,
         "path": str(prepared.path),
         "made": made,
         "size": _size(prepared),

@@ -82,8 +82,10 @@ def sentence(moved: Drift) -> str:
     if not inner:
         return f"at step {moved.steps[-1]:,}, from {moved.origin}"
     most, least = max(inner, key=inner.__getitem__), min(inner, key=inner.__getitem__)
-    far, near = (f"by {100 * inner[layer]:.0f} % of its length" for layer in (most, least))
+    far, near = (f"by {_percent(inner[layer])} of its length" for layer in (most, least))
     at = f"at step {moved.steps[-1]:,}"
+    if len(inner) == 1:
+        return f"{at} layer {most} has moved {far} from {moved.origin}"
     return f"{at} layer {most} is the farthest from {moved.origin}, {far}; layer {least} the nearest, {near}"
 
 
@@ -116,4 +118,6 @@ def _print_tokens(tokens: TokenDrift) -> None:
 
 
 def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.0f} %"
+    if math.isnan(value):
+        return "–"
+    return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.2g} %"

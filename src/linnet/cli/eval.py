@@ -1,4 +1,4 @@
-"""`linnet eval`: of a language model here, of a vision transformer in images.py."""
+"""`linnet eval`: of a language model here, by multiple choice in choices.py, of a vision transformer in images.py."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from linnet.runs import Run
 from linnet.runs.run import add_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tokenizers import Tokenizer
 
     from linnet.data import Prepared, TokenSet
     from linnet.data.conversation_blocks import TrainOn
     from linnet.models import LanguageModel
+    from linnet.models.model_files import ModelFiles
 
 _SHORT = 4096  # tokens: a longer window is not filled up where the text is shorter; a file may state a million
 _TOKENS = "tokenizer.ggml.tokens"
@@ -39,6 +40,8 @@ def eval(
     *,
     corpus: str | None = None,
     images: str | None = None,
+    choices: Path | None = None,
+    chat: bool = False,
     held_out: bool = False,
     all: bool = False,
     ctx: int | None = None,
@@ -56,11 +59,14 @@ def eval(
     runs: RunsFolder = None,
     json: AsJson = False,
 ) -> int:
-    """Score a language model on a text, or a vision transformer on images; show what a model expects after a prompt.
+    """Score a language model on a text or on multiple-choice rows, or a vision transformer on images; show what a model
+    expects after a prompt.
 
     Args:
         corpus: A file, a folder, a pattern, a URL, or `python`; a RUN's own corpus when not given.
         images: Of a vision transformer: a folder, an IDX or .npz file, or `digits`; a RUN's own images when not given.
+        choices: Rows with a prompt, choices and the right one, JSONL or Parquet: how often is that the likeliest?
+        chat: Put the prompts of --choices as questions in the format of the model's chats.
         held_out: Score only the documents kept from training; so it is for a RUN's own corpus anyway.
         all: Score all documents; so it is for a `--corpus` anyway.
         ctx: Tokens of a window; the model's context when not given.
@@ -89,14 +95,15 @@ def eval(
     prompt = read_prompt(prompt, prompt_file)
     run = run_of(path)
     if record is not None:
-        _check_record(record, run, path, scores=images is not None or corpus is not None or prompt is None)
+        scores = images is not None or choices is not None or corpus is not None or prompt is None
+        _check_record(record, run, path, scores=scores)
     with GGUFFile.open(path) as file:
         task = task_of(file.architecture)
     if task == "images":
         from linnet.cli.images import eval_images
 
         text = {"--corpus": corpus, "--ctx": ctx, "--tokens": tokens, "--prompt": prompt, "--tokenizer": tokenizer}
-        text["--adapter"] = ", ".join(adapter) or None
+        text |= {"--adapter": ", ".join(adapter) or None, "--choices": None if choices is None else str(choices)}
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
         code = eval_images(path, run, images, all, chosen, json, record)
@@ -104,6 +111,19 @@ def eval(
         return code
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
+    if choices is not None:
+        from linnet.cli.choices import eval_choices
+
+        others = {"--corpus": corpus, "--held-out": held_out, "--all": all, "--tokens": tokens, "--prompt": prompt}
+        for flag in (flag for flag, value in {**others, "--field": field}.items() if value not in (None, False, ())):
+            raise UsageError(f"{flag} does not go with --choices: score the one, then the other")
+        files = find_files(path, adapter, runs, any_base=any_base)
+        donor = None if tokenizer is None else find_model(tokenizer, runs)
+        eval_choices(files, run, choices, chat=chat, ctx=ctx, tokenizer=donor, device=chosen, json=json, record=record)
+        tell_choice(model, path, json)
+        return 0
+    if chat:
+        raise UsageError("--chat is for --choices: give a file of them")
     own = run.manifest.config if run is not None else {}
     scored = corpus or (own.get("corpus") if prompt is None else None)
     if scored is None and prompt is None:
@@ -113,17 +133,14 @@ def eval(
     reads_text = scored is not None and not is_pack(str(scored), reading)
     loaded = load(files.model, chosen, task="text", adapters=files.adapters)
     given_tokenizer = None if tokenizer is None else find_model(tokenizer, runs)
-    tokenizer_file = _tokenizer_file(files.model, given_tokenizer, loaded.config.vocab)
+    tokenizer_file = tokenizer_file_of(files.model, given_tokenizer, loaded.config.vocab)
     if tokenizer_file is None and (reads_text or prompt is not None):
         raise UsageError(
             f"{path} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf, or score token ids,"
             " --corpus IDS.i32"
         )
-    window = _window(ctx or (own.get("context") if corpus is None else None), loaded, path)
-    result: dict[str, Any] = {"model": str(path), "device": str(chosen)}
-    if files.adapters:
-        result["base"] = str(files.model)
-        result["adapters"] = [{"file": str(file.path), "scale": scale} for file, scale in files.adapters]
+    window = window_of(ctx or (own.get("context") if corpus is None else None), loaded, path)
+    result: dict[str, Any] = {"model": str(path), "device": str(chosen), **adapters_of(files)}
     if tokenizer_file is not None and prompt is not None:
         with GGUFFile.open(tokenizer_file) as file:
             rebuilt = rebuild_tokenizer(file.metadata)
@@ -145,18 +162,30 @@ def eval(
             "left_out": list(map(words.flags, prepared.left_out)),
         }
         result["encodings"] = prepared.encodings
-        train_on = own.get("train_on") if corpus is None else None
-        result |= _scored(loaded, prepared, split, window, tokens, train_on or "answers")
+        if prepared.rows == "preferences":
+            if not files.adapters:
+                raise UsageError(
+                    f"corpus {scored} holds pairs, whose answers are worth what a model says beside its base: score an"
+                    " adapter (a RUN of lora, or --adapter)"
+                )
+            from linnet.recipes.lora import DEFAULT_BETA
+
+            reference = load(files.model, chosen, task="text")
+            beta = float(own.get("beta") or DEFAULT_BETA)
+            result |= _scored_pairs(loaded, reference, prepared, split, window, tokens, beta)
+        else:
+            train_on = own.get("train_on") if corpus is None else None
+            result |= _scored(loaded, prepared, split, window, tokens, train_on or "answers")
         if run is not None and trained_with is not None:
-            result["in_training"] = _in_training(run, step_of(path), result["tokens"])
+            result["in_training"] = _in_training(run, step_of(path), result.get("pairs", result["tokens"]))
     if json:
         print_json(result)
     else:
         _print(result)
     tell_choice(model, path, json)
     if record is not None and run is not None:
-        figures = {name: result[name] for name in ("loss", "ppl", "bits_per_byte", "corpus", "split")}
-        add_evaluation(run, record, step_of(path), {**figures, "samples": result["tokens"]})
+        figures = {name: result[name] for name in ("loss", *_figures_of(result), "corpus", "split")}
+        add_evaluation(run, record, step_of(path), {**figures, "samples": result.get("pairs", result["tokens"])})
     return 0
 
 
@@ -172,7 +201,8 @@ def _check_record(name: str, run: Run | None, path: Path, *, scores: bool) -> No
         raise UsageError(f"run {run.id} is being written: score it without --record, or when it has ended")
 
 
-def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
+def window_of(ctx: int | None, model: LanguageModel, path: Path) -> int:
+    """Tokens that a model sees at once: as asked, as far as its context goes."""
     if ctx is None:
         return model.config.ctx
     if not 1 <= ctx <= model.config.ctx:
@@ -180,7 +210,7 @@ def _window(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
-def _tokenizer_file(path: Path, given: Path | None, vocab: int) -> Path | None:
+def tokenizer_file_of(path: Path, given: Path | None, vocab: int) -> Path | None:
     """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
     with GGUFFile.open(path) as file:
         has_own = _TOKENS in file.metadata
@@ -202,10 +232,8 @@ def _scored(
 ) -> dict[str, object]:
     from linnet.train.text import evaluate
 
-    scored = prepared.held_out if split == "held_out" else prepared.train
-    if len(scored) < 2:
-        raise UsageError("no document of this corpus is held out: score all of it with --all")
-    on_progress = _show_progress if sys.stderr.isatty() else None
+    scored = _part_of(prepared, split)
+    on_progress = show_progress if sys.stderr.isatty() else None
     began = time.perf_counter()
     if prepared.is_chat:
         return _scored_chats(model, prepared, scored, window, most, train_on, on_progress)
@@ -260,6 +288,57 @@ def _scored_chats(
     }
 
 
+def _scored_pairs(
+    model: LanguageModel,
+    reference: LanguageModel,
+    prepared: Prepared,
+    split: str,
+    window: int,
+    most: int | None,
+    beta: float,
+) -> dict[str, object]:
+    """How well a model tells the chosen answers of pairs from the rejected ones, beside its reference."""
+    from linnet.data.batches import in_order
+    from linnet.data.preference_blocks import ROWS, PreferenceBlocks, require_pairs
+    from linnet.train.preferences import PreferenceLoss, evaluate_preferences
+    from linnet.train.text import rows_at_once
+
+    scored = _part_of(prepared, split)
+    began = time.perf_counter()
+    blocks = PreferenceBlocks(scored, prepared.vocab, min(window, max(scored.longest, 2)))
+    require_pairs(blocks, prepared.record.corpus)
+    blocks.to(model.device)
+    facts = blocks.facts
+    pairs = facts.conversations if most is None else max(1, min(1.0, most / facts.trained) * facts.conversations)
+    batches = in_order(blocks, max(1, rows_at_once(model.device, blocks.ctx, facts.rows) // ROWS))
+    result = evaluate_preferences(PreferenceLoss(model, beta, reference), batches, round(pairs))
+    return {
+        "ctx": blocks.ctx,
+        "beta": beta,
+        "pairs": result.pairs,
+        "cut": facts.cut,
+        "too_long": facts.left_out,
+        "tokens": facts.trained * result.pairs // facts.conversations,
+        **result.figures,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _figures_of(result: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the figures beside the loss."""
+    if "pairs" in result:
+        return ("accuracy", "reward_margin", "reward_chosen", "reward_rejected")
+    return ("ppl", "bits_per_byte")
+
+
+def _part_of(prepared: Prepared, split: str) -> TokenSet:
+    """What of a corpus is scored."""
+    scored = prepared.held_out if split == "held_out" else prepared.train
+    if len(scored) < 2:
+        raise UsageError("no document of this corpus is held out: score all of it with --all")
+    return scored
+
+
 def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | None:
     """What the run's own evaluation of this step found, where it scored fewer of the held-out tokens."""
     metrics = run.metrics()
@@ -271,7 +350,8 @@ def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | 
     return {"loss": float(loss), "tokens": int(scored)}
 
 
-def _show_progress(done: int, total: int) -> None:
+def show_progress(done: int, total: int) -> None:
+    """A line on stderr that is written over, and taken away at the end."""
     end = "\r\x1b[K" if done >= total else ""
     print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
 
@@ -302,11 +382,22 @@ def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int
 
 def _print(result: dict[str, Any]) -> None:
     print(paint(words.plain(result["model"]), "bold"))
-    if "adapters" in result:
-        scales = {part["file"]: part["scale"] for part in result["adapters"]}
-        named = (file if scale == 1 else f"{file} × {scale:g}" for file, scale in scales.items())
-        print_facts({"base": result["base"], "adapter": ", ".join(named)})
-    if "loss" in result:
+    print_facts(adapter_facts(result))
+    if "pairs" in result:
+        part = "held-out" if result["split"] == "held_out" else "all"
+        margin = f"{result['reward_margin']:.5g} ({result['reward_chosen']:.5g} and {result['reward_rejected']:.5g})"
+        print_facts(
+            {
+                "corpus": f"{result['corpus']}, {part} {result['pairs']:,} pairs, in rows of {result['ctx']}",
+                "loss": f"{result['loss']:.6g} nats a pair, at beta {result['beta']:g}",
+                "accuracy": f"{result['accuracy']:.2%} of the chosen answers are worth more than the rejected ones",
+                "margin": f"{margin}: what chosen answers are worth beside the base, less what rejected ones are",
+                "in training": _shorter_score(result.get("in_training"), "pairs"),
+                "took": words.duration(result["seconds"]),
+                "left out": left_out_sentence(result["left_out"]),
+            }
+        )
+    elif "loss" in result:
         of_chats = "conversations" in result
         kind = f"{result['conversations']:,} conversations" if of_chats else "documents"
         part = f"{'held-out' if result['split'] == 'held_out' else 'all'} {kind}"
@@ -335,10 +426,25 @@ def _print(result: dict[str, Any]) -> None:
         print_table(("after", "log p of next", "expected, with log p"), rows, right=(1,))
 
 
-def _shorter_score(in_training: dict[str, float] | None) -> str:
+def adapters_of(files: ModelFiles) -> dict[str, Any]:
+    """What an evaluation tells of the adapters that are beside a model."""
+    if not files.adapters:
+        return {}
+    adapters = [{"file": str(file.path), "scale": scale} for file, scale in files.adapters]
+    return {"base": str(files.model), "adapters": adapters}
+
+
+def adapter_facts(result: dict[str, Any]) -> dict[str, object]:
+    """The same for people; nothing without adapters."""
+    scales = {part["file"]: part["scale"] for part in result.get("adapters", ())}
+    named = (file if scale == 1 else f"{file} × {scale:g}" for file, scale in scales.items())
+    return {"base": result["base"], "adapter": ", ".join(named)} if scales else {}
+
+
+def _shorter_score(in_training: dict[str, float] | None, unit: str = "tokens") -> str:
     if in_training is None:
         return ""
-    return f"{in_training['loss']:.6g}, over the first {in_training['tokens']:,} of these tokens"
+    return f"{in_training['loss']:.6g}, over the first {in_training['tokens']:,} of these {unit}"
 
 
 def _quoted(text: str) -> str:

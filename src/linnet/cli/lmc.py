@@ -116,7 +116,7 @@ def sentence(line: LossLine) -> str:
     height = f"a barrier of {line.barrier:.3g} nats, {100 * line.share:.3g} % of the loss at the ends"
     if line.barrier <= 0:
         height = "the loss rises nowhere above the line between the ends"
-    before = "" if line.barrier_before is None else f" ({line.barrier_before:.3g} nats before they were aligned)"
+    before = f" ({line.barrier_before:.3g} nats before they were aligned)" if (line.barrier_before or 0) > 0 else ""
     return f"{height}{before}"
 
 

@@ -57,6 +57,10 @@ def metrics(
         if key or wide:
             raise UsageError("--inspect has columns of its own: leave out --key and --wide")
         looks = [(one, one.inspection(superseded=superseded)) for one in chosen]
+        if not any(inspect in seen.looks for _, seen in looks):
+            runs_named = f"run {chosen[0].id} says" if len(chosen) == 1 else "these runs say"
+            asked = "drift" if inspect == "tokens" else inspect
+            raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={asked}`")
         told = (row for one, seen in looks for row in _told(one, seen, inspect, len(chosen) > 1))
         _write(told, "json" if json else format or "tsv")
         return 0

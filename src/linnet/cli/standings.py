@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from linnet.board import words
@@ -11,7 +12,14 @@ from linnet.cli.options import RunFilters, choose_runs
 from linnet.cli.printing import paint, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore
-from linnet.runs.baseline import Comparison, compares_training, comparisons, latest_of, why_incomparable
+from linnet.runs.baseline import (
+    Comparison,
+    compares_training,
+    comparisons,
+    latest_of,
+    logged_comparisons,
+    why_incomparable,
+)
 from linnet.runs.loss_history import LossHistory
 from linnet.runs.settings import ABSENT
 
@@ -63,8 +71,11 @@ def _compared(run: Run, base: Run, history: LossHistory) -> tuple[list[Compariso
     if (why := why_incomparable(run.manifest.model, base.manifest)) is not None:
         return [], why
     own = LossHistory.of(run)
-    training = compares_training(run.config, base.config)
-    return comparisons(own, history, training=training), None if len(own) else "no losses yet"
+    made = comparisons(own, history, training=compares_training(run.config, base.config))
+    if run.status == "aborted" and run.manifest.compare_to == base.id:  # the comparison that ended it is known
+        ended = {(one.step, one.metric) for one in logged_comparisons(run) if one.aborts}
+        made = [replace(one, aborts=(one.step, one.metric) in ended) for one in made]
+    return made, None if len(own) else "no losses yet"
 
 
 def _row(run: Run, made: list[Comparison], why: str | None) -> tuple[str, ...]:

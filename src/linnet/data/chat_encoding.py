@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from linnet.data.conversations import from_json
+from linnet.data.preferences import pair_from_json
 from linnet.data.token_set import token_dtype
 from linnet.data.tokenizer import Encoder, Vocabulary
 from linnet.gguf.chat_families import special_tokens
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+    from linnet.data.corpus import RowKind
+
 NO_MESSAGE = -1
+# How often each id of the vocabulary is there among the values of a set: trained on and not; of preferences either in
+# the conversation with the chosen answer and in that with the rejected one.
+VALUES_OF_AN_ID: dict[RowKind, int] = {"text": 1, "conversations": 2, "preferences": 4}
 
 
-def value_count(rows: int, chat_format: ChatFormat | None) -> int:
-    """How many values the tokens of a set can have: of conversations, each id is there trained on and not."""
-    return rows if chat_format is None else 2 * rows
+def value_count(rows: int, kind: RowKind) -> int:
+    """How many values the tokens of a set can have."""
+    return rows * VALUES_OF_AN_ID[kind]
 
 
 @dataclass(frozen=True)
@@ -108,9 +114,11 @@ class ConversationEncoder:
     A token that is trained on is its id plus the vocabulary's `rows`.
     """
 
+    kind: RowKind = "conversations"
+
     def __init__(self, vocabulary: Vocabulary, chat_format: ChatFormat) -> None:
         self._chats = ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, chat_format)
-        self._rows, self.dtype = vocabulary.rows, token_dtype(value_count(vocabulary.rows, chat_format))
+        self._rows, self.dtype = vocabulary.rows, token_dtype(value_count(vocabulary.rows, self.kind))
 
     @property
     def remark(self) -> str:
@@ -127,7 +135,25 @@ class ConversationEncoder:
 
     def encode(self, text: str) -> bytes:
         """The ids of a conversation, as bytes of `dtype`."""
-        encoded = self._chats.encode(from_json(text))
+        return self._values(from_json(text)).tobytes()
+
+    def _values(self, messages: Sequence[Message]) -> NDArray[Any]:
+        encoded = self._chats.encode(messages)
         values_N = encoded.ids_N.astype(self.dtype)
         values_N[encoded.trained_N] += self._rows
-        return values_N.tobytes()
+        return values_N
+
+
+class PreferenceEncoder(ConversationEncoder):
+    """The same of pairs: the conversation with the chosen answer, then that with the rejected one.
+
+    The tokens of the latter are twice the vocabulary's `rows` further up.
+    """
+
+    kind: RowKind = "preferences"
+
+    def encode(self, text: str) -> bytes:
+        """The ids of a pair, as bytes of `dtype`."""
+        chosen, rejected = map(self._values, pair_from_json(text))
+        rejected += 2 * self._rows
+        return chosen.tobytes() + rejected.tobytes()

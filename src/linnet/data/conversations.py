@@ -19,7 +19,7 @@ from linnet.data.rows import JSON_KINDS, ROW_READERS
 from linnet.gguf.chat_format import Message, Role
 
 MESSAGE_KEYS = ("messages", "conversations", "conversation")
-_QUESTIONS, _ANSWERS = ("prompt", "instruction", "question"), ("completion", "response", "output", "answer")
+QUESTIONS, _ANSWERS = ("prompt", "instruction", "question"), ("completion", "response", "output", "answer")
 _MORE, _SYSTEM = ("input", "context"), ("system", "system_prompt")  # of a question; besides it
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -51,7 +51,7 @@ class Shape:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Shape | None:
         """The shape of a row by its keys; None where it holds no conversation. One that fits two is a RowError."""
-        questions, answers = ([key for key in keys if fields.get(key) is not None] for keys in (_QUESTIONS, _ANSWERS))
+        questions, answers = ([key for key in keys if fields.get(key) is not None] for keys in (QUESTIONS, _ANSWERS))
         shapes = [cls(messages=key) for key in MESSAGE_KEYS if isinstance(fields.get(key), list)]
         shapes += [cls(question=question, answer=answer) for question in questions for answer in answers]
         if len(shapes) > 1:
@@ -62,15 +62,8 @@ class Shape:
         """The messages of a row."""
         if self.messages:
             return [_message(value, number) for number, value in enumerate(fields[self.messages], 1)]
-        system = next((fields[key] for key in _SYSTEM if fields.get(key)), None)
-        more = next((fields[key] for key in _MORE if fields.get(key)), None)
-        question, answer = (_messages_under(fields, key) for key in (self.question, self.answer))
-        messages = [Message("system", _text(system, "system"))] if system is not None else []
-        messages += [Message("user", question)] if isinstance(question, str) else question
-        if more is not None:
-            asked = messages[-1]
-            messages[-1] = asked._replace(content=f"{asked.content}\n\n{_text(more, 'input')}")
-        return messages + ([Message("assistant", answer)] if isinstance(answer, str) else answer)
+        answer = messages_under(fields, self.answer)
+        return asked(fields, self.question) + ([Message("assistant", answer)] if isinstance(answer, str) else answer)
 
 
 def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
@@ -81,8 +74,7 @@ def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]
             try:
                 found = Shape.of(fields)
                 if found is None:
-                    keys = ", ".join(key[:40] for key in list(fields)[:_SHOWN_KEYS]) or "nothing"
-                    raise RowError(f"holds no conversation; it has {keys}: expected messages, or prompt and completion")
+                    raise _no_conversation(fields)
                 shape = shape or found
                 if found != shape:
                     raise RowError(f"has {found}, and the rows before it {shape}: keep one kind in a file")
@@ -91,6 +83,27 @@ def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]
                 report.leave_out_row(f"{place} {error}")
             except RowError as error:
                 report.skip_row(file, f"{place} {error}")
+
+
+def lacks_values(fields: Mapping[str, Any]) -> bool:
+    """Has a row the keys of a conversation, and null where that should be?"""
+    if any(key in fields and fields[key] is None for key in MESSAGE_KEYS):
+        return True
+    both = [[fields[key] for key in keys if key in fields] for keys in (QUESTIONS, _ANSWERS)]
+    return all(both) and any(all(value is None for value in values) for values in both)
+
+
+def _no_conversation(fields: Mapping[str, Any]) -> RowError:
+    """Why a row holds no conversation."""
+    for key in MESSAGE_KEYS:
+        if (value := fields.get(key)) is not None:
+            return RowError(f"has {JSON_KINDS.get(type(value), 'a text')} in {key}, expected a list of messages")
+    if lacks_values(fields):
+        if any(fields.get(key) is not None for key in _ANSWERS):
+            return RowError("has an answer, and null for its question")
+        return NoAnswerError("has no answer to train on")
+    keys = ", ".join(key[:40] for key in list(fields)[:_SHOWN_KEYS]) or "nothing"
+    return RowError(f"holds no conversation; it has {keys}: expected messages, or prompt and completion")
 
 
 def as_json(messages: Sequence[Message]) -> str:
@@ -128,7 +141,20 @@ def checked(messages: Sequence[Message]) -> list[Message]:
     return list(messages[: answers[-1] + 1])
 
 
-def _messages_under(fields: Mapping[str, Any], key: str) -> str | list[Message]:
+def asked(fields: Mapping[str, Any], question: str) -> list[Message]:
+    """What comes before an answer: a system message, and the question under a key with what there is more of it."""
+    system = next((fields[key] for key in _SYSTEM if fields.get(key)), None)
+    more = next((fields[key] for key in _MORE if fields.get(key)), None)
+    said = messages_under(fields, question)
+    messages = [Message("system", _text(system, "system"))] if system is not None else []
+    messages += [Message("user", said)] if isinstance(said, str) else said
+    if more is not None:
+        last = messages[-1]
+        messages[-1] = last._replace(content=f"{last.content}\n\n{_text(more, 'input')}")
+    return messages
+
+
+def messages_under(fields: Mapping[str, Any], key: str) -> str | list[Message]:
     """A question or an answer: a text, or messages."""
     value = fields[key]
     if isinstance(value, list) and value and isinstance(value[0], dict):

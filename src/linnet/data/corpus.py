@@ -32,7 +32,7 @@ from linnet.remote import is_url
 if TYPE_CHECKING:
     from linnet.data.duplicates import DocumentName, Duplicates
 
-RowKind: TypeAlias = Literal["text", "conversations"]
+RowKind: TypeAlias = Literal["text", "conversations", "preferences"]
 PYTHON = "python"
 TEXT = "text"
 # What `plain` reads as more than text: files that hold many documents and nothing one would read as they stand.

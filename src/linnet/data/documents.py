@@ -18,6 +18,7 @@ from linnet.data.conversations import conversation_texts
 from linnet.data.corpus_file import CorpusFile, FileError, ReadingReport
 from linnet.data.errors import DataError, reason
 from linnet.data.pdf import pdf
+from linnet.data.preferences import preference_texts
 from linnet.data.rows import json_lines, parquet_texts, separated_values
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ def _passages_of(
 ) -> Generator[Passage, None, None]:
     if rows == "conversations":
         yield from (Passage(text, True) for text in conversation_texts(file, report))
+        return
+    if rows == "preferences":
+        yield from (Passage(text, True) for text in preference_texts(file, report))
         return
     if file.kind not in TEXT_FORMATS:
         yield from _text_file(file, report, size)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_OPEN = 512  # blocks that a pair is offered to
+
+
 class Packing(NamedTuple):
     """Which pieces stand in which row: those of row `i` are `pieces[starts[i] : starts[i + 1]]`, in that order."""
 
@@ -56,6 +59,44 @@ def pack(lengths: NDArray[np.integer], room: int) -> Packing:
             following[length] = at + count
         starts.append(len(pieces))
     return Packing(np.array(pieces, np.int64), np.array(starts, np.int64))
+
+
+class PairPlace(NamedTuple):
+    """Where a pair of pieces stands: the first of them in row 0 or, `swapped`, in row 1 of its block."""
+
+    pair: int
+    swapped: bool
+
+
+def pack_pairs(lengths_P2: NDArray[np.integer], room: int) -> list[list[PairPlace]]:
+    """Lay pairs of pieces out in blocks of two rows of `room`, the two pieces of a pair in the two rows of a block.
+
+    The longest pair first, each into the fullest block that has room for it, and so that the rows of a block become
+    alike. The same lengths give the same blocks, on any machine.
+    """
+    blocks: list[list[PairPlace]] = []
+    # Of the blocks that may still take a pair: their numbers, and what room the two rows have.
+    numbers, room_K2 = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+    shortest = int(lengths_P2.max(1).min(initial=room)) if len(lengths_P2) else 0
+    for pair in np.argsort(-lengths_P2.max(1), kind="stable").tolist():
+        both = lengths_P2[pair].astype(np.int64)
+        left_K22 = np.stack((room_K2 - both, room_K2 - both[::-1]), 1)  # of each block, either way round
+        fits_K2 = (left_K22 >= 0).all(2)
+        # What is left of the room, and how unlike the rows are then: the least of both.
+        cost_K2 = np.where(fits_K2, 2 * left_K22.sum(2) + np.abs(left_K22[..., 0] - left_K22[..., 1]), 8 * room)
+        if fits_K2.any():
+            at, swapped = divmod(int(cost_K2.argmin()), 2)
+            room_K2[at] = left_K22[at, swapped]
+            blocks[numbers[at]].append(PairPlace(pair, bool(swapped)))
+            if room_K2[at].max() < shortest:
+                numbers, room_K2 = np.delete(numbers, at), np.delete(room_K2, at, 0)
+            continue
+        if len(numbers) == _OPEN:
+            fullest = int(room_K2.sum(1).argmin())
+            numbers, room_K2 = np.delete(numbers, fullest), np.delete(room_K2, fullest, 0)
+        blocks.append([PairPlace(pair, False)])
+        numbers, room_K2 = np.append(numbers, len(blocks) - 1), np.concatenate((room_K2, (room - both)[None]))
+    return blocks
 
 
 class _Pile(NamedTuple):

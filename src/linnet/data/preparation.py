@@ -22,6 +22,7 @@ from linnet.data.documents import Passage, passages
 from linnet.data.duplicates import DuplicateFinder, Duplicates, without
 from linnet.data.errors import DataError, left_out_sentence, printable
 from linnet.data.packs import id_passages
+from linnet.data.preferences import pair_from_json
 from linnet.data.token_set import TokenSet, TokenSetWriter, token_dtype
 from linnet.data.tokenizer import Vocabulary, train_vocabulary
 from linnet.data.workers import (
@@ -35,7 +36,7 @@ from linnet.data.workers import (
     passage_encoder,
 )
 from linnet.files import write_file
-from linnet.gguf.chat_format import ChatFormat
+from linnet.gguf.chat_format import ChatFormat, Message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,9 +158,18 @@ class Preparation:
             first = next(iter(some), None)
             if first is None:
                 raise self._nothing_to_train_on()
-            some = (message.content for line in chain([first], some) for message in from_json(line))
+            some = (message.content for line in chain([first], some) for message in self._messages(line))
         train_vocabulary(some, self.vocab, pre, self.folder / TOKENIZER, self.chat_format)
         return Vocabulary(self.folder / TOKENIZER)
+
+    def _messages(self, line: str) -> Iterator[Message]:
+        """The messages of a conversation; of a pair those that both have once."""
+        if self.corpus.rows != "preferences":
+            yield from from_json(line)
+            return
+        pair = pair_from_json(line)
+        yield from pair.chosen
+        yield from pair.rejected[pair.shared :]
 
     def clear(self) -> None:
         """Remove the texts that were kept between passes."""
@@ -196,7 +206,7 @@ class Preparation:
     def _encoder(self, vocabulary: Vocabulary | None) -> PassageEncoder | None:
         if vocabulary is None or self.corpus.is_pack:
             return None
-        return passage_encoder(vocabulary, self.chat_format)
+        return passage_encoder(vocabulary, self.chat_format, self.corpus.rows)
 
     def _end(self, vocabulary: Vocabulary | None) -> int | None:
         """What stands between documents. Conversations begin and end as their format has it."""
@@ -207,7 +217,7 @@ class Preparation:
         side = -1
         with ExitStack() as stack:
             paths = [self.folder / name for name in (TRAIN, HELD_OUT)]
-            values = value_count(self.vocab, self.chat_format)
+            values = value_count(self.vocab, self.corpus.rows)
             writers = [stack.enter_context(TokenSetWriter(path, vocab=values, end=end)) for path in paths]
             for bundle in stack.enter_context(closing(self._encoded(encoder, end, split))):
                 if bundle is None:
@@ -238,7 +248,8 @@ class Preparation:
         if count == 1:
             yield from (encode(bundle, encoder, split) for bundle in text)
         else:
-            with Workers(count, self.folder / TOKENIZER, split, encoder.remark, self.chat_format) as workers:
+            tokenizer, rows = self.folder / TOKENIZER, self.corpus.rows
+            with Workers(count, tokenizer, split, encoder.remark, self.chat_format, rows) as workers:
                 yield from workers.encode(text)
 
     def _contents(self, end: int | None, split: HeldOutSplit) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from linnet.data.cache import cache_folder, content_hash, file_digests, folder_in_making
-from linnet.data.chat_encoding import value_count
+from linnet.data.chat_encoding import VALUES_OF_AN_ID, value_count
 from linnet.data.corpus import PYTHON, Corpus, RowKind
 from linnet.data.errors import (
     DataError,
@@ -99,7 +99,13 @@ class Prepared:
     @property
     def is_chat(self) -> bool:
         """Whether it holds conversations, whose sets tell which tokens are trained on."""
-        return self.vocabulary is not None and self.train.vocab != self.vocab
+        return self.rows == "conversations"
+
+    @property
+    def rows(self) -> RowKind:
+        """What it holds: the values that its sets can have tell."""
+        times = self.train.vocab // self.vocab if self.vocabulary is not None else 1
+        return next((kind for kind, values in VALUES_OF_AN_ID.items() if values == times), "text")
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -137,9 +143,9 @@ def prepare(
     text. `field` names the text in JSONL, CSV and Parquet; `("*.csv=text", "body")` has another one for some files.
     `dedup` drops documents that are like an earlier one: whose runs of five words agree to `dedup_threshold` (0.8); 1:
     equal ones only. `plain` reads HTML, CSV and other documents as the text they are written in.
-    `rows` says what rows of JSONL, CSV and Parquet are, texts or conversations; else it is told by the keys of the
-    first. Conversations are written in `chat_format`, that of the tokenizer by default, and their set tells which
-    tokens are trained on (`chat_encoding`).
+    `rows` says what rows of JSONL, CSV and Parquet are, texts, conversations or preferences; else it is told by the
+    keys of the first. Conversations are written in `chat_format`, that of the tokenizer by default, and their set tells
+    which tokens are trained on (`chat_encoding`).
     `progress(stage, done, total)` is told bytes, now and then.
     """
     options: PrepareOptions = {
@@ -254,7 +260,7 @@ def _opened(request: Request, key: str) -> Prepared | None:
     if (
         prepared.fingerprint != fingerprint(key, prepared.vocabulary, sets)
         or prepared.vocab != request.vocab
-        or {tokens.vocab for tokens in sets} != {value_count(request.vocab, request.chat_format)}
+        or {tokens.vocab for tokens in sets} != {value_count(request.vocab, request.source.rows)}
         or {tokens.end for tokens in sets} != {end}
         or (prepared.record.text_bytes or text_bytes) != text_bytes
     ):

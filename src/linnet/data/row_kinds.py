@@ -1,4 +1,4 @@
-"""What the rows of a corpus are: texts or conversations, told by the keys of the first one."""
+"""What the rows of a corpus are: texts, conversations or preferences, told by the keys of the first one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from linnet.data.conversations import RowError, Shape
+from linnet.data.conversations import RowError, Shape, lacks_values
 from linnet.data.corpus import PYTHON, TEXT, Corpus, RowKind
 from linnet.data.corpus_file import CorpusFile, ReadingReport
 from linnet.data.errors import DataError
+from linnet.data.preferences import holds_preference
 from linnet.data.rows import DEFAULT_FIELD, ROW_READERS, json_array_rows
 
 _HEAD = 1 << 16  # bytes of a JSON list in which its first object is looked for
@@ -58,8 +59,10 @@ def kind_of(fields: Mapping[str, Any]) -> RowKind:
     """What a row is. One with a text is a text, as it always was."""
     if isinstance(fields.get(DEFAULT_FIELD), str):
         return "text"
+    if holds_preference(fields):
+        return "preferences"
     with suppress(RowError):
-        return "text" if Shape.of(fields) is None else "conversations"
+        return "text" if Shape.of(fields) is None and not lacks_values(fields) else "conversations"
     return "conversations"  # of two kinds: whoever reads it says so
 
 

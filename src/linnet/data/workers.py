@@ -19,13 +19,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from linnet.data.chat_encoding import ConversationEncoder
+from linnet.data.chat_encoding import ConversationEncoder, PreferenceEncoder
 from linnet.data.documents import Passage
 from linnet.data.errors import DataError
 from linnet.data.tokenizer import Vocabulary
 from linnet.gguf.chat_format import ChatFormat
+
+if TYPE_CHECKING:
+    from linnet.data.corpus import RowKind
 
 BUNDLE = 1 << 19  # characters encoded at a time
 _SAMPLE = 1 << 11  # characters of each bundle that are held against `tokenizers`: costs 2 %
@@ -67,9 +70,11 @@ class PassageEncoder(Protocol):
         """The ids of a passage, as bytes."""
 
 
-def passage_encoder(vocabulary: Vocabulary, chat_format: ChatFormat | None) -> PassageEncoder:
-    """What encodes the passages of a corpus: texts, or conversations in a format."""
-    return vocabulary.encoder() if chat_format is None else ConversationEncoder(vocabulary, chat_format)
+def passage_encoder(vocabulary: Vocabulary, chat_format: ChatFormat | None, rows: RowKind = "text") -> PassageEncoder:
+    """What encodes the passages of a corpus: texts, or conversations or pairs of them in a format."""
+    if chat_format is None:
+        return vocabulary.encoder()
+    return (PreferenceEncoder if rows == "preferences" else ConversationEncoder)(vocabulary, chat_format)
 
 
 class Encoded(NamedTuple):
@@ -117,11 +122,18 @@ def n_workers(asked: int | None, n_bytes: int) -> int:
 class Workers:
     """`with Workers(2, "tokenizer.gguf", split) as workers: for encoded in workers.encode(bundles): ...`
 
-    `slow` is the encoder's remark where all is left to `tokenizers`, else empty; `chat_format`: of conversations.
+    `slow` is the encoder's remark where all is left to `tokenizers`, else empty; `chat_format`: of conversations, whose
+    `rows` may be pairs of them.
     """
 
     def __init__(
-        self, count: int, tokenizer: Path, split: HeldOutSplit, slow: str = "", chat_format: ChatFormat | None = None
+        self,
+        count: int,
+        tokenizer: Path,
+        split: HeldOutSplit,
+        slow: str = "",
+        chat_format: ChatFormat | None = None,
+        rows: RowKind = "text",
     ) -> None:
         command = f"import sys; sys.path[:] = {sys.path!r}; from linnet.data.workers import work; work()"
         self._processes = [
@@ -131,7 +143,7 @@ class Workers:
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(count)
         for process in self._processes:
-            _send(process, (tokenizer, split, slow, chat_format))
+            _send(process, (tokenizer, split, slow, chat_format, rows))
             self._idle.put(process)
 
     def encode(self, bundles: Iterable[list[Passage]]) -> Iterator[list[Encoded] | None]:
@@ -175,8 +187,8 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     try:
-        tokenizer, split, slow, chat_format = pickle.load(requests)
-        encoder = passage_encoder(Vocabulary(tokenizer), chat_format)
+        tokenizer, split, slow, chat_format, rows = pickle.load(requests)
+        encoder = passage_encoder(Vocabulary(tokenizer), chat_format, rows)
         if slow:
             encoder.slow(slow)
         while True:

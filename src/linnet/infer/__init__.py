@@ -1,4 +1,5 @@
-"""Running a model: `generate` goes on from a prompt, `Chat` answers, `score` says how likely a text is; `classify`."""
+"""Running a model: `generate` goes on from a prompt, `Chat` answers, `score` says how likely a text is, `score_choices`
+which of several; `classify`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,11 @@ from linnet._lazy import lazy as _lazy
 if TYPE_CHECKING:
     from linnet.infer.chat import Answer as Answer
     from linnet.infer.chat import Chat as Chat
+    from linnet.infer.choices import Accuracy as Accuracy
+    from linnet.infer.choices import ChoiceEncoder as ChoiceEncoder
+    from linnet.infer.choices import ChoicesScore as ChoicesScore
+    from linnet.infer.choices import ScoredRow as ScoredRow
+    from linnet.infer.choices import score_choices as score_choices
     from linnet.infer.classification import Guess as Guess
     from linnet.infer.classification import classify as classify
     from linnet.infer.generation import Sampling as Sampling

@@ -139,6 +139,49 @@ class PackedHeadLoss(torch.autograd.Function):
         return scaled_gradients(ctx, gradients[0])[0], None, None, None
 
 
+class TargetLogProbs(torch.autograd.Function):
+    """[N]: log p of each target in float32, 0 where it is negative; for losses that weigh each by what the others are.
+
+    The gradient cannot be made in the forward pass then: a chunk's logits are made again in the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor | PackedMatrix, targets_N: Tensor) -> Tensor:
+        log_p_N, log_sums_N = (torch.zeros(len(targets_N), device=hidden_ND.device) for _ in range(2))
+        for rows in _chunks_of(hidden_ND, head_VD):
+            logits, targets = frozen_product(hidden_ND[rows], head_VD).float(), targets_N[rows]
+            log_sums = logits.logsumexp(1)
+            of_target = logits.gather(1, targets.clamp(min=0)[:, None])[:, 0]
+            log_p_N[rows] = torch.where(targets >= 0, of_target - log_sums, 0.0)
+            log_sums_N[rows] = log_sums
+        is_packed = isinstance(head_VD, PackedMatrix)
+        ctx.packed = head_VD if is_packed else None
+        ctx.save_for_backward(hidden_ND, None if is_packed else head_VD, targets_N, log_sums_N)
+        return log_p_N
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_ND, plain_VD, targets_N, log_sums_N = ctx.saved_tensors
+        head_VD = plain_VD if ctx.packed is None else ctx.packed
+        grad_N = torch.where(targets_N >= 0, gradients[0], 0.0)
+        grad_hidden = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
+        grad_head = torch.empty_like(plain_VD) if ctx.needs_input_grad[1] else None
+        for rows in _chunks_of(hidden_ND, head_VD):
+            hidden, grad_1 = hidden_ND[rows], grad_N[rows][:, None]
+            p = frozen_product(hidden, head_VD).float().sub_(log_sums_N[rows][:, None]).exp_()
+            by_logits = p.mul_(-grad_1).scatter_add_(1, targets_N[rows].clamp(min=0)[:, None], grad_1)
+            by_logits = by_logits.to(hidden.dtype)
+            if grad_hidden is not None:
+                grad_hidden[rows] = frozen_input_grad(by_logits, head_VD)
+            if grad_head is not None:
+                add_matmul(grad_head, by_logits.T, hidden, first=rows.start == 0)
+        return grad_hidden, grad_head, None
+
+
+def _chunks_of(hidden_ND: Tensor, head_VD: Tensor | PackedMatrix) -> Iterator[slice]:
+    return chunks(hidden_ND, head_VD if isinstance(head_VD, PackedMatrix) else None)
+
+
 def _softmax_grad(logits: Tensor, targets_N: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of some rows; in place of their logits their derivative, once each row is multiplied by [N, 1].
 

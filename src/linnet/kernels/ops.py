@@ -48,6 +48,7 @@ from linnet.kernels.head_loss import (
     CrossEntropy,
     HeadLoss,
     PackedHeadLoss,
+    TargetLogProbs,
     cross_entropy_grad,
     evaluated_head_loss,
 )
@@ -494,6 +495,12 @@ def head_loss(
         head = head_VD if isinstance(head_VD, Tensor) else head_VD.unpacked(hidden_ND.dtype)
         loss = HeadLoss.apply(hidden_ND, head, targets_N, scale, _cross_entropy(hidden_ND, executor))
     return loss
+
+
+def target_log_probs(hidden_ND: Tensor, head_VD: Tensor | PackedMatrix, targets_N: Tensor) -> Tensor:
+    """[N]: log p of each target, in float32; 0 where it is negative."""
+    log_p_N: Tensor = TargetLogProbs.apply(hidden_ND, head_VD, targets_N)
+    return log_p_N
 
 
 def _cross_entropy(hidden_ND: Tensor, executor: Executor) -> CrossEntropy:

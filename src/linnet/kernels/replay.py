@@ -201,7 +201,9 @@ def _into(result: Any, func: Any, args: tuple[Any, ...], named: dict[str, Any]) 
     """
     results = [result] if isinstance(result, Tensor) else list(result)
     wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
-    for name in func.overloadpacket.overloads():
+    # What nobody asked for, as the gradient of a frozen norm, is None, and `out=` wants a tensor for it.
+    forms = () if any(kept is None for kept in results) else func.overloadpacket.overloads()
+    for name in forms:
         form = getattr(func.overloadpacket, name)
         outs = [a for a in form._schema.arguments if a.is_out]
         taken = [(a.name, str(a.type)) for a in form._schema.arguments if not a.is_out]

@@ -36,17 +36,19 @@ def find_files(
     runs: str | os.PathLike[str] | None = None,
     *,
     any_base: bool = False,
+    takes_adapters: bool = True,
 ) -> ModelFiles:
     """The files of a MODEL. A RUN that has trained an adapter means its base with that adapter.
 
     - `adapters`: MODELs that are adapters, each with a scale behind a colon if it is not 1: `notes.gguf:0.5`.
     - `any_base`: apply them although they were made for another file, if only the shapes fit.
+    - `takes_adapters`: whoever asks could be given a model and adapters; else what is advised is to merge the two.
     """
     named = find_model(model, runs)
     base, chosen = named, []
     if _is_adapter(named):
         own = AdapterFile.read(named)
-        base = _base_of(own)
+        base = _base_of(own, takes_adapters)
         chosen.append((own, 1.0))
     for reference in adapters:
         name, scale = _scaled(reference)
@@ -81,7 +83,7 @@ def _is_adapter(path: Path) -> bool:
         return file.is_adapter
 
 
-def _base_of(adapter: AdapterFile) -> Path:
+def _base_of(adapter: AdapterFile, takes_adapters: bool) -> Path:
     """The base of a run's adapter, which `run.json` names; whether it is still the same file is seen later."""
     path, made_for = adapter.path, f" of {adapter.base}" if adapter.base else ""
     try:
@@ -90,14 +92,16 @@ def _base_of(adapter: AdapterFile) -> Path:
     except RunError:
         base = None
     if not isinstance(base, str):
+        advice = f"give the model, and this file beside it (`adapter={path}`)"
         raise UsageError(
-            f"{path} is an adapter{made_for}, which changes that model and knows nothing by itself: give the model, and"
-            f" this file beside it (`adapter={path}`)"
+            f"{path} is an adapter{made_for}, which changes that model and knows nothing by itself:"
+            f" {advice if takes_adapters else f'merge the two first, linnet merge MODEL {path} merged.gguf'}"
         )
     if not Path(base).is_file():
+        advice = f"give the model where it is now, with the adapter beside it (`adapter={run.id}`)"
         raise UsageError(
-            f"run {run.id} has trained an adapter of {base}, and there is no such file any more: give the model where"
-            f" it is now, with the adapter beside it (`adapter={run.id}`)"
+            f"run {run.id} has trained an adapter of {base}, and there is no such file any more:"
+            f" {advice if takes_adapters else 'put it back'}"
         )
     return Path(base)
 

@@ -189,6 +189,18 @@ class LanguageModel(Transformer):
         hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
         return ops.head_loss(hidden_ND, head_VD, targets_BT.flatten(), divisor, executor)
 
+    def target_log_probs(
+        self,
+        ids_BT: Tensor,
+        targets_BT: Tensor,
+        documents_BT: Tensor | None = None,
+        *,
+        executor: Executor = eager,
+    ) -> Tensor:
+        """[B, T]: log p of each target in float32, 0 where it is negative; as `loss` otherwise."""
+        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        return ops.target_log_probs(hidden_ND, head_VD, targets_BT.flatten()).view_as(ids_BT)
+
     def distilled_loss(
         self,
         ids_BT: Tensor,

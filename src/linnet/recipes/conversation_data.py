@@ -1,15 +1,19 @@
-"""Conversations as the data of a run: packed rows, a loss on the answers, held-out questions to answer."""
+"""Conversations as the data of a run: packed rows, a loss on the answers, held-out questions to answer.
+
+What pairs of them have in common with them is in `ChatRunData`; the rest of theirs in `preference_data.py`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from linnet.data import Batch, Batches, Prepared
-from linnet.data.batches import in_order
+from linnet.data.batches import Blocks, in_order
 from linnet.data.chat_encoding import ChatEncoder
 from linnet.data.conversation_blocks import ConversationBlocks, PackingFacts, require_rows
 from linnet.gguf.chat_families import AUTO, chat_format_of
@@ -27,77 +31,52 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _SHORT = 200  # letters of a question that a sample answers
+_PROBE = 256  # tokens, at most, by whose activations similarity is measured
 
 
-class ConversationRunData(TokenRunData):
-    """The conversations of a corpus, packed into rows. `job` has what was found out of them."""
+class ChatRunData(TokenRunData):
+    """What conversations and pairs of them share. A class of theirs sets `_held_out` and `_batches`."""
+
+    _held_out: Blocks
+    _batches: Batches
+    remarks: tuple[str, ...]
 
     def __init__(self, job: Job, hardware: Hardware, prepared: Prepared) -> None:
         super().__init__(job, hardware)
-        data, vocabulary = job.data, prepared.vocabulary
-        assert isinstance(data, TextData) and vocabulary is not None
-        self._prepared = prepared
-        chat_format = chat_format_of(vocabulary.metadata, data.chat_format or AUTO)
-        self._chats = ChatEncoder(vocabulary.tokenizer, vocabulary.metadata, chat_format)
-        train_on = data.train_on or "answers"
-        self._blocks = ConversationBlocks(prepared.train, vocabulary.rows, self.ctx, train_on)
-        require_rows(self._blocks, data.corpus)
-        self._held_out = ConversationBlocks(prepared.held_out, vocabulary.rows, self.ctx, train_on)
-        self._held_out.to(hardware.device)
-        facts = self._blocks.facts
-        self.per_epoch = facts.rows * self.ctx
-        self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
-        kept = replace(data, rows="conversations", chat_format=chat_format.name, train_on=train_on, documents=True)
-        model = replace(self._model, vocab=prepared.vocab)
-        prompts = self._questions() if job.prompts == DEFAULT_PROMPTS else job.prompts
-        self.job = replace(job, model=model, data=kept, settings=self.settings, prompts=prompts)
-        self.description = f"corpus {data.corpus!r}"
+        assert isinstance(job.data, TextData) and prepared.vocabulary is not None
+        self._prepared, self._vocabulary, self._data = prepared, prepared.vocabulary, job.data
+        metadata = prepared.vocabulary.metadata
+        chat_format = chat_format_of(metadata, job.data.chat_format or AUTO)
+        self._chats = ChatEncoder(prepared.vocabulary.tokenizer, metadata, chat_format)
+        self.description = f"corpus {job.data.corpus!r}"
         self.fingerprint = prepared.fingerprint
-        self.remarks: tuple[str, ...] = (
-            packing_sentence(facts, chat_format.name, train_on),
-            *cut_sentences(facts),
-            *prepared.remarks,
-            *too_few_held_out(self._held_out.facts.trained, data.held_out, self.settings),
-        )
         self.left_out = (*prepared.left_out, *prepared.dropped)
         self.tokenizer, self._sampler = prepared.tokenizer_keys, prepared.tokenizer
-        self._batches = Batches(
-            self._blocks, ctx=self.ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
-        ).to(hardware.device)
+
+    def _keep(self, job: Job, count: int, **found: Any) -> None:
+        """Know the job with what was found out of the data: the `count` of its rows, and fields of `TextData`."""
+        self.per_epoch = count * self.ctx
+        self.settings = self.settings.in_steps(self.per_step, self.per_epoch)
+        kept = replace(self._data, chat_format=self._chats.format.name, documents=True, **found)
+        model = replace(self._model, vocab=self._prepared.vocab)
+        prompts = self._questions() if job.prompts == DEFAULT_PROMPTS else job.prompts
+        self.job = replace(job, model=model, data=kept, settings=self.settings, prompts=prompts)
 
     @property
     def vocabulary(self) -> dict[str, object]:
         """The keys of its tokenizer."""
-        assert self._prepared.vocabulary is not None
-        return dict(self._prepared.vocabulary.metadata)
-
-    @property
-    def held_out_metrics(self) -> tuple[str, ...]:
-        """What an evaluation gives; nothing where no conversation is held out."""
-        return ("loss", "ppl") if self._held_out.count else ()
+        return dict(self._vocabulary.metadata)
 
     def batch(self, index: int) -> Batch:
         """The batch of a step, counted from 0."""
         batch = self._batches.at(index, self._ranks.rank, self._ranks.count)
         return batch if self._ranks.alone else replace(batch, n_targets=self._batches.n_targets(index))
 
-    def scored(self, step: int) -> int:
-        """Held-out tokens that are scored."""
-        return min(self.settings.tokens_to_score(self.per_step), self._held_out.facts.trained)
-
-    def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
-        """Score what the first rows of held-out conversations are trained to say."""
-        assert isinstance(model, LanguageModel)
+    def probe(self) -> torch.Tensor | None:
+        """The first of the held-out rows."""
         if not self._held_out.count:
             return None
-        rows = rows_at_once(self._device, self.ctx, self._held_out.count)
-        most = self.settings.tokens_to_score(self.per_step)
-        return Evaluation.of(score_batches(model, in_order(self._held_out, rows), most, ranks=self._scorers))
-
-    def report(self, run: Session, step: int, result: EvalResult) -> None:
-        """One `eval` event."""
-        assert isinstance(result, Evaluation)
-        run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
+        return next(in_order(self._held_out, 1)).ids_BT[:1, :_PROBE]
 
     def _written_after(self, prompt: str, model: LanguageModel, tokenizer: Tokenizer) -> str:
         """The model's answer to a prompt, on a line of its own."""
@@ -120,30 +99,77 @@ class ConversationRunData(TokenRunData):
         return ()
 
 
-def packing_sentence(facts: PackingFacts, chat_format: str, train_on: str) -> str:
-    """What the rows of a training are, in a line."""
-    what = "everything in them" if train_on == "all" else "their answers"
+class ConversationRunData(ChatRunData):
+    """The conversations of a corpus, packed into rows. `job` has what was found out of them."""
+
+    _held_out: ConversationBlocks
+
+    def __init__(self, job: Job, hardware: Hardware, prepared: Prepared) -> None:
+        super().__init__(job, hardware, prepared)
+        data, vocab = self._data, self._vocabulary.rows
+        train_on = data.train_on or "answers"
+        blocks = ConversationBlocks(prepared.train, vocab, self.ctx, train_on)
+        require_rows(blocks, data.corpus)
+        self._held_out = ConversationBlocks(prepared.held_out, vocab, self.ctx, train_on)
+        self._held_out.to(hardware.device)
+        self._keep(job, blocks.facts.rows, rows="conversations", train_on=train_on)
+        what = "everything in them" if train_on == "all" else "their answers"
+        self.remarks = (
+            packing_sentence(blocks.facts, "conversation", self._chats.format.name, what),
+            *cut_sentences(blocks.facts, "conversation"),
+            *prepared.remarks,
+            *too_few_held_out(self._held_out.facts.trained, data.held_out, self.settings),
+        )
+        self._batches = Batches(
+            blocks, ctx=self.ctx, batch=self.rows_per_step, seed=self.settings.seed, documents=True
+        ).to(hardware.device)
+
+    @property
+    def held_out_metrics(self) -> tuple[str, ...]:
+        """What an evaluation gives; nothing where no conversation is held out."""
+        return ("loss", "ppl") if self._held_out.count else ()
+
+    def scored(self, step: int) -> int:
+        """Held-out tokens that are scored."""
+        return min(self.settings.tokens_to_score(self.per_step), self._held_out.facts.trained)
+
+    def evaluate(self, model: nn.Module, step: int) -> Evaluation | None:
+        """Score what the first rows of held-out conversations are trained to say."""
+        assert isinstance(model, LanguageModel)
+        if not self._held_out.count:
+            return None
+        rows = rows_at_once(self._device, self.ctx, self._held_out.count)
+        most = self.settings.tokens_to_score(self.per_step)
+        return Evaluation.of(score_batches(model, in_order(self._held_out, rows), most, ranks=self._scorers))
+
+    def report(self, run: Session, step: int, result: EvalResult) -> None:
+        """One `eval` event."""
+        assert isinstance(result, Evaluation)
+        run.eval(step, "validation", loss=result.loss, ppl=result.ppl, samples=result.tokens)
+
+
+def packing_sentence(facts: PackingFacts, noun: str, chat_format: str, what: str) -> str:
+    """What the rows of a training are, in a line. `noun`: what is packed; `what` of it is trained on."""
     return (
-        f"{facts.conversations:,} conversations, written as {chat_format}, in {facts.rows:,} rows of {facts.ctx:,}"
+        f"{facts.conversations:,} {noun}s, written as {chat_format}, in {facts.rows:,} rows of {facts.ctx:,}"
         f" tokens ({facts.padding:.1%} padding); trained on {what}: {facts.trained:,} of {facts.tokens:,} tokens"
     )
 
 
-def cut_sentences(facts: PackingFacts) -> list[str]:
+def cut_sentences(facts: PackingFacts, noun: str, why_left_out: str = "since the first answer begins") -> list[str]:
     """What of the conversations does not fit a row."""
     sentences = []
     if facts.cut:
         sentences.append(
-            f"{_count(facts.cut)} longer than the context of {facts.ctx:,} tokens and cut there:"
+            f"{_count(facts.cut, noun)} longer than the context of {facts.ctx:,} tokens and cut there:"
             f" {facts.cut_tokens:,} tokens of answers are lost; a larger `ctx` keeps them"
         )
     if facts.left_out:
         sentences.append(
-            f"{_count(facts.left_out)} left out, since the first answer begins behind the context of {facts.ctx:,}"
-            " tokens"
+            f"{_count(facts.left_out, noun)} left out, {why_left_out} behind the context of {facts.ctx:,} tokens"
         )
     return sentences
 
 
-def _count(conversations: int) -> str:
-    return f"{conversations:,} conversation{' is' if conversations == 1 else 's are'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{' is' if number == 1 else 's are'}"

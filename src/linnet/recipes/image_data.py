@@ -54,6 +54,7 @@ class ImageRunData:
     tokenizer = None
     vocabulary = None
     step_metrics = ("loss", "accuracy")
+    loss_may_rise = False
     held_out_metrics = ("loss", "accuracy", "top5")
 
     def __init__(

@@ -85,7 +85,8 @@ class TextData:
         held_out: The share of documents kept for evaluation.
         documents: Keep documents from seeing each other; conversations never do.
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
-        rows: What rows of JSONL, CSV and Parquet are, text or conversations; by default what the keys of the first say.
+        rows: What rows of JSONL, CSV and Parquet are, text, conversations or preferences; by default what the keys of
+            the first say.
         chat_format: How conversations are written: chatml, llama-3, gemma, phi-3, zephyr, llama-2, mistral or plain; by
             default as the chat template of the tokenizer, which is never run, or its tokens tell.
         train_on: Of conversations: answers, which is the default, or all, the questions too.
@@ -104,7 +105,7 @@ class TextData:
     # None: a run from before other formats than JSONL and Parquet were read, which goes on as it began
     plain: bool | None = False
     # of texts none of them is ever set: their runs are what they were before there were conversations
-    rows: Literal["text", "conversations"] | None = None
+    rows: Literal["text", "conversations", "preferences"] | None = None
     chat_format: ChatFormatName | None = None
     train_on: Literal["answers", "all"] | None = None
 
@@ -223,6 +224,11 @@ class Job:
     def tokens_at_once(self) -> int:
         """Tokens, or patches of images, that pass through the model together."""
         return self.settings.batch * self.ctx
+
+    @property
+    def learns_preferences(self) -> bool:
+        """Does it learn from pairs of a chosen and a rejected answer?"""
+        return getattr(self.options, "loss", None) == "dpo"
 
     def model_fields(self) -> dict[str, Any]:
         """The model as `run.json` holds it."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from linnet import gguf
 from linnet.errors import LinnetError, UsageError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from linnet.train.state import State
     from linnet.train.step import LossFunction
 
+DEFAULT_BETA = 0.1  # of the paper, and of everybody since
+
 
 @dataclass(frozen=True)
 class LoraOptions(BaseOptions):
@@ -46,6 +48,9 @@ class LoraOptions(BaseOptions):
             are merged models.
         adapter: The MODEL of an adapter to go on with, made for this base; its targets and rank are taken.
         any_base: Go on with an adapter that was made for another file, if only the shapes fit.
+        loss: dpo: learn from rows of prompt, chosen and rejected which answer is the better one, by direct preference
+            optimization; the base without the adapter is the reference.
+        beta: How much dpo holds the model to the base, 0.1 by default: the higher, the closer it stays.
     """
 
     targets: str = "all"
@@ -56,6 +61,19 @@ class LoraOptions(BaseOptions):
     dora: bool = False
     adapter: ModelName | None = None
     any_base: bool = False
+    loss: Literal["dpo"] | None = None
+    beta: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.beta is not None and self.loss is None:
+            raise UsageError("`beta` belongs to learning from preferences: give `loss=dpo` too, or leave it out")
+        if self.beta is not None and not 0 < self.beta < float("inf"):
+            raise UsageError(f"`beta` must be above 0, found {self.beta:g}")
+
+    @property
+    def reward_scale(self) -> float:
+        """What an answer is worth by a nat of its log probability over the base's."""
+        return DEFAULT_BETA if self.beta is None else self.beta
 
 
 @dataclass(frozen=True)
@@ -119,6 +137,9 @@ class Lora(FromScratch):
         """The job with the name and the hash of its base, by which it is known again."""
         options = job.options
         assert isinstance(options, LoraOptions)
+        if job.learns_preferences:
+            _check_preferences(job)
+            options = replace(options, beta=options.reward_scale)
         known = known_base(job, options, force=force)
         if known.adapter is not None and options.base_sha256 is None and not known.any_base:
             AdapterFile.read(known.adapter).require_base(known.base_sha256 or "", known.base)
@@ -132,7 +153,7 @@ class Lora(FromScratch):
     @classmethod
     def settled(cls, job: Job, tokens: int, steps: int | None = None, *, corpus: int | None = None) -> TrainSettings:
         """The settings with the rates of adapters, where they are not given."""
-        return rates.settled_adapter(job.settings, steps=steps)
+        return rates.settled_adapter(job.settings, steps=steps, preferences=job.learns_preferences)
 
     @classmethod
     def from_job(cls, job: Job, data: RunData, hardware: Hardware, resumed: bool) -> tuple[Lora, Job]:
@@ -165,6 +186,13 @@ class Lora(FromScratch):
             raise LinnetError("the recipe has no adapter yet; call realize() first")
         return self.trained.adapter
 
+    def _step_loss(self) -> Callable[..., Any] | None:
+        if self.options.loss is None:
+            return super()._step_loss()
+        from linnet.train.preferences import PreferenceLoss
+
+        return PreferenceLoss(self.trained, self.options.reward_scale)
+
     def parameters(self) -> dict[str, Tensor]:
         """The pairs by the names of `gguf.adapter_layout`."""
         return {name: parameter.detach() for name, parameter in self.adapter.parameters().items()}
@@ -192,7 +220,10 @@ class Lora(FromScratch):
         kind = "DoRA, kept as merged models" if shape.dora else "LoRA"
         dropped = f", dropout {shape.dropout:g}" if shape.dropout else ""
         words = f"rank {shape.rank}, scale {shape.scale:g}{dropped}, of {', '.join(shape.targets)}"
-        return f"{kind} of {options.base_name or options.base}: {words}"
+        learns = f"; DPO, beta {options.reward_scale:g}, with the base as reference" if options.loss else ""
+        if options.loss and options.adapter is not None:
+            learns += ", which the adapter it goes on with is no part of (merge it first where it should be)"
+        return f"{kind} of {options.base_name or options.base}: {words}{learns}"
 
     def restore(self, weights: Path, state: State) -> None:
         """Put a checkpoint's pairs back, and the optimizer's state, to the bit."""
@@ -245,6 +276,18 @@ def _named_targets(options: LoraOptions, config: Any) -> tuple[str, ...]:
     from linnet.models.adapter_shape import parse_targets
 
     return parse_targets(options.targets.replace(",", " ").split(), config)
+
+
+def _check_preferences(job: Job) -> None:
+    """Refuse what has no place where pairs of answers are compared."""
+    if job.teacher is not None:
+        raise UsageError("`teacher` does not go with `loss=dpo`: the base is what is compared with; leave one out")
+    if job.loss_name is not None:
+        raise UsageError("`loss=dpo` does not go with a loss of one's own: leave one out")
+    if isinstance(job.data, RowData):
+        raise UsageError(
+            "`loss=dpo` learns from pairs: give a corpus of rows of prompt, chosen and rejected, not data="
+        )
 
 
 def check_teacher(base: BaseFile, values: Mapping[str, Any]) -> None:

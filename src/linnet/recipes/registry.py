@@ -49,7 +49,8 @@ RECIPES: dict[str, RecipeEntry] = {
     linnet train lora --base smollm2-q4.gguf --corpus notes/
     linnet train lora --base smollm2-q4.gguf --corpus notes/ --rank 16 --targets q,v --dropout 0.05 --epochs 3
     linnet train lora --base latest@best --corpus notes/ --ctx 512 --patience 3
-    linnet train lora --base smollm2-q4.gguf --adapter notes.gguf --corpus more/""",
+    linnet train lora --base smollm2-q4.gguf --adapter notes.gguf --corpus more/
+    linnet train lora --base smollm2-q4.gguf --corpus preferences.jsonl --loss dpo""",
     ),
     "finetune": RecipeEntry(
         "linnet.recipes.finetune:Finetune",

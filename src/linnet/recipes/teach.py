@@ -85,6 +85,11 @@ class TeachPlan:
             raise UsageError(f"`ctx` must be 1 or more, found {ctx}")
         words: PrepareOptions = {"tokenizer": teacher, **options}  # type: ignore[typeddict-item]
         prepared = prepare(corpus, **words)
+        if prepared.rows != "text":
+            raise DataError(
+                f"corpus {corpus} holds {prepared.rows}, and what a teacher says is kept of text alone: let it run"
+                " beside the training (`teacher`)"
+            )
         blocks = -(-(len(prepared.train) - 1) // ctx)
         if len(prepared.train) <= ctx:
             raise DataError(

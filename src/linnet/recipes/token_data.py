@@ -53,6 +53,7 @@ class TokenRunData:
     """What a corpus and rows share. `job` is the one that was given, with the vocabulary of their tokenizer."""
 
     unit = "tokens"
+    loss_may_rise = False
     job: Job
     _sampler: Tokenizer | None
 

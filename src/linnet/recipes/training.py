@@ -325,7 +325,18 @@ def _hardware(job: Job, ranks: Ranks) -> Hardware:
     weights = weights_of_layers(job.model)
     if job.teacher is not None and job.teacher.teacher_cache is None:
         weights += TeacherFile(job.teacher.teacher).layer_weights // 3  # it passes forwards only
-    hardware = choose(job.settings, tokens=job.tokens_at_once, weights=weights, ranks=ranks, head_size=head_size)
+    together = 1
+    if job.learns_preferences:
+        weights += weights // 3  # the base passes forwards as well
+        together = 2  # a pair stands in two rows
+    hardware = choose(
+        job.settings,
+        tokens=job.tokens_at_once,
+        weights=weights,
+        ranks=ranks,
+        head_size=head_size,
+        together=together,
+    )
     if job.loss is None:
         return hardware
     # A function of the user's may do anything: it is run as it stands, in one thread.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from linnet import models
 from linnet.architectures import AnyConfig, ViTConfig, preset, presets_for
+from linnet.board.words import bounded
 from linnet.data.augmentation import Augmentation
 from linnet.errors import UsageError
 from linnet.recipes.flags import (
@@ -91,6 +92,8 @@ class VitOptions(Augmentation):
     ema: float = 0.99
     eval_images: int | None = None
     by_rule: tuple[str, ...] | None = None  # settings and variations that the images are to decide; None: none are left
+    donor_name: str | None = None
+    donor_sha256: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,6 +182,8 @@ class VitTiny(ModelRecipe["ViT"]):
         recipe = cls(job.settings, hardware, chosen, init_scale=job.init_scale, loss=job.loss)
         recipe.realize(job.model)
         recipe.build()
+        if chosen.donor is not None:
+            job = replace(job, options=_known_donor(options, Path(chosen.donor)))
         return recipe, job
 
     @classmethod
@@ -274,6 +279,14 @@ class VitTiny(ModelRecipe["ViT"]):
             put_back(self.trained, {name.removeprefix(_TRAINED): tensor for name, tensor in trained.items()})
         elif self._average is not None:  # a fork of a run without an average, or of weights alone
             self.trained.load_state_dict(self._average.state_dict())
+
+
+def _known_donor(options: VitOptions, donor: Path) -> VitOptions:
+    """The options with the name and the hash of the donor's file, by which it is known again."""
+    from linnet.gguf.card import read_card
+    from linnet.models.model_files import sha256_of
+
+    return replace(options, donor_name=bounded(read_card(donor).name or donor.name), donor_sha256=sha256_of(donor))
 
 
 def _config(name: str | None, changes: dict[str, Any], source: str) -> AnyConfig:

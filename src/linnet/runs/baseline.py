@@ -29,7 +29,7 @@ _LEAST_LOSS = 0.1  # nats; below, a thousandth of a nat is par, for the shares o
 _LARGEST_EXPONENT = 700.0
 # Settings without which two training losses are not the same quantity: a loss of one's own, varied and mixed images.
 _OF_THE_LOSS = (
-    *("own_loss", "label_smoothing", "mixup", "cutmix", "erase", "rand_augment", "magnitude"),
+    *("own_loss", "loss", "beta", "label_smoothing", "mixup", "cutmix", "erase", "rand_augment", "magnitude"),
     *("shift", "rotate", "zoom", "shear", "crop", "flip"),
 )
 
@@ -111,7 +111,7 @@ class AbortRule:
             step = int(step_text.replace(",", "").replace("_", "")) if at else None
         except ValueError:
             share, step = math.nan, None
-        if not 0 < share < math.inf or (step is not None and step < 0):
+        if not 0 < share < (math.inf if percent else 1) or (step is not None and step < 0):
             raise UsageError(
                 f"`abort_behind` {text!r} is not understood; write the share of the baseline's loss, and the step from"
                 " which it counts: 0.05, 5% or 0.05@2000"

@@ -193,6 +193,8 @@ class Inspection:
         if event.edges is not None and event.histogram is not None:
             self.taps.add_histogram(row, event.step, event.edges, event.histogram)
         figures = _figures(event, TAP_FIGURES)
+        if "min" in figures and "max" in figures:
+            figures["abs_max"] = max(abs(figures["min"]), abs(figures["max"]))
         if event.per_head_l2:
             self._take_heads(row, event.step, "l2", event.per_head_l2)
         if event.entropy:

@@ -42,7 +42,7 @@ _MAXIMIZED = _set_of(
 # Beside one of these the name is not the figure itself: `loss_scale`, `acc_steps`, `reward_std`, `score_threshold`.
 _NO_GOAL = _set_of(
     "scale scaler weight weights coef coeff coefficient lambda threshold lr steps std stddev stderr var variance time",
-    "seconds ms us tokens",
+    "seconds ms us tokens rejected",  # what a rejected answer is worth may rise while the margin does
 )
 _HELD_OUT = _set_of("val valid validation test eval evaluation dev held heldout")
 _SPLITS = _HELD_OUT | _set_of("train training out all total")

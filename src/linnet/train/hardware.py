@@ -96,6 +96,7 @@ def choose(
     weights: int | None = None,
     ranks: Ranks = ALONE,
     head_size: int | None = None,
+    together: int = 1,
 ) -> Hardware:
     """Follow the settings where they are plain, the machine where they say `auto`.
 
@@ -118,7 +119,7 @@ def choose(
     attention = preferred_attention(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = _thread_count(flops, device, torch.get_num_threads())
-    halves = device.type == "cpu" and not compiled and _splits(settings, tokens) and not small and not sharded
+    halves = device.type == "cpu" and not compiled and _splits(settings, tokens, together) and not small and not sharded
     threads = f", {_threads(count, halves and not graph)}" if device.type == "cpu" else ""
     words = [f"{name}{threads}", str(dtype).removeprefix("torch."), f"compile {_on(compiled)} ({reason})"]
     if device.type != "mps":
@@ -158,9 +159,9 @@ def _thread_count(flops: float, device: torch.device, threads: int) -> int:
     return 1 if device.type == "cpu" and flops <= _ONE_THREAD_FLOPS else threads
 
 
-def _splits(settings: TrainSettings, tokens: int) -> bool:
-    """Is a pass long enough for two halves, and can it be halved?"""
-    return tokens >= _SPLIT_TOKENS and settings.batch % 2 == 0
+def _splits(settings: TrainSettings, tokens: int, together: int = 1) -> bool:
+    """Is a pass long enough for two halves, and can it be halved, so many rows of it staying together?"""
+    return tokens >= _SPLIT_TOKENS and settings.batch % (2 * together) == 0
 
 
 def _is_repeatable(

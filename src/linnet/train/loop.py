@@ -442,7 +442,7 @@ class Loop:
         for name, value in (("loss", metrics.loss), ("gradient", metrics.grad_norm)):
             if not math.isfinite(value):
                 return f"the {name} of step {metrics.step} is not finite; {advice}"
-        if metrics.loss > _EXPLODED * max(first, 1.0):
+        if metrics.loss > _EXPLODED * max(first, 1.0) and not self._data.loss_may_rise:
             return f"the loss exploded from {first:.3g} to {metrics.loss:.3g} at step {metrics.step}; {advice}"
         return None
 

@@ -137,6 +137,7 @@ class RunData(Protocol):
     - `tokenizer`: the keys that a checkpoint carries besides the model's; `vocabulary`: the same, to be read.
     - `memory_settings`: the settings that decide how much memory a step takes, with their values.
     - `step_metrics`, `held_out_metrics`: names of the metrics of each step and of each evaluation.
+    - `loss_may_rise`: may one batch's loss be far above the first one's without anything being wrong?
     """
 
     settings: TrainSettings
@@ -165,6 +166,8 @@ class RunData(Protocol):
     def step_metrics(self) -> tuple[str, ...]: ...
     @property
     def held_out_metrics(self) -> tuple[str, ...]: ...
+    @property
+    def loss_may_rise(self) -> bool: ...
 
     def flops(self, model: nn.Module) -> float:
         """The arithmetic of a step."""

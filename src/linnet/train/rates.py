@@ -54,6 +54,7 @@ RULES: dict[OptimizerName, Rule] = {
 }
 # Of adapters: one sweep on a small budget (docs/log.md); no rule of sizes is claimed.
 ADAPTER_RATES: dict[OptimizerName, float] = {"adamw": 1e-3, "muon": 1e-3}
+_OF_PREFERENCES = 0.1  # times these, where an adapter learns from pairs
 _MOMENTUM_WARMUP = 150  # steps
 # From so many passes over the data on, this share is dropped (docs/log.md). Least first; fewer passes: nothing.
 _DROPOUT = ((10, 0.1), (50, 0.2))
@@ -128,10 +129,11 @@ def dropout_of(model: AnyConfig, corpus: int, epochs: float) -> float | None:
     return max((share for passes, share in _DROPOUT if epochs > passes - 0.01), default=None)
 
 
-def settled_adapter(settings: TrainSettings, *, steps: int | None = None) -> TrainSettings:
+def settled_adapter(settings: TrainSettings, *, steps: int | None = None, preferences: bool = False) -> TrainSettings:
     """The settings of an adapter's training, with one rate for all pairs and no weight decay where nobody says."""
     steps = settings.own_steps if steps is None else steps
-    lr = ADAPTER_RATES[settings.optimizer] if settings.lr is None else settings.lr
+    usual = ADAPTER_RATES[settings.optimizer] * (_OF_PREFERENCES if preferences else 1.0)
+    lr = usual if settings.lr is None else settings.lr
     decay = 0.0 if settings.weight_decay is None else settings.weight_decay
     return replace(settings, lr=lr, weight_decay=decay, **_of_muon(settings, steps))
 

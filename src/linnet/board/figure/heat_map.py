@@ -85,7 +85,13 @@ class HeatMap:
         """A value as its cell says it."""
         if math.isnan(value):
             return _NONE
-        return f"{100 * value:.0f}" if self.percent else number(value, 2)
+        return f"{100 * value:.{self._decimals}f}" if self.percent else number(value, 2)
+
+    @cached_property
+    def _decimals(self) -> int:
+        """Of hundredths: two digits of the end of the scale at least, as an adapter moves a layer by 2 %."""
+        end = 100 * self.ends[1]
+        return 0 if end >= 10 or end <= 0 else min(4, 1 - math.floor(math.log10(end)))
 
     def colour(self, share: float, theme: Theme) -> str:
         """The ground of a cell."""

@@ -5,8 +5,9 @@ Shapes: V vocabulary, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -32,19 +33,20 @@ def drift_rows(piece: TensorPiece) -> list[EventRow]:
 
 
 def drift_figures(piece: TensorPiece, now: Tensor, first: Tensor) -> Tensor:
-    """[R, 2]: cosine and distance, of the tensor and of each head."""
-    whole_R2 = _cosine_and_distance(piece.of(now).reshape(1, -1), piece.of(first).reshape(1, -1))
-    if not piece.heads:
-        return whole_R2
-    return torch.cat((whole_R2, _cosine_and_distance(piece.by_head(now), piece.by_head(first))))
+    """[2]: cosine and distance of a tensor."""
+    return _cosine_and_distance(piece.of(now).reshape(1, -1), piece.of(first).reshape(1, -1))[0]
 
 
 def _cosine_and_distance(now_RM: Tensor, first_RM: Tensor) -> Tensor:
-    """[R, 2]; the cosine is 0 where either norm is."""
-    norms_R = l2_of(now_RM, 1) * l2_of(first_RM, 1)
-    dot_R = torch.linalg.vecdot(now_RM, first_RM)
-    cosine_R = torch.where(norms_R > 0, dot_R / norms_R, 0.0).clamp(-1, 1)
+    """[R, 2]."""
+    cosine_R = _cosine(torch.linalg.vecdot(now_RM, first_RM), l2_of(now_RM, 1), l2_of(first_RM, 1))
     return torch.stack((cosine_R, l2_of(now_RM - first_RM, 1)), 1)
+
+
+def _cosine(dot: Tensor, norm: Tensor, first_norm: Tensor) -> Tensor:
+    """0 where either norm is."""
+    norms = norm * first_norm
+    return torch.where(norms > 0, dot / norms, 0.0).clamp(-1, 1)
 
 
 class DriftFigures:
@@ -58,8 +60,11 @@ class DriftFigures:
     ) -> None:
         self._parameters, self._first = parameters, first
         self._trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
-        self._pieces = [piece for piece in pieces if piece.parameter in self._trained]
-        self._rows = [row for piece in self._pieces for row in drift_rows(piece)]
+        told = [piece for piece in pieces if piece.parameter in self._trained]
+        self._rows = [row for piece in told for row in drift_rows(piece)]
+        self._pieces = sorted(told, key=lambda piece: piece.heads)
+        self._order = _places(told, self._pieces)  # of the rows among those of the pieces as they are looked at
+        self._first_norms: Tensor | None = None  # of each row, in its order
 
     @torch.no_grad()
     def look(self, counts: TokenCounts | None = None) -> tuple[list[EventRow], list[Tensor]]:
@@ -68,10 +73,7 @@ class DriftFigures:
             return self._look(counts)
 
     def _look(self, counts: TokenCounts | None) -> tuple[list[EventRow], list[Tensor]]:
-        values = [
-            drift_figures(piece, self._parameters[piece.parameter].detach(), self._first[piece.parameter])
-            for piece in self._pieces
-        ]
+        values = [self._of_tensors()]
         if counts is None or EMBEDDING not in self._trained:
             return self._rows, values
         counts_V = counts.now().to(self._first[EMBEDDING].device)
@@ -82,6 +84,46 @@ class DriftFigures:
         values.append(frequency_correlation(counts_V, of_tokens_V2[:, 0]))
         of_tokens = [EventRow("drift", {"param": EMBEDDING}, (("token_id", 0), ("freq", 0), *_FIGURES))] * len(tokens_K)
         return [*self._rows, *of_tokens, EventRow("scalars", {}, ((CORRELATION, 0),))], values
+
+    def _of_tensors(self) -> Tensor:
+        """[R · 2]: cosine and distance row by row. Parts of a tensor are looked at once, whatever they are told of."""
+        now, first = (
+            [_parts(piece, values[piece.parameter].detach()) for piece in self._pieces]
+            for values in (self._parameters, self._first)
+        )
+        pairs = list(zip(now, first, strict=True))
+        if self._first_norms is None:
+            self._first_norms = self._by_row([l2_of(part, 1) for part in first], l2_of)
+        dot_R = self._by_row([torch.linalg.vecdot(part, before) for part, before in pairs], torch.sum)
+        norm_R = self._by_row([l2_of(part, 1) for part in now], l2_of)
+        distance_R = self._by_row([l2_of(part - before, 1) for part, before in pairs], l2_of)
+        figures_R2 = torch.stack((_cosine(dot_R, norm_R, self._first_norms), distance_R), 1)
+        self._order = self._order.to(figures_R2.device)
+        return figures_R2[self._order].flatten()
+
+    def _by_row(self, parts: list[Tensor], total: Callable[[Tensor, int], Tensor]) -> Tensor:
+        """[R]: of each tensor the total of its parts, then these. Tensors of as many heads are neighbours."""
+        rows = []
+        for heads, alike in groupby(zip(self._pieces, parts, strict=True), lambda pair: pair[0].heads):
+            part_PH = torch.stack([part for _, part in alike])
+            rows.append((torch.cat((total(part_PH, 1)[:, None], part_PH), 1) if heads else part_PH).flatten())
+        return torch.cat(rows)
+
+
+def _places(told: Iterable[TensorPiece], looked_at: Iterable[TensorPiece]) -> Tensor:
+    """[R]: where the rows of the one order are in the other."""
+    start, begins = 0, {}
+    for piece in looked_at:
+        begins[piece.tensor] = start
+        start += 1 + piece.heads
+    return torch.tensor(
+        [begins[piece.tensor] + row for piece in told for row in range(1 + piece.heads)], dtype=torch.int64
+    )
+
+
+def _parts(piece: TensorPiece, parameter: Tensor) -> Tensor:
+    """[parts, numbers of one]: its heads, or all of it."""
+    return piece.by_head(parameter) if piece.heads else piece.of(parameter).reshape(1, -1)
 
 
 def by_log_rank(counts_V: Tensor) -> Tensor:

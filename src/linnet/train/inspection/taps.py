@@ -125,8 +125,18 @@ def histograms(x_RM: Tensor, low_R: Tensor, high_R: Tensor) -> Tensor:
     if x_RM.device.type == "cpu":  # a byte holds a bin, and such bytes are counted in a quarter of the time
         counts_RB = torch.stack([torch.bincount(row, minlength=BINS) for row in place_RM.to(torch.uint8)]).float()
     else:
-        counts_RB = x_RM.new_zeros(len(x_RM), BINS).scatter_add_(1, place_RM.long(), torch.ones_like(x_RM))
+        counts_RB = counts_on_a_gpu(place_RM)
     return torch.where(torch.isfinite(low_R + high_R)[:, None], counts_RB, torch.nan)
+
+
+def counts_on_a_gpu(place_RM: Tensor) -> Tensor:
+    """[R, 32]: the bins of all rows are counted as one histogram, in memory that threads share and without a wait.
+
+    Each number is put in the middle of its bin. Sums of ones are exact in any order, up to 2²⁴ numbers in a bin.
+    """
+    rows = torch.arange(len(place_RM), device=place_RM.device)[:, None] * BINS + 0.5
+    bins = len(place_RM) * BINS
+    return torch.histc(place_RM.floor() + rows, bins, 0, bins).view(-1, BINS)
 
 
 def effective_rank(x_RND: Tensor) -> Tensor:
