@@ -371,8 +371,8 @@ def compare(report: Report, name: str, batch: int, folder: Path, ours: float, li
             "wandb.watch against taps, grads, drift, seconds a look", (looked - plain) / max(ours, 1e-9), 10, "×"
         )
         report.note(
-            f"wandb {peers.VERSIONS['wandb']} logs histograms of weights and gradients; no activations, no drift. A look of"
-            f" it takes {1e3 * (looked - plain):.0f} ms, ours {1e3 * ours:.0f} ms, and at what it looks at"
+            f"wandb {peers.VERSIONS['wandb']} logs histograms of weights and gradients; no activations, no drift. A"
+            f" look of it takes {1e3 * (looked - plain):.0f} ms, ours {1e3 * ours:.0f} ms, and at what it looks at"
             f" {1e3 * like_theirs:.0f} ms."
         )
 
