@@ -117,8 +117,9 @@ class Report:
             self.claim,
             f"{datetime.now(UTC):%Y-%m-%d} · {machine.describe()} · {versions}",
             _table(list(self.columns), [self._texts(row) for row in self.rows]),
-            _table(["figure", "measured", "to reach", ""], [_check_texts(check) for check in self.checks]),
         ]
+        if self.checks:
+            parts.append(_table(["figure", "measured", "to reach", ""], [_check_texts(check) for check in self.checks]))
         parts += [f"- {note}" for note in self.notes]
         if self.disturbed:
             names = ", ".join(dict.fromkeys(self.disturbed))

@@ -72,6 +72,8 @@ def train(corpus: Path, folder: Path, cell: Cell, seed: int, tokens: int, held_o
         batch=BATCH, steps=steps, seed=seed, dropout=dropout, weight_decay=factor * rule.weight_decay,
         eval_every=max(1, steps // EVALUATIONS), eval_tokens=held_out, sample_every=0, checkpoint_every=0, keep=1,
     )  # fmt: skip
+    if run.status != "completed":  # a signal ends the run that is under way, and should end them all
+        sys.exit(f"run {run.id} is {run.status}: stopped")
     metrics = run.metrics()
     losses, at = metrics["validation/loss"].value.tolist(), metrics["validation/loss"].step.tolist()
     best = min(range(len(losses)), key=losses.__getitem__)

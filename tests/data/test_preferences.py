@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linnet.data import NOT_SCORED, Batches, DataError, Prepared, prepare
+from linnet.data import NOT_SCORED, Batches, DataError, Prepared, join_parts, prepare, prepare_part
 from linnet.data.batches import in_order
 from linnet.data.conversations import NoAnswerError, RowError
 from linnet.data.packing import pack_pairs
@@ -145,6 +145,24 @@ def test_parquet_gives_the_same_pairs(tmp_path: Path, cache: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", rows)
     one, other = (prepare(tmp_path / f"a.{kind}", vocab=300, cache=cache) for kind in ("parquet", "jsonl"))
     assert one.train.fingerprint == other.train.fingerprint and one.rows == other.rows == "preferences"
+
+
+def test_workers_and_parts_make_the_same_pairs(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs").mkdir()
+    for name in ("a", "b"):
+        pairs(tmp_path / f"pairs/{name}.jsonl", 60 if name == "a" else 90)
+    tokenizer = prepared.path / "tokenizer.gguf"
+    options: dict[str, Any] = {"tokenizer": tokenizer, "held_out": 0.1}
+    whole = prepare(tmp_path / "pairs", **options, cache=tmp_path / "whole")
+    monkeypatch.setattr("linnet.data.workers.BUNDLE", 4000)
+    shared = prepare(tmp_path / "pairs", **options, workers=2, cache=tmp_path / "shared")
+    assert shared.fingerprint == whole.fingerprint and whole.rows == "preferences"
+    for number in (2, 1):
+        prepare_part(tmp_path / "pairs", f"{number}/2", **options, cache=tmp_path / "parts")
+    joined = join_parts(tmp_path / "pairs", **options, cache=tmp_path / "parts")
+    assert joined.rows == "preferences" and joined.train.fingerprint == whole.train.fingerprint
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

@@ -137,6 +137,9 @@ def test_a_fork_and_dora_learn_from_pairs_too(base: Path, preferences: Path, pri
     printed("train", "lora", "--from", "a", "--steps", "2", "--beta", "0.5", "--run-id", "b")
     config = linnet.open("b").config
     assert (config["loss"], config["beta"], len(losses("b"))) == ("dpo", 0.5, 2)
+    adapter = Path(linnet.open("a").path) / "weights/step_4.gguf"
+    out = printed(*command(base, preferences, adapter=adapter, steps=1, run_id="d"))
+    assert "which the adapter it goes on with is no part of" in " ".join(out.split())
     dora = learn(base, preferences, run_id="c", steps=12, dora=True)
     assert dora.metrics()["loss"].value[-1] < math.log(2)
 
@@ -223,6 +226,15 @@ def test_answers_that_do_not_fit_and_rows_that_are_left_out_are_told(
     assert "1 pair is longer than the context of 96 tokens and cut there" in out
     assert "1 row of it left out: line 2 has the same answer as chosen and as rejected" in out
     assert "held out, and their loss says little" in out
+
+
+def test_a_pair_with_a_large_loss_ends_no_run(base: Path, tmp_path: Path) -> None:
+    rows = [pair_row(number) for number in range(80)]
+    for row in rows[::8]:  # labelled the wrong way round
+        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+    corpus = write_jsonl(tmp_path / "a.jsonl", rows)
+    run = learn(base, corpus, batch=2, lr=3e-2, beta=9.0, steps=30, run_id="a", eval_every=0, checkpoint_every=0)
+    assert run.status == "completed" and max(losses("a").values()) > 5
 
 
 def test_a_look_inside_changes_no_bit(base: Path, preferences: Path) -> None:

@@ -111,11 +111,13 @@ class ChatFormat:
                 case "user":
                     yield Segment(self.user.before, number, False, False)
                     if held is not None:
-                        yield Segment(self.system_in_question.before, number, False, False)
-                        yield Segment(held, number, True, False)
-                        yield Segment(self.system_in_question.after, number, False, False)
+                        behind = self.system_in_question.after
                         if self.trim == "turn":
                             content = message.content.rstrip()
+                            behind = behind if content else behind.rstrip()  # of a blank question nothing is left
+                        yield Segment(self.system_in_question.before, number, False, False)
+                        yield Segment(held, number, True, False)
+                        yield Segment(behind, number, False, False)
                         held = None
                     yield Segment(content, number, True, False)
                     yield Segment(self.user.after, number, False, False)

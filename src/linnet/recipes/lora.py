@@ -221,6 +221,8 @@ class Lora(FromScratch):
         dropped = f", dropout {shape.dropout:g}" if shape.dropout else ""
         words = f"rank {shape.rank}, scale {shape.scale:g}{dropped}, of {', '.join(shape.targets)}"
         learns = f"; DPO, beta {options.reward_scale:g}, with the base as reference" if options.loss else ""
+        if options.loss and options.adapter is not None:
+            learns += ", which the adapter it goes on with is no part of (merge it first where it should be)"
         return f"{kind} of {options.base_name or options.base}: {words}{learns}"
 
     def restore(self, weights: Path, state: State) -> None:
