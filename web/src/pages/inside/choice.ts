@@ -15,6 +15,7 @@ export const FIGURES: Record<string, string> = {
   abs_mean: "mean size",
   min: "least",
   max: "greatest",
+  abs_max: "greatest size",
   sparsity: "share of zeros",
   nan_count: "numbers that are not finite",
   effective_rank: "effective rank",
