@@ -144,7 +144,8 @@ class FromScratch(ModelRecipe["LanguageModel"]):
         super().build()
 
     def _train(self, batch: Batch, lr: float, is_first: bool, observer: StepObserver | None = None) -> StepResult:
-        self.trained.begin_step(0 if is_first else self.step_index)
+        if self._step is not None:
+            self.trained.begin_step(0 if is_first else self.step_index)
         return super()._train(batch, lr, is_first, observer)
 
     def step(
