@@ -20,12 +20,12 @@ from linnet.recipes import Job, TextData, start
 from linnet.recipes.vit_tiny import VitOptions
 from linnet.runs import Run
 from linnet.train import Callback, TrainSettings
-from linnet.train.inspection.drift import DriftFigures, TokenCounts, by_log_rank, frequency_correlation
+from linnet.train.inspection.drift import DriftFigures, TokenCounts, by_frequency, frequency_correlation, log_spaced
 from linnet.train.inspection.gradients import GradientFigures
 from linnet.train.inspection.late_events import LateEvents
 from linnet.train.inspection.pieces import tensor_pieces
 from linnet.train.inspection.schedule import InspectSchedule
-from linnet.train.inspection.taps import counts_on_a_gpu, look_at_batch
+from linnet.train.inspection.taps import counts_together, look_at_batch, looked_at
 from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
 from tests.kernels.conftest import without_inductor as without_inductor
@@ -150,6 +150,8 @@ def choose_cpu(tokens: int) -> Any:
 
 # -- the figures ------------------------------------------------------------------------------------------------------
 
+STACKED = pytest.mark.parametrize("stacked", [False, True], ids=["", "as-on-a-gpu"])
+
 
 def numpy_figures(x: NDArray[Any]) -> Fields:
     """What a tap says, computed plainly."""
@@ -169,8 +171,9 @@ def participation(x_ND: NDArray[Any]) -> float:
     return float(values.sum() ** 2 / (values**2).sum())
 
 
+@STACKED
 @pytest.mark.parametrize("arch", ["llama", "gpt2", "vit"])
-def test_taps_are_what_a_plain_computation_gives(arch: str) -> None:
+def test_taps_are_what_a_plain_computation_gives(arch: str, stacked: bool) -> None:
     model = build(TINY[arch], seed=3)
     dice = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -182,7 +185,7 @@ def test_taps_are_what_a_plain_computation_gives(arch: str) -> None:
         inputs = (torch.randint(0, 384, (6, 16), generator=dice), None, None)
     assert inputs[0] is not None
     seen = activations(model, inputs[0][:5])
-    events = told(1, *look_at_batch(model, inputs, 5))
+    events = told(1, *look_at_batch(model, *looked_at(model, inputs, 5), stacked=stacked))
     assert len(events) == len(seen) == 2 * 10 + (4 if arch == "vit" else 3)
     for event in events:
         x = seen[Region(event["region"], event["layer"])]
@@ -221,13 +224,13 @@ def plain_entropies(model: Any, ids: Tensor, layer: int, *, causal: bool) -> lis
 def test_taps_of_a_model_in_training_fused_or_compiled_are_those_of_a_plain_one(compiled: bool) -> None:
     model = build(LLAMA)
     data = batch(1, 4, False)
-    plain = told(1, *look_at_batch(model, data.inputs, 4))
+    plain = told(1, *look_at_batch(model, *looked_at(model, data.inputs, 4)))
     hardware = choose_cpu(32)
     hardware = replace(hardware, compile=True, graph=False) if compiled else hardware
     step = Step(model, TrainSettings(batch=4, device="cpu"), hardware)
     for _ in range(3):  # compiled, or recorded; the weights stay what they are
         step(data, 0.0)
-    in_training = told(1, *look_at_batch(model, data.inputs, 4))
+    in_training = told(1, *look_at_batch(model, *looked_at(model, data.inputs, 4)))
     assert len(plain) == len(in_training) == 23
     for one, other in zip(plain, in_training, strict=True):
         assert one.keys() == other.keys()
@@ -235,11 +238,13 @@ def test_taps_of_a_model_in_training_fused_or_compiled_are_those_of_a_plain_one(
             assert other.get(name, 0) == pytest.approx(one.get(name, 0), rel=1e-5, abs=1e-6), (one["region"], name)
 
 
-def test_gradients_of_a_vision_transformer_are_autograds() -> None:
+@STACKED
+def test_gradients_of_a_vision_transformer_are_autograds(stacked: bool) -> None:
     model = build(VIT, seed=1)
     dice = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (6, 1, 8, 8), generator=dice)
-    observer = GradientFigures(dict(model.named_parameters()), tensor_pieces(VIT, model.named_parameters()))
+    pieces = tensor_pieces(VIT, model.named_parameters())
+    observer = GradientFigures(dict(model.named_parameters()), pieces, stacked=stacked)
     torch.nn.functional.cross_entropy(model(images), torch.arange(6)).backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     observer.after_backward()
@@ -248,7 +253,7 @@ def test_gradients_of_a_vision_transformer_are_autograds() -> None:
             parameter.mul_(1.5)
     events = told(1, observer.rows, [observer.after_update()])
     whole = {event["param"]: event for event in events if "head" not in event and event["kind"] == "grad"}
-    for piece in tensor_pieces(VIT, model.named_parameters()):
+    for piece in pieces:
         event, gradient = whole.pop(piece.tensor), piece.of(gradients[piece.parameter])
         assert event["l2"] == pytest.approx(gradient.norm().item(), rel=1e-5)
         assert event["abs_mean"] == pytest.approx(gradient.abs().mean().item(), rel=1e-5)
@@ -264,7 +269,7 @@ def test_units_that_do_nothing_are_counted() -> None:
     model = build(LLAMA)
     with torch.no_grad():
         model.blocks[1].ffn_gate_up.weight[:12].zero_()  # type: ignore[union-attr,operator]
-    events = told(1, *look_at_batch(model, (torch.arange(32).view(2, 16),), 2))
+    events = told(1, *look_at_batch(model, torch.arange(32).view(2, 16), None))
     dead = {event["layer"]: event["dead"] for event in events if event["region"] == "ffn_act"}
     assert dead == {0: 0.0, 1: 12 / 48}
 
@@ -273,14 +278,14 @@ def test_units_that_do_nothing_are_counted() -> None:
 def test_bins_are_counted_on_a_gpu_as_by_hand(rows: int) -> None:
     place_RM = torch.rand(rows, 500, generator=torch.Generator().manual_seed(rows)) * 31.999
     expected = torch.stack([torch.bincount(row.long(), minlength=32) for row in place_RM])
-    assert torch.equal(counts_on_a_gpu(place_RM), expected.float())
+    assert torch.equal(counts_together(place_RM), expected.float())
 
 
 def test_numbers_that_are_not_finite_are_counted_and_leave_no_histogram() -> None:
     model = build(LLAMA)
     with torch.no_grad():
         model.blocks[1].attn_norm.weight[:3] = torch.nan  # type: ignore[union-attr,operator]
-    events = told(1, *look_at_batch(model, (torch.arange(32).view(2, 16),), 2))
+    events = told(1, *look_at_batch(model, torch.arange(32).view(2, 16), None))
     of_norm = {event["layer"]: event for event in events if event["region"] == "attn_norm"}
     assert of_norm[0]["nan_count"] == 0 and "histogram" in of_norm[0]
     assert of_norm[1]["nan_count"] == 3 * 32 and "histogram" not in of_norm[1] and "effective_rank" not in of_norm[1]
@@ -362,7 +367,8 @@ def test_pruned_weights_are_told_of_by_their_density(corpus: Path) -> None:
     assert run.metrics()["mask/blk.1.ffn_down.weight/density"].value.tolist()[0] == pytest.approx(2 / 3)
 
 
-def test_drift_is_distance_and_angle_from_the_first_weights() -> None:
+@STACKED
+def test_drift_is_distance_and_angle_from_the_first_weights(stacked: bool) -> None:
     model = build(LLAMA)
     parameters, pieces = dict(model.named_parameters()), tensor_pieces(LLAMA, model.named_parameters())
     first = {name: p.detach().clone() for name, p in parameters.items()}
@@ -373,8 +379,8 @@ def test_drift_is_distance_and_angle_from_the_first_weights() -> None:
         parameters["output_norm.weight"].zero_()
     counts = TokenCounts(97, torch.device("cpu"))
     counts.add(torch.arange(60).repeat_interleave(torch.arange(60)))
-    drift = DriftFigures(parameters, pieces, first)
-    events = told(1, *drift.look(counts))
+    drift = DriftFigures(parameters, pieces, first, stacked=stacked)
+    events = told(1, *drift.look(counts.now()))
     seen = {
         (event["param"], event.get("head")): event for event in events if "token_id" not in event and "param" in event
     }
@@ -400,7 +406,7 @@ def test_drift_is_distance_and_angle_from_the_first_weights() -> None:
 
 def test_of_a_large_vocabulary_the_frequent_tokens_are_told_of_and_some_of_the_rare_ones() -> None:
     counts_V = torch.arange(50_000).flip(0)
-    tokens = by_log_rank(counts_V).tolist()
+    tokens = by_frequency(counts_V)[log_spaced(len(counts_V))].tolist()
     assert len(tokens) == 256 and tokens[:20] == list(range(20)) and tokens[-1] == 49_999
     assert sorted(tokens) == tokens
     assert torch.isnan(frequency_correlation(torch.zeros(9, dtype=torch.int64), torch.ones(9)))

@@ -5,17 +5,14 @@ Shapes: V vocabulary, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from linnet.train.inspection.late_events import EventRow
-from linnet.train.inspection.pieces import TensorPiece, l2_of
+from linnet.train.inspection.late_events import EventRow, Look
+from linnet.train.inspection.pieces import PieceTable, TensorPiece, l2_of
 from linnet.train.process import threads
 
 EMBEDDING = "token_embd.weight"
@@ -53,32 +50,40 @@ class DriftFigures:
     """Looks at the weights after a step.
 
     - `first`: their first values by the names of the parameters, on the same device.
+    - `stacked`: are tensors of one shape looked at in one go? None: on a GPU.
     """
 
     def __init__(
-        self, parameters: Mapping[str, Tensor], pieces: Iterable[TensorPiece], first: Mapping[str, Tensor]
+        self,
+        parameters: Mapping[str, Tensor],
+        pieces: Iterable[TensorPiece],
+        first: Mapping[str, Tensor],
+        *,
+        stacked: bool | None = None,
     ) -> None:
         self._parameters, self._first = parameters, first
         self._trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
         told = [piece for piece in pieces if piece.parameter in self._trained]
         self._rows = [row for piece in told for row in drift_rows(piece)]
-        self._pieces = sorted(told, key=lambda piece: piece.heads)
-        self._order = _places(told, self._pieces)  # of the rows among those of the pieces as they are looked at
-        self._first_norms: Tensor | None = None  # of each row, in its order
+        self._table = PieceTable(told, parameters, stacked=stacked)
+        self._first_norm_R: Tensor | None = None
+        self._log_spaced_K: Tensor | None = None  # places of the tokens that are told of
 
     @torch.no_grad()
-    def look(self, counts: TokenCounts | None = None) -> tuple[list[EventRow], list[Tensor]]:
-        """Every tensor; with `counts` also tokens of the embedding, and how their drift goes with their frequency."""
+    def look(self, counts_V: Tensor | None = None) -> Look:
+        """Every tensor; with counts also tokens of the embedding, and how their drift goes with their frequency."""
         with threads(1):
-            return self._look(counts)
+            return self._look(counts_V)
 
-    def _look(self, counts: TokenCounts | None) -> tuple[list[EventRow], list[Tensor]]:
+    def _look(self, counts_V: Tensor | None) -> Look:
         values = [self._of_tensors()]
-        if counts is None or EMBEDDING not in self._trained:
+        if counts_V is None or EMBEDDING not in self._trained:
             return self._rows, values
-        counts_V = counts.now().to(self._first[EMBEDDING].device)
+        counts_V = counts_V.to(self._first[EMBEDDING].device)
         of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
-        tokens_K = by_log_rank(counts_V)
+        if self._log_spaced_K is None:
+            self._log_spaced_K = log_spaced(len(counts_V)).to(counts_V.device)
+        tokens_K = by_frequency(counts_V)[self._log_spaced_K]
         freq_K = counts_V[tokens_K].float()
         values.append(torch.cat((torch.stack((tokens_K.float(), freq_K), 1), of_tokens_V2[tokens_K]), 1))
         values.append(frequency_correlation(counts_V, of_tokens_V2[:, 0]))
@@ -86,59 +91,32 @@ class DriftFigures:
         return [*self._rows, *of_tokens, EventRow("scalars", {}, ((CORRELATION, 0),))], values
 
     def _of_tensors(self) -> Tensor:
-        """[R · 2]: cosine and distance row by row. Parts of a tensor are looked at once, whatever they are told of."""
-        now, first = (
-            [_parts(piece, values[piece.parameter].detach()) for piece in self._pieces]
-            for values in (self._parameters, self._first)
-        )
-        pairs = list(zip(now, first, strict=True))
-        if self._first_norms is None:
-            self._first_norms = self._by_row([l2_of(part, 1) for part in first], l2_of)
-        dot_R = self._by_row([torch.linalg.vecdot(part, before) for part, before in pairs], torch.sum)
-        norm_R = self._by_row([l2_of(part, 1) for part in now], l2_of)
-        distance_R = self._by_row([l2_of(part - before, 1) for part, before in pairs], l2_of)
-        figures_R2 = torch.stack((_cosine(dot_R, norm_R, self._first_norms), distance_R), 1)
-        self._order = self._order.to(figures_R2.device)
-        return figures_R2[self._order].flatten()
-
-    def _by_row(self, parts: list[Tensor], total: Callable[[Tensor, int], Tensor]) -> Tensor:
-        """[R]: of each tensor the total of its parts, then these. Tensors of as many heads are neighbours."""
-        rows = []
-        for heads, alike in groupby(zip(self._pieces, parts, strict=True), lambda pair: pair[0].heads):
-            part_PH = torch.stack([part for _, part in alike])
-            rows.append((torch.cat((total(part_PH, 1)[:, None], part_PH), 1) if heads else part_PH).flatten())
-        return torch.cat(rows)
+        """[R · 2]: cosine and distance row by row."""
+        table, norms, dots, distances = self._table, [], [], []
+        if self._first_norm_R is None:
+            self._first_norm_R = table.by_row([l2_of(before, 2) for before in table.parts(self._first)], l2_of)
+        for now_PHM, first_PHM in zip(table.parts(self._parameters), table.parts(self._first), strict=True):
+            norms.append(l2_of(now_PHM, 2))
+            dots.append(torch.linalg.vecdot(now_PHM, first_PHM))
+            distances.append(l2_of(now_PHM - first_PHM, 2))
+        cosine_R = _cosine(table.by_row(dots, torch.sum), table.by_row(norms, l2_of), self._first_norm_R)
+        return torch.stack((cosine_R, table.by_row(distances, l2_of)), 1).flatten()
 
 
-def _places(told: Iterable[TensorPiece], looked_at: Iterable[TensorPiece]) -> Tensor:
-    """[R]: where the rows of the one order are in the other."""
-    start, begins = 0, {}
-    for piece in looked_at:
-        begins[piece.tensor] = start
-        start += 1 + piece.heads
-    return torch.tensor(
-        [begins[piece.tensor] + row for piece in told for row in range(1 + piece.heads)], dtype=torch.int64
-    )
+def by_frequency(counts_V: Tensor) -> Tensor:
+    """[V]: the tokens, from the most frequent on."""
+    return torch.argsort(counts_V, descending=True, stable=True)
 
 
-def _parts(piece: TensorPiece, parameter: Tensor) -> Tensor:
-    """[parts, numbers of one]: its heads, or all of it."""
-    return piece.by_head(parameter) if piece.heads else piece.of(parameter).reshape(1, -1)
+def log_spaced(count: int) -> Tensor:
+    """[K]: at most 256 places among so many, the first and the last with them, at nearly equal ratios.
 
-
-def by_log_rank(counts_V: Tensor) -> Tensor:
-    """[K]: the tokens that are told of one by one, from the most frequent on: all of the first, fewer farther back."""
-    order_V = torch.argsort(counts_V, descending=True, stable=True)
-    return order_V[torch.from_numpy(_log_spaced(len(counts_V))).to(order_V.device)]
-
-
-@cache
-def _log_spaced(count: int) -> NDArray[np.int64]:
-    """At most 256 places among so many, the first and the last with them, at nearly equal ratios."""
+    By them tokens are told of one by one: all of the most frequent, fewer farther back.
+    """
     if count <= _TOKENS:
-        return np.arange(count, dtype=np.int64)
+        return torch.arange(count)
     finer = (np.unique(np.geomspace(1, count, n).round().astype(np.int64)) for n in range(4 * _TOKENS, 0, -1))
-    return next(ranks for ranks in finer if len(ranks) <= _TOKENS) - 1
+    return torch.from_numpy(next(ranks for ranks in finer if len(ranks) <= _TOKENS) - 1)
 
 
 def frequency_correlation(counts_V: Tensor, cosines_V: Tensor) -> Tensor:

@@ -1,17 +1,20 @@
 """`GradientFigures`: what a step did, tensor by tensor: its gradients as they are before clipping, and its update.
 
 All of it are operations on the device, so that a step that is looked at can be captured as any other.
+
+Shapes: P pieces of one shape, H parts of each (its heads, or the whole of it), M numbers of a part, R rows of events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from linnet.train.inspection.late_events import EventRow
-from linnet.train.inspection.pieces import TensorPiece, l2_of
+from linnet.train.inspection.pieces import PieceTable, TensorPiece, l2_of
 from linnet.train.process import threads
 
 _OF_GRADIENT = (("l2", 0), ("abs_mean", 0), ("nan_count", 0))
@@ -19,27 +22,46 @@ _FIGURES = (*_OF_GRADIENT, ("update_ratio", 0))
 
 
 class GradientFigures:
-    """Looks at a step twice: when its gradients are there, and when it has moved the weights."""
+    """Looks at a step twice: when its gradients are there, and when it has moved the weights.
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], pieces: Iterable[TensorPiece]) -> None:
+    - `stacked`: are tensors of one shape looked at in one go? None: on a GPU.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        pieces: Iterable[TensorPiece],
+        *,
+        stacked: bool | None = None,
+    ) -> None:
         self._parameters = {name: p for name, p in parameters.items() if p.requires_grad}
-        self._pieces = [piece for piece in pieces if piece.parameter in self._parameters]
+        told = [piece for piece in pieces if piece.parameter in self._parameters]
+        self._table = PieceTable(told, self._parameters, stacked=stacked)
         # What an adapter begins with is half of it zeros, which nobody has pruned.
-        self._matrices = [piece for piece in self._pieces if len(piece.shape) > 1 and piece.of_model]
-        self.rows = [row for piece in self._pieces for row in _rows(piece)]
-        self.rows += [_mask_row(piece, self._matrices) for piece in self._matrices]
+        matrices = [piece for piece in told if len(piece.shape) > 1 and piece.of_model]
+        self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters, stacked=stacked)
+        self.rows = [row for piece in told for row in _rows(piece)]
+        self.rows += [_mask_row(piece, matrices) for piece in matrices]
         self._before: dict[str, Tensor] = {}
-        self._gradients: list[Tensor] = []
+        self._of_gradients_R3 = torch.empty(0)
 
     @torch.no_grad()
     def after_backward(self) -> None:
         """The gradients of the whole batch are in `.grad`."""
         self._before = {name: p.detach().clone() for name, p in self._parameters.items()}
+        # A parameter that has no part in the loss has a gradient of zero.
+        gradients = {
+            name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in self._parameters.items()
+        }
         with threads(1):  # a second one would be waited for at each of a thousand small operations
-            self._gradients = self._of_gradients()
-
-    def _of_gradients(self) -> list[Tensor]:
-        return [_gradient_figures(piece, self._parameters[piece.parameter]) for piece in self._pieces]
+            norms, sizes, nonfinite = [], [], []
+            for gradient_PHM in self._table.parts(gradients):
+                norms.append(l2_of(gradient_PHM, 2))
+                sizes.append(gradient_PHM.abs().mean(2))
+                nonfinite.append(torch.isfinite(gradient_PHM).logical_not().sum(2))
+            by_row = self._table.by_row
+            columns = (by_row(norms, l2_of), by_row(sizes, torch.mean), by_row(nonfinite, torch.sum))
+            self._of_gradients_R3 = torch.stack(columns, 1)
 
     @torch.no_grad()
     def after_update(self) -> Tensor:
@@ -48,16 +70,16 @@ class GradientFigures:
             return self._of_updates()
 
     def _of_updates(self) -> Tensor:
-        figures, moved_name, moved = [], "", Tensor()
-        for piece, of_gradient_R3 in zip(self._pieces, self._gradients, strict=True):
-            if piece.parameter != moved_name:  # one after the other: not all updates at a time
-                moved_name = piece.parameter
-                moved = self._parameters[moved_name].detach() - self._before[moved_name]
-            ratio_R = _norms(piece, moved) / _norms(piece, self._before[moved_name])
-            figures.append(torch.cat((of_gradient_R3, ratio_R[:, None]), 1).flatten())
-        for piece in self._matrices:
-            figures.append((piece.of(self._before[piece.parameter]) != 0).float().mean()[None])
-        self._before, self._gradients = {}, []
+        table, moved, norms = self._table, [], []
+        for now_PHM, before_PHM in zip(table.parts(self._parameters), table.parts(self._before), strict=True):
+            moved.append(l2_of(now_PHM - before_PHM, 2))
+            norms.append(l2_of(before_PHM, 2))
+        ratio_R1 = (table.by_row(moved, l2_of) / table.by_row(norms, l2_of))[:, None]
+        figures = [torch.cat((self._of_gradients_R3, ratio_R1), 1).flatten()]
+        if self._matrices.groups:
+            in_use = [(before_P1M != 0).float().mean(2) for before_P1M in self._matrices.parts(self._before)]
+            figures.append(self._matrices.by_row(in_use, torch.sum))
+        self._before, self._of_gradients_R3 = {}, torch.empty(0)
         return torch.cat(figures)
 
 
@@ -73,29 +95,3 @@ def _mask_row(piece: TensorPiece, matrices: list[TensorPiece]) -> EventRow:
     in_layer = [other.tensor for other in matrices if other.layer == piece.layer]
     known = {"li": piece.layer, "wi": in_layer.index(piece.tensor), "wname": piece.tensor}
     return EventRow("mask", known, (("density", 0),))
-
-
-def _gradient_figures(piece: TensorPiece, parameter: nn.Parameter) -> Tensor:
-    """[R, 3]: norm, mean size and count of what is not finite, of the tensor and of each head.
-
-    A parameter that has no part in the loss has a gradient of zero.
-    """
-    if (gradient := parameter.grad) is None:
-        return torch.zeros(1 + piece.heads, 3, device=parameter.device)
-    whole = piece.of(gradient)
-    figures_R3 = [torch.stack((l2_of(whole), whole.abs().mean(), _nonfinite(whole).sum()))[None]]
-    if piece.heads:
-        by_head_HM = piece.by_head(gradient)
-        columns = (l2_of(by_head_HM, 1), by_head_HM.abs().mean(1), _nonfinite(by_head_HM).sum(1))
-        figures_R3.append(torch.stack(columns, 1))
-    return torch.cat(figures_R3)
-
-
-def _norms(piece: TensorPiece, numbers: Tensor) -> Tensor:
-    """[R]: of the tensor, and of each head."""
-    norms = [l2_of(piece.of(numbers))[None]]
-    return torch.cat([*norms, l2_of(piece.by_head(numbers), 1)]) if piece.heads else norms[0]
-
-
-def _nonfinite(numbers: Tensor) -> Tensor:
-    return torch.isfinite(numbers).logical_not()

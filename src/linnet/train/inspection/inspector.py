@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,13 +20,14 @@ from torch import Tensor
 from linnet.errors import is_out_of_memory
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
+from linnet.train.inspection.captured_look import captured_looks
 from linnet.train.inspection.drift import EMBEDDING, DriftFigures, TokenCounts
 from linnet.train.inspection.gradients import GradientFigures
-from linnet.train.inspection.late_events import EventRow, InspectedEvent, LateEvents, PendingEvents, write
+from linnet.train.inspection.late_events import InspectedEvent, LateEvents, Look, PendingEvents, write
 from linnet.train.inspection.op_times import OpTimes
 from linnet.train.inspection.pieces import TensorPiece, tensor_pieces
 from linnet.train.inspection.region_times import RegionTimer
-from linnet.train.inspection.taps import look_at_batch, look_at_probe
+from linnet.train.inspection.taps import look_at_batch, look_at_probe, looked_at
 from linnet.train.settings import TrainSettings
 from linnet.train.step import Batch, StepObserver, StepResult
 
@@ -70,6 +71,10 @@ class Inspector:
             self._counts = TokenCounts(len(table), table.device, counted)
         self._late: deque[PendingEvents] = deque()
         self._given_up: set[str] = set()
+        captured = captured_looks(settings, hardware)
+        self._look_at_batch = captured(partial(look_at_batch, model))
+        self._look_at_probe = captured(partial(look_at_probe, model))
+        self._look_at_drift = None if self._drift is None else captured(self._drift.look)
 
     @cached_property
     def _pieces(self) -> list[TensorPiece]:
@@ -87,9 +92,9 @@ class Inspector:
     def before(self, groups: frozenset[str], step: int, batch: Batch) -> None:
         """Look at what the model makes of the step's batch, and of the probe, before the step moves its weights."""
         if "taps" in groups:
-            self._try("taps", step, lambda: look_at_batch(self._model, batch.inputs, self._rows))
-        if "gram" in groups and (probe := self._probe) is not None:
-            self._try("gram", step, lambda: look_at_probe(self._model, probe))
+            self._try("taps", step, self._look_at_batch, *looked_at(self._model, batch.inputs, self._rows))
+        if "gram" in groups and self._probe is not None:
+            self._try("gram", step, self._look_at_probe, self._probe)
 
     def during(self, groups: frozenset[str], step: int, train_on: TrainOn, *, profiling: bool = False) -> StepResult:
         """Train on the step's batch, and look at its gradients, its update and its time where they are asked for.
@@ -113,8 +118,8 @@ class Inspector:
 
     def after(self, groups: frozenset[str], step: int) -> None:
         """Look at the weights that the step has moved."""
-        if "drift" in groups and (drift := self._drift) is not None:
-            self._try("drift", step, lambda: drift.look(self._counts))
+        if "drift" in groups and self._look_at_drift is not None:
+            self._try("drift", step, self._look_at_drift, *([] if self._counts is None else [self._counts.now()]))
 
     def write(self, *, wait: bool = False) -> None:
         """Write the events whose figures have come; all of them with `wait`."""
@@ -129,13 +134,12 @@ class Inspector:
         """What a state must hold so that another session goes on counting."""
         return {} if self._counts is None else {TOKEN_COUNTS: self._counts.kept()}
 
-    def _try(self, group: str, step: int, look: Callable[[], tuple[Iterable[EventRow], list[Tensor]]]) -> None:
+    def _try(self, group: str, step: int, look: Callable[..., Look], *inputs: Tensor | None) -> None:
         """Look; what goes wrong is told once, and the training goes on without that group: it is not worth a run."""
         if group in self._given_up:
             return
         try:
-            rows, values = look()
-            self._late.append(LateEvents(step, list(rows), values))
+            self._late.append(LateEvents(step, *look(*inputs)))
         except Exception as error:
             self._given_up.add(group)
             if is_out_of_memory(error):

@@ -35,6 +35,10 @@ class EventRow:
         return sum(max(1, count) for _, count in self.figures)
 
 
+# What a look gives: its events to come, and their figures, which lie one after the other in some tensors.
+Look = tuple[Sequence[EventRow], Sequence[Tensor]]
+
+
 @dataclass(frozen=True)
 class InspectedEvent:
     """An event as it is written: fields and figures together."""

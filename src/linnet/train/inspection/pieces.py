@@ -1,5 +1,7 @@
 """The tensors that a parameter holds, and the heads of each: what gradients and drift are told of.
 
+Shapes: P pieces of one shape, H parts of each (its heads, or the whole of it), M numbers of a part, R rows of a table.
+
 Queries, keys and values lie in one parameter, and so do gate and up. Each is told of under its name in the file
 (`blk.0.attn_q.weight`), which is the seed's, and by its heads where it has some; an adapter's pairs too
 (`blk.0.attn_q.weight.lora_a`). Other parameters that no architecture describes (a lens) are told of as they are.
@@ -8,14 +10,17 @@ Queries, keys and values lie in one parameter, and so do gate and up. Each is to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from linnet.architectures import AnyConfig, ViTConfig, layout
 from linnet.architectures.parameters import Piece
+
+_STACKED_BYTES = 64 << 20  # of tensors that are looked at in one go on a GPU, where every operation costs its launch
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,67 @@ def l2_of(numbers: Tensor, dim: int | None = None) -> Tensor:
     """The norm of all numbers, or of each row."""
     norm: Tensor = torch.linalg.vector_norm(numbers, dim=dim, dtype=torch.float32)
     return norm
+
+
+class PieceTable:
+    """Figures of many tensors: a row for each, behind it one for each of its heads.
+
+    On a GPU tensors of one shape are stacked, as those of all layers are, so that a look takes as many operations for
+    thirty layers as for six. On a CPU stacking costs more than it spares: each is a group of its own.
+
+    - `stacked`: None: as the device of the parameters wants it.
+    """
+
+    def __init__(
+        self, pieces: Sequence[TensorPiece], parameters: Mapping[str, Tensor], *, stacked: bool | None = None
+    ) -> None:
+        if stacked is None:
+            stacked = any(parameters[piece.parameter].is_cuda for piece in pieces)
+        self.groups = _groups(pieces, _STACKED_BYTES if stacked else 0)
+        self._heads = [group[0].heads for group in self.groups]
+        start, begins = 0, {}
+        for piece in (piece for group in self.groups for piece in group):
+            begins[piece.tensor] = start
+            start += 1 + piece.heads
+        self._order_R = torch.tensor(
+            [begins[piece.tensor] + row for piece in pieces for row in range(1 + piece.heads)], dtype=torch.int64
+        )
+
+    def parts(self, values: Mapping[str, Tensor]) -> Iterator[Tensor]:
+        """[P, H, M] of each group, one after the other, of values by the names of their parameters."""
+        for group in self.groups:
+            parts = [_parts(piece, values[piece.parameter].detach()) for piece in group]
+            yield torch.stack(parts) if len(parts) > 1 else parts[0][None]
+
+    def by_row(self, figures: Sequence[Tensor], total: Callable[[Tensor, int], Tensor]) -> Tensor:
+        """[R, …], from [P, H, …] of each group: of each tensor the total of its parts, then these."""
+        rows = []
+        for heads, alike in groupby(zip(self._heads, figures, strict=True), lambda pair: pair[0]):
+            figure_PH = torch.cat([figure for _, figure in alike])
+            if heads:
+                figure_PH = torch.cat((total(figure_PH, 1)[:, None], figure_PH), 1)
+            rows.append(figure_PH.flatten(0, 1))
+        figures_R = torch.cat(rows)
+        self._order_R = self._order_R.to(figures_R.device)
+        return figures_R[self._order_R]
+
+
+def _groups(pieces: Iterable[TensorPiece], most_bytes: int) -> list[list[TensorPiece]]:
+    """Neighbours have as many heads; those of a group also one shape, and together no more bytes than that."""
+    groups: list[list[TensorPiece]] = []
+    for piece in sorted(pieces, key=_kind):
+        size = torch.Size(piece.shape).numel() * torch.float32.itemsize
+        if groups and _kind(groups[-1][0]) == _kind(piece) and (len(groups[-1]) + 1) * size <= most_bytes:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _kind(piece: TensorPiece) -> tuple[int, tuple[int, ...], bool]:
+    return piece.heads, piece.shape, piece.by_columns
+
+
+def _parts(piece: TensorPiece, parameter: Tensor) -> Tensor:
+    """[H, M]: its heads, or all of it as one."""
+    return piece.by_head(parameter) if piece.heads else piece.of(parameter).reshape(1, -1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from linnet.models.observation import CKA_REGIONS, Activations, Attention, Observer, Region, observe
-from linnet.train.inspection.late_events import EventRow
+from linnet.train.inspection.late_events import EventRow, Look
 from linnet.train.process import threads
 from linnet.train.state import DTYPES
 
@@ -33,9 +33,13 @@ _FIGURES = (
 
 
 class Taps(Observer):
-    """Takes the figures of every region of a pass; `rows` and `values` are what it found."""
+    """Takes the figures of every region of a pass; `rows` and `values` are what it found.
 
-    def __init__(self) -> None:
+    - `stacked`: are regions of one shape looked at in one go, without a question to the device? None: on a GPU.
+    """
+
+    def __init__(self, *, stacked: bool | None = None) -> None:
+        self._stacked = stacked
         self.rows: list[EventRow] = []
         self.values: list[Tensor] = []
         self._waiting: dict[tuple[torch.Size, torch.dtype], list[tuple[Region, Tensor]]] = {}
@@ -47,7 +51,8 @@ class Taps(Observer):
         key = (x.shape, x.dtype)
         waiting = self._waiting.setdefault(key, [])
         waiting.append((region, x))
-        if not x.is_cuda or len(waiting) * x.nbytes > _STACKED_BYTES:
+        stacked = x.is_cuda if self._stacked is None else self._stacked
+        if not stacked or len(waiting) * x.nbytes > _STACKED_BYTES:
             self._look(self._waiting.pop(key))
 
     def attention(self, layer: int, attention: Attention) -> None:
@@ -71,23 +76,24 @@ class Taps(Observer):
         shape = waiting[0][1].shape
         heads = shape[1] if len(shape) == 4 else 0
         x_RND = torch.stack([_by_token(x) for _, x in waiting]) if len(waiting) > 1 else _by_token(waiting[0][1])[None]
-        figures_RF = figures(x_RND)
+        figures_RF = figures(x_RND, stacked=x_RND.is_cuda if self._stacked is None else self._stacked)
         by_head_RH = _by_head_l2(x_RND, heads) if heads else None
+        dead_R = dead_shares(x_RND) if any(region.name == "ffn_act" for region, _ in waiting) else None
         dtype = DTYPES.get(waiting[0][1].dtype, "F32").lower()
         for number, (region, _) in enumerate(waiting):
             names, values = list(_FIGURES), [figures_RF[number]]
             if by_head_RH is not None:
                 names.append(("per_head_l2", heads))
                 values.append(by_head_RH[number])
-            if region.name == "ffn_act":
+            if dead_R is not None and region.name == "ffn_act":
                 names.append(("dead", 0))
-                values.append(dead_share(x_RND[number])[None])
+                values.append(dead_R[number])
             if region.name == "attn_out" and (entropy := self._entropies.pop(region.layer or 0, None)) is not None:
                 names.append(("entropy", len(entropy)))
                 values.append(entropy)
             known = {"region": region.name, "layer": region.layer, "head": None, "dtype": dtype}
             self.rows.append(EventRow("tap", {**known, "shape": [x_RND.shape[2], x_RND.shape[1]]}, tuple(names)))
-            self.values.append(torch.cat(values))
+            self.values += values
 
 
 def _by_token(x: Tensor) -> Tensor:
@@ -97,14 +103,14 @@ def _by_token(x: Tensor) -> Tensor:
     return x.float().reshape(-1, x.shape[-1])
 
 
-def figures(x_RND: Tensor) -> Tensor:
+def figures(x_RND: Tensor, *, stacked: bool) -> Tensor:
     """[R, F]: the figures of `_FIGURES`; a region with a number that is not finite has no histogram and no rank."""
     flat_RM = x_RND.flatten(1)
     least_R, most_R = flat_RM.amin(1), flat_RM.amax(1)  # aminmax takes twenty times as long on a CPU
     mean_R, size_RM = flat_RM.mean(1), flat_RM.abs()
     std_R = torch.linalg.vector_norm(flat_RM - mean_R[:, None], dim=1) / flat_RM.shape[1] ** 0.5
     size_R = size_RM.mean(1)
-    if flat_RM.device.type == "cpu" and size_R.isfinite().all():  # a sum of them all says it, where asking is free
+    if not stacked and size_R.isfinite().all():  # a sum of them all says it, where asking is free
         nonfinite_R = torch.zeros_like(size_R)
     else:
         nonfinite_R = torch.isfinite(flat_RM).logical_not().sum(1).float()
@@ -114,23 +120,23 @@ def figures(x_RND: Tensor) -> Tensor:
         *(mean_R, std_R, torch.linalg.vector_norm(flat_RM, dim=1), size_R, least_R, most_R),
         *((size_RM < SMALL).sum(1) / flat_RM.shape[1], nonfinite_R, low_R, high_R),
     )
-    counts_RB = histograms(flat_RM, low_R, high_R)
+    counts_RB = histograms(flat_RM, low_R, high_R, stacked=stacked)
     return torch.cat([torch.stack(columns, 1), counts_RB, effective_rank(x_RND)[:, None]], 1)
 
 
-def histograms(x_RM: Tensor, low_R: Tensor, high_R: Tensor) -> Tensor:
+def histograms(x_RM: Tensor, low_R: Tensor, high_R: Tensor, *, stacked: bool) -> Tensor:
     """[R, 32]: how many numbers lie in each of equal bins between two edges; those beyond are in the outer bins."""
     scale_R = BINS / (high_R - low_R).clamp(min=torch.finfo(x_RM.dtype).tiny)
     place_RM = (x_RM - low_R[:, None]).mul_(scale_R[:, None]).nan_to_num_(0.0).clamp_(0, BINS - 1)
-    if x_RM.device.type == "cpu":  # a byte holds a bin, and such bytes are counted in a quarter of the time
+    if not stacked:  # on a CPU a byte holds a bin, and such bytes are counted in a quarter of the time
         counts_RB = torch.stack([torch.bincount(row, minlength=BINS) for row in place_RM.to(torch.uint8)]).float()
     else:
-        counts_RB = counts_on_a_gpu(place_RM)
+        counts_RB = counts_together(place_RM)
     return torch.where(torch.isfinite(low_R + high_R)[:, None], counts_RB, torch.nan)
 
 
-def counts_on_a_gpu(place_RM: Tensor) -> Tensor:
-    """[R, 32]: the bins of all rows are counted as one histogram, in memory that threads share and without a wait.
+def counts_together(place_RM: Tensor) -> Tensor:
+    """[R, 32]: the bins of all rows are counted as one histogram; on a GPU in memory that threads share.
 
     Each number is put in the middle of its bin. Sums of ones are exact in any order, up to 2²⁴ numbers in a bin.
     """
@@ -153,10 +159,10 @@ def effective_rank(x_RND: Tensor) -> Tensor:
     return trace_R.square() / small_Rnn.square().sum((1, 2))
 
 
-def dead_share(x_ND: Tensor) -> Tensor:
-    """The share of units (columns) that do next to nothing for any token."""
-    greatest_D = x_ND.abs().amax(0)
-    return (greatest_D < _DEAD * x_ND.square().mean().sqrt()).float().mean()
+def dead_shares(x_RND: Tensor) -> Tensor:
+    """[R]: the share of units (columns) that do next to nothing for any token."""
+    greatest_RD, mean_R = x_RND.abs().amax(1), x_RND.square().mean((1, 2)).sqrt()
+    return (greatest_RD < _DEAD * mean_R[:, None]).float().mean(1)
 
 
 def _by_head_l2(x_RND: Tensor, heads: int) -> Tensor:
@@ -173,19 +179,24 @@ def entropies(attention: Attention) -> Tensor:
     return entropy_BHT.mean((0, 2))
 
 
-@torch.no_grad()
-def look_at_batch(model: Any, inputs: tuple[Tensor | None, ...], most_rows: int) -> tuple[list[EventRow], list[Tensor]]:
-    """The taps of a pass over the first rows of a batch: sequences with their documents, or images."""
-    taps, first = Taps(), inputs[0]
+def looked_at(model: Any, inputs: tuple[Tensor | None, ...], most_rows: int) -> tuple[Tensor | None, ...]:
+    """Of a batch's inputs what is looked at: some rows of sequences with their documents, or of images."""
+    first, *others = inputs
     assert first is not None
+    rows = _rows(first.shape[1] if hasattr(model, "hidden") else model.config.tokens, most_rows)
+    documents = others[1] if hasattr(model, "hidden") and len(others) > 1 else None
+    return first[:rows], None if documents is None else documents[:rows]
+
+
+@torch.no_grad()
+def look_at_batch(model: Any, first: Tensor, documents_BT: Tensor | None, *, stacked: bool | None = None) -> Look:
+    """The taps of a pass over sequences and their documents, or images."""
+    taps = Taps(stacked=stacked)
     with observe(model, taps):
         if not hasattr(model, "hidden"):
-            per_row = model.config.tokens
-            model(first[: _rows(per_row, most_rows)])
+            model(first)
         else:
-            rows = _rows(first.shape[1], most_rows)
-            documents_BT = inputs[2][:rows] if len(inputs) > 2 and inputs[2] is not None else None
-            hidden_ND = model.hidden(first[:rows], documents_BT).flatten(0, 1)
+            hidden_ND = model.hidden(first, documents_BT).flatten(0, 1)
             spaced_ND = hidden_ND[:: max(1, -(-len(hidden_ND) // _LOGIT_TOKENS))]
             taps.activation(Region("logits"), model.logits(spaced_ND))
     taps.finish()
@@ -197,7 +208,7 @@ def _rows(per_row: int, most: int) -> int:
 
 
 @torch.no_grad()
-def look_at_probe(model: Any, probe: Tensor) -> tuple[list[EventRow], list[Tensor]]:
+def look_at_probe(model: Any, probe: Tensor) -> Look:
     """Gram matrices of a fixed probe, of the regions by which similarity is measured.
 
     A probe is one sequence, whose tokens are compared (some of them, evenly spaced), or images, which are compared
@@ -221,7 +232,7 @@ def look_at_probe(model: Any, probe: Tensor) -> tuple[list[EventRow], list[Tenso
         summary = torch.stack([torch.linalg.vector_norm(x_ND), x_ND.abs().mean(), (~torch.isfinite(x_ND)).sum()])
         names = (("l2", 0), ("abs_mean", 0), ("nan_count", 0), ("gram", gram_NN.numel()))
         rows.append(EventRow("tap", known, names))
-        values.append(torch.cat((summary, gram_NN.flatten())))
+        values += [summary, gram_NN]
     return rows, values
 
 
