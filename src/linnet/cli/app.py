@@ -94,6 +94,11 @@ chat: Talk to a model in the terminal, in the format of its chats.
     linnet chat latest --system "Answer in one sentence." --temperature 0.6
     linnet chat smollm2.gguf < questions.txt > answers.txt
 
+serve: A model behind an HTTP API, as OpenAI's clients and the browser speak to it; by llama.cpp.
+    linnet serve latest
+    linnet serve smollm2.gguf --adapter notes:0.8 --port 8081
+    linnet serve smollm2.gguf --host 0.0.0.0 --parallel 4 --ctx 2048
+
 eval: How well a model predicts a text, chooses answers or tells images apart; what it expects after a prompt.
     linnet eval latest
     linnet eval llama-20260531-001@best --corpus book.txt

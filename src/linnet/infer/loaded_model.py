@@ -15,7 +15,6 @@ import torch
 from linnet.architectures import task_of
 from linnet.display import Shown, one_line
 from linnet.errors import UsageError
-from linnet.files import step_of
 from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.chat_families import as_turn
 from linnet.gguf.errors import GGUFError
@@ -27,7 +26,7 @@ from linnet.infer.text_options import TextOptions, checked_options
 from linnet.infer.text_stream import TextStream
 from linnet.models import LanguageModel, ViT
 from linnet.models import load as load_weights
-from linnet.models.model_files import ModelFiles
+from linnet.models.model_files import ModelFiles, name_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -246,9 +245,8 @@ class LoadedModel(Shown):
 
     @property
     def name(self) -> str:
-        """What a MODEL could be called by: `llama-20260531-001@480` of a run's checkpoint, else the file's name."""
-        step = step_of(self.path)
-        return self.path.name if step is None else f"{self.path.parent.parent.name}@{step}"
+        """What it could be called by: `llama-20260531-001@480` of a run's checkpoint, else the file's name."""
+        return name_of(self.path)
 
     def _facts(self) -> dict[str, object]:
         parameters = sum(parameter.numel() for parameter in self.module.parameters())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linnet.errors import UsageError
+from linnet.files import step_of
 from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.config import config_of
 from linnet.gguf.file import GGUFFile
@@ -28,6 +29,17 @@ class ModelFiles:
     model: Path
     named: Path
     adapters: tuple[tuple[AdapterFile, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the MODEL is called."""
+        return name_of(self.named)
+
+
+def name_of(path: Path) -> str:
+    """What a MODEL could be called by: `llama-20260531-001@480` of a run's checkpoint, else the file's name."""
+    step = step_of(path)
+    return path.name if step is None else f"{path.parent.parent.name}@{step}"
 
 
 def find_files(

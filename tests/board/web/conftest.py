@@ -17,8 +17,9 @@ from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
 from linnet.board.web.gate import Access
 from linnet.board.web.safe_store import SafeStore
-from linnet.board.web.serve import Server, listen
+from linnet.board.web.serve import Server
 from linnet.board.web.static_files import STATIC
+from linnet.listening import listen
 from tests.board.web.browser import find_chromium
 
 HERE = "http://127.0.0.1:6464"
@@ -51,7 +52,7 @@ def client(root: Path) -> Iterator[TestClient]:
 def served(root: Path) -> Iterator[str]:
     """The address of a server on a real socket."""
     root.mkdir(parents=True, exist_ok=True)
-    listening = listen("127.0.0.1", 0)
+    listening = listen("127.0.0.1", 0, 0)
     server = Server(make_app(board_of(root)))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from linnet.board.web.gate import Access, is_loopback
+from linnet.board.web.gate import Access
+from linnet.listening import is_loopback
 from tests.board.conftest import steps, write
 from tests.board.web.conftest import HERE, WRITE, client_of
 

@@ -41,7 +41,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        listening = serve.listen("127.0.0.1", self._port)
+        listening = serve.listen("127.0.0.1", self._port, serve.USUAL_PORT)
         self._port = listening.getsockname()[1]
         self._server = serve.Server(make_app(WebBoard(SafeStore(self._root))))
         self._thread = threading.Thread(target=self._server.run, args=([listening],))

@@ -23,12 +23,13 @@ from linnet.board.web.answers import AttentionQuestion, Deleted, NewNote, Reques
 from linnet.board.web.attention import AttentionMaps
 from linnet.board.web.board import WebBoard
 from linnet.board.web.changes import Changes
-from linnet.board.web.gate import Access, Gate, is_loopback
+from linnet.board.web.gate import Access, Gate
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.static_files import StaticFiles
 from linnet.board.web.table import Tables
 from linnet.board.words import flags, plain
 from linnet.errors import LinnetError, mismatch
+from linnet.listening import is_loopback
 
 DESCRIPTION = Path(__file__).parent / "openapi.json"
 _LARGEST_BODY = 64 << 10

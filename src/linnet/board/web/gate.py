@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from linnet.board.web.answers import encoded
+from linnet.listening import is_loopback
 
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -43,16 +44,6 @@ _ENTRANCE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Linnet</title>'
     '<meta http-equiv="refresh" content="0;url=./"></head><body><a href="./">the board</a></body></html>'
 )
-
-
-def is_loopback(host: str) -> bool:
-    """Does an address to listen on reach no further than this machine?"""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import socket
@@ -23,10 +22,9 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.connection import Connection, quiet
 from linnet.board.web.gate import Access, Gate
 from linnet.board.web.safe_store import SafeStore
-from linnet.errors import LinnetError
+from linnet.listening import address, listen
 
 USUAL_PORT = 6464
-_TRIES = 20  # ports after the usual one, where that is taken
 _MOST_CONNECTIONS = 512
 
 
@@ -44,10 +42,11 @@ def serve(
 
     `port`: None for the usual one or the next that is free; `first_look`, `defaults`: as for `WebBoard`.
     """
-    listening = listen(host, port)
+    listening = listen(host, port, USUAL_PORT)
     access = Access.on(host)
-    address = _address(host, listening.getsockname()[1])
-    entrance = f"{address}?token={access.token}" if access.token else address
+    entrance = address(host, listening.getsockname()[1])
+    if access.token:
+        entrance += f"?token={access.token}"
     print(f"The board is at {entrance}", flush=True)
     if access.token:
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
@@ -94,33 +93,6 @@ def configured(app: Gate) -> uvicorn.Config:
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=64 << 10,
     )
-
-
-def listen(host: str, port: int | None) -> socket.socket:
-    """A socket that listens; an error in one line where there is none to be had."""
-    wanted = [USUAL_PORT + offset for offset in range(_TRIES)] if port is None else [port]
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in wanted:
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host.strip("[]"), number))
-            listening.listen(128)
-            return listening
-        except (OSError, OverflowError) as error:
-            listening.close()
-            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            if taken and port is None:
-                continue
-            reason = "it is taken; name another with --port, or let it be chosen" if taken else str(error)
-            raise LinnetError(f"cannot listen on {host} port {number}: {reason}") from None
-    raise LinnetError(f"ports {wanted[0]} to {wanted[-1]} are all taken; name a free one with --port")
-
-
-def _address(host: str, port: int) -> str:
-    shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
-    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
 
 def _has_browser() -> bool:
