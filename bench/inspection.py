@@ -1,7 +1,8 @@
 """`--inspect taps,grads,drift@100` costs 3 % of a 3M run on two cores at most; wandb.watch(log="all") beside it.
 
 A run with `all@100` of 10,000 steps stays below 100 MB of events, and opens as fast as one without. `--gpu` measures
-15M, and a looked-at step of 135M, on the GPU that is here; `--gpu --json -` prints that as JSON alone. (Not
+15M, and a looked-at step of 135M, on the GPU that is here, beside W&B where `--packages` has it; `--gpu --json -`
+prints that as JSON alone. (Not
 `inspect.py`: a script's folder is searched first, and what asks for Python's own `inspect`, as torch does, would find
 it.)
 """
@@ -21,6 +22,7 @@ import peers
 import sample
 from report import Report
 
+_WATCHED = "grads, drift (what W&B looks at)"
 EVERY = 100
 LOOKS, WARM_UP = 8, 4  # rounds that are measured, and before them
 BEHIND = 9  # plain steps behind a look, on a GPU
@@ -263,18 +265,25 @@ def main(chosen: argparse.Namespace) -> Report:
         sample.needs_cuda()
     with sample.scratch() as folder:
         if chosen.gpu:
-            on_a_gpu(report, chosen.small, folder)
+            on_a_gpu(report, chosen.small, folder, chosen.packages)
         else:
             on_a_cpu(report, chosen.small, folder)
     return report
 
 
-def on_a_gpu(report: Report, small: bool, folder: Path) -> None:
-    """What a look costs of 15M, and of 135M."""
+def on_a_gpu(report: Report, small: bool, folder: Path, packages: Path | None) -> None:
+    """What a look costs of 15M, beside the peer's where its package was brought along, and of 135M."""
     device = "cpu" if small else "cuda"
     for preset_name, what, batch in (("nano", "15M", 8), ("smollm2-135m", "135M", 16)):
         shape = ("tiny", 2) if small else (preset_name, batch)
-        _, factors = measured(report, what, *shape, device, {"taps, grads, drift": GROUPS}, folder / what)
+        sets = {"taps, grads, drift": GROUPS}
+        if what == "15M" and packages is not None:
+            sets[_WATCHED] = GROUPS - {"taps"}
+        shares, factors = measured(report, what, *shape, device, sets, folder / what)
+        if what == "15M" and packages is not None:
+            ours, like_theirs = seconds_of_looks(report, shares, sets)
+            found = sample.Samples([sample.play(__file__, "watched", _peer(*shape, device, packages, folder))], False)
+            compare(report, found, ours, like_theirs)
         if what == "135M":
             report.at_most("a looked-at step of 135M", factors["taps, grads, drift"], 5, "× a plain one")
     report.at_most(
@@ -302,13 +311,16 @@ def of_whole_runs(report: Report, small: bool, folder: Path) -> float:
 def on_a_cpu(report: Report, small: bool, folder: Path) -> None:
     """What a look costs of 3M, beside the peer's; how large such a run is, and how soon it is open."""
     shape = ("tiny", 2) if small else ("demo", 8)
-    watched_by_them = "grads, drift (what W&B looks at)"
-    sets = {"taps, grads, drift": GROUPS, watched_by_them: GROUPS - {"taps"}, "all": ALL}
+    sets = {"taps, grads, drift": GROUPS, _WATCHED: GROUPS - {"taps"}, "all": ALL}
     shares, _ = measured(report, "3M", *shape, "cpu", sets, folder / "3M")
     report.at_most(f"3M: cost of taps,grads,drift@{EVERY}", 100 * shares["taps, grads, drift"], 3, "%")
-    plain = float(report.rows[0][1] or 0)
-    ours, like_theirs = (EVERY * shares[label] * plain / 1e3 for label in ("taps, grads, drift", watched_by_them))
-    compare(report, *shape, folder, ours, like_theirs)
+    ours, like_theirs = seconds_of_looks(report, shares, sets)
+    with report.peer("wandb") as python:
+        found = None
+        if python is not None:
+            packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
+            found = sample.take(__file__, "watched", lambda: _peer(*shape, "cpu", packages, folder), repeats=2)
+        compare(report, found, ours, like_theirs)
     sizes = write_runs(folder, folder / "3M/looks/events.jsonl")
     report.at_most(f"events of {RUN_STEPS:,} steps with all@{EVERY}", sizes["all"] / 1e6, 100, "MB")
     reading(report, folder, sizes)
@@ -341,30 +353,35 @@ def measured(
     return shares, factors
 
 
-def compare(report: Report, name: str, batch: int, folder: Path, ours: float, like_theirs: float) -> None:
+def seconds_of_looks(report: Report, shares: dict[str, float], sets: dict[str, frozenset[str]]) -> list[float]:
+    """Seconds of a look, by what is looked at; the plain step is that of the report's first line."""
+    plain = float(report.rows[0][1] or 0) / 1e3
+    return [EVERY * shares[label] * plain for label in sets if label != "all"]
+
+
+def _peer(name: str, batch: int, device: str, packages: Path, folder: Path) -> dict[str, Any]:
+    shape = {"preset_name": name, "device": device, "batch": batch}
+    return {**shape, "packages": str(packages), "folder": str(folder)}
+
+
+def compare(report: Report, found: sample.Samples | None, ours: float, like_theirs: float) -> None:
     """The same cadence by W&B, in a loop of its own; its step is another, so what is compared are seconds a look."""
-    with report.peer("wandb") as python:
-        if python is None:
-            report.at_least("wandb.watch against taps, grads, drift, seconds a look", None, 10, "×")
-            return
-        packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
-        shape = {"preset_name": name, "device": "cpu", "batch": batch}
-        found = sample.take(
-            __file__, "watched", lambda: {**shape, "packages": str(packages), "folder": str(folder)}, repeats=2
-        )
-        if found.disturbed:
-            report.disturbed.append("wandb.watch")
-        plain, looked = found.median("plain"), found.median("looked")
-        theirs = (looked - plain) / (EVERY * plain)
-        report.row('wandb.watch(log="all"), offline', plain * 1e3, looked * 1e3, looked / plain, theirs)
-        report.at_least(
-            "wandb.watch against taps, grads, drift, seconds a look", (looked - plain) / max(ours, 1e-9), 10, "×"
-        )
-        report.note(
-            f"wandb {peers.VERSIONS['wandb']} logs histograms of weights and gradients; no activations, no drift. Its"
-            f" look takes {1e3 * (looked - plain):.0f} ms, ours {1e3 * ours:.0f} ms, and at what it looks at"
-            f" {1e3 * like_theirs:.0f} ms."
-        )
+    if found is None:
+        report.at_least("wandb.watch against taps, grads, drift, seconds a look", None, 10, "×")
+        return
+    if found.disturbed:
+        report.disturbed.append("wandb.watch")
+    plain, looked = found.median("plain"), found.median("looked")
+    theirs = (looked - plain) / (EVERY * plain)
+    report.row('wandb.watch(log="all"), offline', plain * 1e3, looked * 1e3, looked / plain, theirs)
+    report.at_least(
+        "wandb.watch against taps, grads, drift, seconds a look", (looked - plain) / max(ours, 1e-9), 10, "×"
+    )
+    report.note(
+        f"wandb {peers.VERSIONS['wandb']} logs histograms of weights and gradients; no activations, no drift. Its"
+        f" look takes {1e3 * (looked - plain):.0f} ms, ours {1e3 * ours:.0f} ms, and at what it looks at"
+        f" {1e3 * like_theirs:.0f} ms."
+    )
 
 
 def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
@@ -402,6 +419,9 @@ def reading(report: Report, folder: Path, sizes: dict[str, int]) -> None:
 def flags(parser: argparse.ArgumentParser) -> None:
     """Which device."""
     parser.add_argument("--gpu", action="store_true", help="15M and 135M on a GPU; no peer, no network")
+    parser.add_argument(
+        "--packages", type=Path, metavar="DIR", help="with --gpu: a folder with wandb, as pip's --target made it"
+    )
     parser.add_argument("--small", action="store_true", help="a tiny model on a CPU: to try the script, not to measure")
 
 
