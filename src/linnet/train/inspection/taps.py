@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linnet.models.observation import CKA_REGIONS, Activations, Attention, Observer, Region, observe
 from linnet.train.inspection.late_events import EventRow, Look
+from linnet.train.inspection.pieces import l2_of
 from linnet.train.process import threads
 from linnet.train.state import DTYPES
 
@@ -108,7 +109,7 @@ def figures(x_RND: Tensor, *, stacked: bool) -> Tensor:
     flat_RM = x_RND.flatten(1)
     least_R, most_R = flat_RM.amin(1), flat_RM.amax(1)  # aminmax takes twenty times as long on a CPU
     mean_R, size_RM = flat_RM.mean(1), flat_RM.abs()
-    std_R = torch.linalg.vector_norm(flat_RM - mean_R[:, None], dim=1) / flat_RM.shape[1] ** 0.5
+    std_R = l2_of(flat_RM - mean_R[:, None], 1) / flat_RM.shape[1] ** 0.5
     size_R = size_RM.mean(1)
     if not stacked and size_R.isfinite().all():  # a sum of them all says it, where asking is free
         nonfinite_R = torch.zeros_like(size_R)
@@ -117,7 +118,7 @@ def figures(x_RND: Tensor, *, stacked: bool) -> Tensor:
     low_R = torch.maximum(least_R, mean_R - _TAIL * std_R)
     high_R = torch.minimum(most_R, mean_R + _TAIL * std_R)
     columns = (
-        *(mean_R, std_R, torch.linalg.vector_norm(flat_RM, dim=1), size_R, least_R, most_R),
+        *(mean_R, std_R, l2_of(flat_RM, 1), size_R, least_R, most_R),
         *((size_RM < SMALL).sum(1) / flat_RM.shape[1], nonfinite_R, low_R, high_R),
     )
     counts_RB = histograms(flat_RM, low_R, high_R, stacked=stacked)
