@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _NO_STEPS = np.empty(0, np.int64)
+_LONGEST = 10  # digits of a layer: what has more is no number of one
 
 
 class Row(NamedTuple):
@@ -281,7 +282,7 @@ def tensor_row(tensor: str, head: int | None = None) -> Row:
     """The row of a tensor of the file: `blk.3.attn_q.weight` is `attn_q.weight` of layer 3."""
     *before, last = tensor.removeprefix("v.").split("blk.", 1)
     layer, dot, name = last.partition(".")
-    if before == [""] and dot and layer.isascii() and layer.isdecimal():
+    if before == [""] and dot and layer.isascii() and layer.isdecimal() and len(layer) < _LONGEST:
         return Row(name, int(layer), head)
     return Row(tensor, None, head)
 
