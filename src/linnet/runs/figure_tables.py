@@ -265,9 +265,11 @@ class TapTable(FigureTable):
         return Histograms(row, steps, edges, values[:, 2:].astype(np.int64))
 
     def add_histogram(self, row: Row, step: int, edges: list[float], counts: list[int]) -> None:
-        """Take a histogram; one of another number of bins than the row's others is left out."""
+        """Take a histogram; one of another number of bins than the row's others, or of none, is left out."""
+        if not counts or len(edges) != 2:
+            return
         points = self._histograms.setdefault(row, _Points(2 + len(counts)))
-        if len(edges) == 2 and points.width == 2 + len(counts):
+        if points.width == 2 + len(counts):
             points.add(step, (*edges, *counts))
 
     def keep_to(self, step: int) -> None:
