@@ -102,7 +102,8 @@ def sentence(similarity: Similarity) -> str:
     if a == b and len(values) < 2:
         return f"{a} has one layer of this, and nothing to compare it with"
     if not np.isfinite(said).any():
-        return f"{a}{'' if a == b else f' and {b}'}: activations are not finite, or all the same: no layer is like another"
+        both = a if a == b else f"{a} and {b}"
+        return f"{both}: activations are not finite, or all the same: no layer is like another"
     if a == b:
         beside = np.diagonal(values, 1)
         least = int(np.nanargmin(beside))
