@@ -122,10 +122,11 @@ def l2_of(numbers: Tensor, dim: int | None = None) -> Tensor:
     count = numbers.shape[dim]
     if count > _ADDED_UP and numbers.device.type == "cpu":
         whole = count - count % _ADDED_UP
-        cut = numbers.narrow(dim, 0, whole).unflatten(dim, (-1, _ADDED_UP))
+        cut = torch.unflatten(numbers.narrow(dim, 0, whole), dim, (-1, _ADDED_UP))
         rest = norm(numbers.narrow(dim, whole, count - whole), dim=dim, keepdim=True)
         numbers = torch.cat((norm(cut, dim=dim + 1), rest), dim)
-    return norm(numbers, dim=dim)
+    total: Tensor = norm(numbers, dim=dim)
+    return total
 
 
 class PieceTable:
