@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import linnet
 from linnet.analysis import cka, cka_matrix, linear_cka
 from linnet.analysis.checkpoint import Checkpoint
 from linnet.analysis.held_out import probe_text
-from linnet.analysis.similarity import layer_values
+from linnet.analysis.similarity import Similarity, layer_values
+from linnet.cli.cka import sentence
 from linnet.errors import UsageError
 from linnet.models import LlamaConfig, build
 from tests.analysis.test_alignment import shuffled
@@ -156,6 +158,28 @@ def test_models_of_other_tokens_or_of_images_are_not_compared(trained: Path, cla
         cka("one", smollm2, runs=trained)
     with pytest.raises(UsageError, match="do different things"):
         cka("one", classifiers / "one", runs=trained)
+
+
+def test_of_what_is_not_finite_the_command_says_so(trained: Path, tmp_path: Path, said: Said) -> None:
+    one, broken = trained / "one/weights/step_200.gguf", tmp_path / "broken.gguf"
+    norm: Tensor = linnet.load(one).module.get_parameter("blocks.1.attn_norm.weight").detach()
+    weights = one.read_bytes()
+    assert weights.count(norm.numpy().tobytes()) == 1
+    broken.write_bytes(weights.replace(norm.numpy().tobytes(), np.full(len(norm), np.nan, np.float32).tobytes()))
+    options = ("--samples", "64", "--text", "import json\n" * 40)
+    assert "the largest change is from embd to 0" in said("cka", str(broken), *options)[1], "what is finite is told of"
+    code, out, _ = said("cka", str(broken), *options, "--region", "attn_norm")
+    assert code == 0 and "activations are not finite" in out
+    assert "layers with the same number" in said("cka", str(one), str(broken), *options)[1]
+    code, _, err = said("lmc", str(one), str(broken), "--tokens", "64")
+    assert (code, err) == (2, "linnet: the loss of broken.gguf is not finite: it lies on no line with another model\n")
+
+
+def test_of_one_layer_there_is_nothing_to_compare() -> None:
+    alone = Similarity("a", "a", ("0",), ("0",), np.ones((1, 1)), "attn_out", 64, "tokens", "text")
+    assert sentence(alone) == "a has one layer of this, and nothing to compare it with"
+    nothing = replace(alone, b="b", columns=("0", "1"), values_RC=np.full((1, 2), np.nan))
+    assert sentence(nothing) == "a and b: activations are not finite, or all the same: no layer is like another"
 
 
 def test_the_command_shows_numbers_that_can_be_read_without_colour(trained: Path, tmp_path: Path, said: Said) -> None:

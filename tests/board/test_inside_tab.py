@@ -170,6 +170,27 @@ def test_the_footer_names_the_keys_of_the_page(inspected: Path) -> None:
     assert {InsidePage(page).keys for page in PAGES} <= set(FOOTERS)
 
 
+def test_no_event_of_a_stream_breaks_a_page_or_speaks_to_the_terminal(root: Path) -> None:
+    tap: dict[str, Any] = {"kind": "tap", "t": 1.0, "step": 1, "layer": 0, "shape": [2], "dtype": "f32"}
+    region: dict[str, Any] = {"t": 1.0, "step": 1, "region": "\x1b[2Jr"}
+    same = [[float(row == at) for at in range(6)] for row in range(6)]
+    odd: list[dict[str, Any]] = [
+        {**tap, "region": "a\x1b[31m", "std": 1e300, "edges": [0, 1], "histogram": []},
+        {**tap, "region": "a\x1b[31m", "layer": 1, "std": 1e300, "edges": [0], "histogram": [1]},
+        {**tap, "region": "b\x1b[31m", "gram": [[1, 2], [3]]},
+        {**tap, "region": "b\x1b[31m", "layer": 1, "gram": same},
+        {**region, "kind": "region_enter", "us": -1e308},
+        {**region, "kind": "region_exit", "us": 1e308},
+    ]
+    write(root / "a", [*training(), *odd])
+    board = board_of(root, "a", view="inside")
+    for page in range(1, len(PAGES) + 1):
+        for action in (f"chart:{page}", "down", "left", "turn_rows"):
+            act(board, action)
+            for size in ((40, 12), (104, 30)):
+                assert "\x1b" not in look(board, *size)
+
+
 # -- the map --------------------------------------------------------------------------------------------------------
 
 

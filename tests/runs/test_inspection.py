@@ -244,3 +244,21 @@ def test_the_command_prints_tables_for_other_programs(run: linnet.Run, printed: 
 
 def test_show_says_what_was_looked_at(run: linnet.Run, printed: Printed) -> None:
     assert "inspected   all@5 · linnet metrics a --inspect taps, grads, drift …" in printed("show", "a")
+
+
+def test_what_no_training_tells_breaks_nothing(root: Path) -> None:
+    with linnet.start(root, run_id="odd", system_every=0) as run:
+        for step, size in ((1, 6), (2, 5), (3, 5)):  # somebody compares other samples from step 2 on
+            run.tap(step, "ffn_out", 0, None, shape=[size, size], dtype="f32", gram=np.eye(size).tolist())
+        run.grad(1, f"blk.{'9' * 5000}.attn_q.weight", l2=1.0)
+        run.drift(1, "token_embd.weight", 0.5, 0.5, token_id=7, freq=3)
+        run.drift(1, "token_embd.weight", 0.5, 0.5, token_id=1 << 63, freq=3)
+        run.drift(1, "token_embd.weight", 0.5, 0.5, token_id=8, freq=1 << 63)
+        for depth in range(5000):
+            run.region_enter(1, f"r{depth}", float(depth))
+    seen = linnet.open("odd", runs=root).inspection()
+    grams = seen.grams("ffn_out", 0)
+    assert grams.steps.tolist() == [2, 3] and grams.values.shape == (2, 5, 5)
+    assert [row.layer for row in seen.grads.rows] == [None]
+    assert seen.tokens().token_id.tolist() == [7]
+    assert len(list(seen.regions().walk())) == 100

@@ -23,9 +23,9 @@ from linnet.train import Callback, TrainSettings
 from linnet.train.inspection.drift import DriftFigures, TokenCounts, by_frequency, frequency_correlation, log_spaced
 from linnet.train.inspection.gradients import GradientFigures
 from linnet.train.inspection.late_events import LateEvents
-from linnet.train.inspection.pieces import tensor_pieces
+from linnet.train.inspection.pieces import l2_of, tensor_pieces
 from linnet.train.inspection.schedule import InspectSchedule
-from linnet.train.inspection.taps import counts_together, look_at_batch, looked_at
+from linnet.train.inspection.taps import counts_together, figures, look_at_batch, looked_at
 from linnet.train.step import Step, StepObserver
 from tests.conftest import Said, digest, losses
 from tests.kernels.conftest import without_inductor as without_inductor
@@ -263,6 +263,21 @@ def test_gradients_of_a_vision_transformer_are_autograds(stacked: bool) -> None:
     assert np.hypot(*(event["l2"] for event in queries)) == pytest.approx(
         next(e for e in events if e["param"] == "v.blk.0.attn_q.weight")["l2"], rel=1e-5
     )
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_norms_of_millions_of_numbers_are_exact(dim: int | None) -> None:
+    numbers = 0.02 * torch.randn(3, 1_500_001, generator=torch.Generator().manual_seed(0))
+    numbers = numbers.T if dim == 0 else numbers
+    assert torch.allclose(l2_of(numbers, dim), torch.linalg.vector_norm(numbers.double(), dim=dim).float(), rtol=1e-6)
+
+
+def test_spread_and_norm_of_a_large_region_are_exact() -> None:
+    x_RND = 0.02 * torch.randn(1, 1024, 3000, generator=torch.Generator().manual_seed(0))
+    (row_F,) = figures(x_RND, stacked=False)
+    exact = x_RND.double()
+    assert row_F[1].item() == pytest.approx(exact.std(correction=0).item(), rel=1e-6)
+    assert row_F[2].item() == pytest.approx(exact.norm().item(), rel=1e-6)
 
 
 def test_units_that_do_nothing_are_counted() -> None:

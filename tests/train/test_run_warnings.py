@@ -82,6 +82,10 @@ def test_a_gradient_that_vanishes_is_told_of_unless_there_is_nothing_left_to_lea
     assert watched({"grad_norm": one, "loss": max(1e-4, 4 * one)} for one in norms) == []
     ((step, found),) = watched({"grad_norm": one} for one in (1.0, 1.0, 0.0, 0.0))
     assert (step, found.metric) == (3, "grad_norm") and found.text.startswith("the gradient is 0")
+    assert "cut off from the weights" in found.text
+    for loss in (2e4, math.inf, math.nan):
+        ((_, found),) = watched({"loss": one, "grad_norm": norm} for one, norm in ((4.0, 1.0), (loss, 0.0)))
+        assert "cut off" not in found.text and "lower the learning rate (`lr`)" in found.text
 
 
 def test_half_the_throughput_is_told_of_when_it_lasts() -> None:

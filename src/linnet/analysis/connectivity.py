@@ -152,6 +152,9 @@ def lmc(
 
     start = {name: tensor.clone() for name, tensor in start.items()}  # the model's own are about to change
     losses = tuple(losses_along(model, start, end, places, score, on_loss))
+    for checkpoint, loss in ((first, losses[0]), (second, losses[-1])):
+        if not math.isfinite(loss):
+            raise UsageError(f"the loss of {checkpoint.name} is not finite: it lies on no line with another model")
     if not aligned:
         return LossLine(first.name, second.name, places, losses, samples, unit, source)
     matched = align(model.config, start, end)

@@ -39,12 +39,14 @@ def gram_regions(inspection: Inspection) -> list[str]:
 
 
 def layers_alike(inspection: Inspection, region: str, step: int) -> tuple[list[int], NDArray[np.float64]]:
-    """The layers of a region at a step, and how alike each is to each other."""
-    by_layer = {layer: inspection.grams(region, layer, step=step).values for layer in _layers(inspection, region)}
-    told = {layer: grams[0] for layer, grams in by_layer.items() if len(grams)}
-    sizes = {len(gram_TT) for gram_TT in told.values()}
-    values = cka_of_grams(np.stack(list(told.values()))) if len(sizes) == 1 else np.full((len(told),) * 2, np.nan)
-    return list(told), values
+    """The layers of a region, and how alike each is to each other at a step; NaN of those that were not told then."""
+    layers = _layers(inspection, region)
+    by_layer = [inspection.grams(region, layer, step=step).values for layer in layers]
+    told = {at: grams[0] for at, grams in enumerate(by_layer) if len(grams)}
+    values = np.full((len(layers), len(layers)), np.nan)
+    if len({len(gram_TT) for gram_TT in told.values()}) == 1:
+        values[np.ix_(list(told), list(told))] = cka_of_grams(np.stack(list(told.values())))
+    return layers, values
 
 
 def layers_over_steps(inspection: Inspection, region: str) -> NDArray[np.float64]:

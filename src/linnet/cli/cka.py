@@ -98,6 +98,12 @@ def cka_map(similarity: Similarity) -> HeatMap:
 def sentence(similarity: Similarity) -> str:
     """How alike they are in a few numbers, in words."""
     values, a, b = similarity.values_RC, similarity.a, similarity.b
+    said = np.diagonal(values, 1) if a == b else np.diagonal(values) if values.shape[0] == values.shape[1] else values
+    if a == b and len(values) < 2:
+        return f"{a} has one layer of this, and nothing to compare it with"
+    if not np.isfinite(said).any():
+        both = a if a == b else f"{a} and {b}"
+        return f"{both}: activations are not finite, or all the same: no layer is like another"
     if a == b:
         beside = np.diagonal(values, 1)
         least = int(np.nanargmin(beside))
@@ -107,8 +113,8 @@ def sentence(similarity: Similarity) -> str:
         same = np.diagonal(values)
         parts = f"mean of layers with the same number {np.nanmean(same):.2f}, least {np.nanmin(same):.2f}"
         return f"{a} and {b}: {parts} (layer {similarity.rows[int(np.nanargmin(same))]})"
-    best = np.nanargmax(values, axis=1)
-    pairs = ", ".join(f"{row}–{similarity.columns[int(at)]}" for row, at in zip(similarity.rows, best, strict=True))
+    told = [(row, alike) for row, alike in zip(similarity.rows, values, strict=True) if np.isfinite(alike).any()]
+    pairs = ", ".join(f"{row}–{similarity.columns[int(np.nanargmax(alike))]}" for row, alike in told)
     return f"{a} and {b}: layers that are most alike: {pairs}"
 
 

@@ -64,10 +64,14 @@ class Graph:
         return results
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
-        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            self._results = self._work(*self._inputs)
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            # Other threads may go on meanwhile: a checkpoint may be on its way to the host.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._results = self._work(*self._inputs)
+        except BaseException:
+            torch.cuda.set_stream(current)  # torch stays on its own where a capture that broke off cannot be ended
+            raise
         return graph
 
 

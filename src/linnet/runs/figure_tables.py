@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _NO_STEPS = np.empty(0, np.int64)
+_LONGEST = 10  # digits of a layer: what has more is no number of one
 
 
 class Row(NamedTuple):
@@ -264,9 +265,11 @@ class TapTable(FigureTable):
         return Histograms(row, steps, edges, values[:, 2:].astype(np.int64))
 
     def add_histogram(self, row: Row, step: int, edges: list[float], counts: list[int]) -> None:
-        """Take a histogram; one of another number of bins than the row's others is left out."""
+        """Take a histogram; one of another number of bins than the row's others, or of none, is left out."""
+        if not counts or len(edges) != 2:
+            return
         points = self._histograms.setdefault(row, _Points(2 + len(counts)))
-        if len(edges) == 2 and points.width == 2 + len(counts):
+        if points.width == 2 + len(counts):
             points.add(step, (*edges, *counts))
 
     def keep_to(self, step: int) -> None:
@@ -281,7 +284,7 @@ def tensor_row(tensor: str, head: int | None = None) -> Row:
     """The row of a tensor of the file: `blk.3.attn_q.weight` is `attn_q.weight` of layer 3."""
     *before, last = tensor.removeprefix("v.").split("blk.", 1)
     layer, dot, name = last.partition(".")
-    if before == [""] and dot and layer.isascii() and layer.isdecimal():
+    if before == [""] and dot and layer.isascii() and layer.isdecimal() and len(layer) < _LONGEST:
         return Row(name, int(layer), head)
     return Row(tensor, None, head)
 

@@ -163,13 +163,15 @@ class Inspection:
         return list(self._grams)
 
     def grams(self, name: str, layer: int | None = None, *, step: int | None = None) -> Grams:
-        """The Gram matrices of a region, over the steps; or of one step alone."""
+        """The Gram matrices of a region, over the steps; or of one step alone. All have as many rows as the newest."""
         row = Row(name, layer)
         if row not in self._grams:
             raise LinnetError(f"no Gram matrix of {row}{known_words(str(row), [str(known) for known in self._grams])}")
         told = [(at, raw) for at, raw in sorted(self._grams[row].items()) if step is None or at == step]
         decoded = {at: gram_of(raw) for at, raw in told}
         known = {at: gram for at, gram in decoded.items() if gram is not None}
+        size = len(known[max(known)]) if known else 0
+        known = {at: gram for at, gram in known.items() if len(gram) == size}
         return Grams(row, np.array(list(known), np.int64), np.array(list(known.values()), float))
 
     @property

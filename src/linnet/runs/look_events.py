@@ -69,8 +69,8 @@ class Drift(msgspec.Struct, tag_field="kind", tag="drift", gc=False):
     head: int | None = None
     cos_to_init: float | None = None
     l2_to_init: float | None = None
-    token_id: int | None = None
-    freq: int | None = None
+    token_id: Int64 | None = None
+    freq: Int64 | None = None
     nonfinite: dict[str, str] | None = None
 
 

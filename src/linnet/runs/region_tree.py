@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+_DEEPEST = 100  # regions within each other
+
 
 @dataclass
 class RegionNode:
@@ -38,7 +40,8 @@ class RegionNode:
 def region_tree(marks: Iterable[tuple[bool, str, float]]) -> RegionNode:
     """The tree of what was entered and left, in that order; several regions side by side get a root of no name.
 
-    A region that was never left ends with what is round it, or with the last mark.
+    A region that was never left ends with what is round it, or with the last mark. What lies deeper than anything
+    nests is left out.
     """
     root, last = RegionNode("", 0.0), 0.0
     stack = [root]
@@ -46,8 +49,9 @@ def region_tree(marks: Iterable[tuple[bool, str, float]]) -> RegionNode:
         last = moment
         if entered:
             node = RegionNode(path, moment)
-            stack[-1].children.append(node)
-            stack.append(node)
+            if len(stack) <= _DEEPEST:
+                stack[-1].children.append(node)
+                stack.append(node)
         elif any(node.path == path for node in stack[1:]):
             while stack[-1].path != path:
                 _end(stack.pop(), moment)

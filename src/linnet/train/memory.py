@@ -8,6 +8,7 @@ T tokens of a sequence, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,6 +23,7 @@ from linnet.kernels.packed import PackedMatrix, packed_bytes
 from linnet.models.adapted_layers import AdaptedLinear
 from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
+from linnet.train.inspection.taps import LOGIT_TOKENS, MOST_TOKENS, STACKED_BYTES
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
 from linnet.train.optim import OPTIMIZERS
 from linnet.train.protocols import TrainedModel
@@ -38,6 +40,7 @@ _FRAGMENTED = 1.2  # times what is in use: freed memory of other sizes stays wit
 _CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspace of a stream
 _CAPTURED_LIBRARIES = 40 << 20  # the same of the stream that steps and samples are captured on
 _CPU_PROCESS = 400 << 20  # Python, torch, Linnet and a prepared corpus, before the first step
+_LOOKED_AT, _COMPARED = 6, 3  # copies of what is looked at, and of weights beside their first values
 _RECORDED = 3.0  # times the activations: every intermediate result of a recorded step keeps its memory
 
 
@@ -135,6 +138,8 @@ def peak_memory(
     if settings.inspected is not None and "grads" in settings.inspected.every:
         update += weights.gradients  # the weights as they were before the update
         held += activations if hardware.graph else 0  # a step that is looked at is captured by itself
+    if settings.inspected is not None and hardware.device.type == "cuda" and settings.graph != "off":
+        held += shape.captured_looks(settings.inspected.every, weights.parameters)
     step = moments + cast + held + max(activations, update)
     pause = moments + cast + held + shape.evaluation(scored)
     present = _present(hardware) if sharing.of_process is None else sharing.of_process
@@ -250,6 +255,18 @@ class _Shape:
         if self._item < _FLOAT:
             logits += self._sizes.vocab * self._width * self._item  # a copy of the head
         return int(max(tokens * self._item * numbers, logits))
+
+    def captured_looks(self, groups: Container[str], parameters: int) -> int:
+        """Bytes that looks keep, each captured in memory of its own; of a model with so many bytes."""
+        sizes, kept = self._sizes, 0
+        if "taps" in groups:
+            tokens = max(1, min(self._rows, MOST_TOKENS // self._ctx)) * self._ctx
+            waiting = tokens * self.layers * (6 * sizes.width + sizes.qkv + sizes.d_ff) * self._item
+            together = min(waiting, STACKED_BYTES) * _FLOAT // self._item
+            kept += waiting + _LOOKED_AT * max(together, LOGIT_TOKENS * sizes.vocab * _FLOAT)
+        if "drift" in groups:
+            kept += _COMPARED * max(min(parameters, STACKED_BYTES), sizes.vocab * sizes.width * _FLOAT)
+        return kept
 
     @property
     def _one_layer(self) -> int:

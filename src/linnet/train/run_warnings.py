@@ -25,6 +25,7 @@ _MEMORY = 32  # steps over which it is averaged
 _SPIKE = (5.0, 0.2, 0.2)  # times the noise, share of the usual loss, nats: a spike is beyond all three
 _SPIKE_STEPS = 3  # in a row: one batch alone may be unlike the others
 _EXPLODES, _VANISHES = 30.0, 1e-4  # times the usual norm
+_BLOWN_UP = 2.0  # times the first loss: what gives that is no fresh model, and was not cut off from its weights
 _LEARNT = 0.1  # of the first loss: below it gradients vanish since there is nothing left to learn
 _BIN_SECONDS, _BIN_STEPS, _SLOW_BINS = 10.0, 4, 3  # in which speed is measured, and how many must be slow in a row
 _OTHER_LAYERS = (1e-4, 100.0)  # times the median layer's gradient: less, or more, is a layer's own trouble
@@ -124,7 +125,10 @@ class _NormLevel:
             self._first_loss = loss
         has_learnt = self._first_loss is not None and loss < _LEARNT * self._first_loss
         if norm == 0 and not has_learnt:
-            text = "the gradient is 0: nothing is learnt; is the loss cut off from the weights (`loss`), or all masked?"
+            cause = "is the loss cut off from the weights (`loss`), or all masked?"
+            if self._first_loss is not None and not loss <= _BLOWN_UP * self._first_loss:
+                cause = f"the loss is {loss:.4g}, so the weights have grown too large: lower the learning rate (`lr`)"
+            text = f"the gradient is 0: nothing is learnt; {cause}"
             return Found("gradient_vanishes", text, "grad_norm")
         if not math.isfinite(norm) or norm <= 0:
             return None

@@ -132,6 +132,15 @@ def test_layers_are_compared_at_a_step_and_a_layer_with_itself(client: TestClien
     assert steps["labels"] == ["1", "5", "10"] and len(steps["values"]) == 3
 
 
+def test_layers_that_saw_other_samples_are_not_compared(client: TestClient, root: Path) -> None:
+    with linnet.start(root, run_id="seen", system_every=0, model=MODEL) as run:
+        for layer, size in ((0, 5), (1, 6)):
+            gram = [[float(row == at) for at in range(size)] for row in range(size)]
+            run.tap(1, "ffn_out", layer, None, shape=[size, size], dtype="f32", gram=gram)
+    answer = client.get("/api/runs/seen/inside/similarity", params={"name": "ffn_out"})
+    assert answer.status_code == 404 and "of other samples" in answer.text
+
+
 def test_what_was_not_told_is_refused_with_what_was_meant(client: TestClient, seen: Path) -> None:
     def refused(part: str, **parameters: Any) -> str:
         answer = client.get(f"/api/runs/seen/inside/{part}", params=parameters)

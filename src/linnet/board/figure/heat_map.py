@@ -58,7 +58,7 @@ class HeatMap:
         if self.log:
             low = low if low > 0 else 1e-300
             return low, high if high > low else low * 10.0
-        return low, high if high > low else low + 1.0
+        return low, high if high > low else low + max(1.0, abs(low))  # to 1e20 one adds nothing
 
     def share(self, value: float) -> float:
         """Where on the scale of colours a value lies, from 0 to 1; NaN stays NaN."""

@@ -193,6 +193,8 @@ def similarity(board: WebBoard, run_id: str, parameters: Parameters) -> InsideSi
     if not steps or (step >= 0 and step not in steps):
         raise RequestError(404, f"no Gram matrices of {name} were told at step {step}")
     step = steps[-1] if step < 0 else step
+    if len({grams.values.shape[1:] for grams in by_layer}) > 1:
+        raise RequestError(404, f"the Gram matrices of {name} are of other samples in each layer")
     values = np.stack([grams.values[int(np.searchsorted(grams.steps, step))] for grams in by_layer])
     labels = [str(name if grams.row.layer is None else grams.row.layer) for grams in by_layer]
     return _similarity(name, None, step, steps, labels, values)

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from linnet.errors import is_out_of_memory
 from linnet.kernels import Graph
 from linnet.kernels.replay import Work
 from linnet.train.hardware import Hardware
@@ -21,37 +20,43 @@ Looker = Callable[..., Look]
 _Kinds = tuple[torch.Size | None, ...]
 
 
-def captured_looks(settings: TrainSettings, hardware: Hardware) -> Callable[[Looker], Looker]:
-    """How looks are captured: on a GPU, whatever the steps are, unless nothing is to be.
+def captured_looks(model: nn.Module, settings: TrainSettings, hardware: Hardware) -> Callable[[Looker], Looker]:
+    """How looks at a model are captured: on a GPU, whatever the steps are, unless nothing is to be.
 
     A look is a thousand small operations even where a step is a few large ones.
     """
     if hardware.device.type != "cuda" or settings.graph == "off":
         return lambda look: look
-    return lambda look: CapturedLook(look, lambda work: Graph(work, plain_calls=1))
+    return lambda look: CapturedLook(look, model, lambda work: Graph(work, plain_calls=1))
 
 
 class CapturedLook:
     """The same look, captured. Which events it gives follows from its inputs' shapes; their figures from the replay.
 
     What cannot be captured is done without: it takes longer, and gives the same.
+
+    - `model`: what is looked at. A capture reads its weights where they lay: where somebody has laid them elsewhere
+      meanwhile, it is made anew. Where a program has hooks in the model, which may ask the device, there is none.
     """
 
-    def __init__(self, look: Looker, captured: Callable[[Work], Work]) -> None:
-        self._look = look
+    def __init__(self, look: Looker, model: nn.Module, capture: Callable[[Work], Work]) -> None:
+        self._look, self._model, self._capture = look, model, capture
         self._rows: dict[_Kinds, Sequence[EventRow]] = {}
-        self._captured: Work | None = captured(self._figures)
+        self._captured: Work | None = None
+        self._addresses: list[int] = []  # of the weights that the capture reads
+        self._can_be = True
 
     def __call__(self, *inputs: Tensor | None) -> Look:
         """Look."""
-        if self._captured is not None:
+        if self._can_be and not _has_hooks(self._model):
+            addresses = [parameter.data_ptr() for parameter in self._model.parameters()]
+            if self._captured is None or addresses != self._addresses:
+                self._captured, self._addresses = self._capture(self._figures), addresses
             try:
                 figures = self._captured(*inputs)
-            except Exception as error:
-                if is_out_of_memory(error):
-                    raise
+            except Exception as error:  # also where its memory, which it keeps, is too much
                 log.info("a look is not captured (%s: %s)", type(error).__name__, error)
-                self._captured = None
+                self._captured, self._can_be = None, False
             else:
                 return self._rows[_kinds(inputs)], figures
         return self._look(*inputs)
@@ -64,3 +69,7 @@ class CapturedLook:
 
 def _kinds(inputs: Sequence[Tensor | None]) -> _Kinds:
     return tuple(None if tensor is None else tensor.shape for tensor in inputs)
+
+
+def _has_hooks(model: nn.Module) -> bool:
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

@@ -71,7 +71,7 @@ class Inspector:
             self._counts = TokenCounts(len(table), table.device, counted)
         self._late: deque[PendingEvents] = deque()
         self._given_up: set[str] = set()
-        captured = captured_looks(settings, hardware)
+        captured = captured_looks(model, settings, hardware)
         self._look_at_batch = captured(partial(look_at_batch, model))
         self._look_at_probe = captured(partial(look_at_probe, model))
         self._look_at_drift = None if self._drift is None else captured(self._drift.look)

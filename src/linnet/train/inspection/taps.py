@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linnet.models.observation import CKA_REGIONS, Activations, Attention, Observer, Region, observe
 from linnet.train.inspection.late_events import EventRow, Look
+from linnet.train.inspection.pieces import l2_of
 from linnet.train.process import threads
 from linnet.train.state import DTYPES
 
@@ -19,11 +20,11 @@ BINS = 32
 SMALL = 1e-6  # smaller numbers count as zeros
 _TAIL = 5.0  # standard deviations round the mean that a histogram shows; what lies beyond is in its outer bins
 _RANKED = 256  # tokens, evenly spaced, whose effective rank is taken
-_LOGIT_TOKENS = 128  # likewise, whose logits are made
+LOGIT_TOKENS = 128  # likewise, whose logits are made
 _DEAD = 1e-3  # times the layer's root mean square: a unit that never comes above that does nothing
-_MOST_TOKENS = 1024  # of a batch, that are looked at; one whole sequence at least
+MOST_TOKENS = 1024  # of a batch, that are looked at; one whole sequence at least
 _SCORES = 1 << 20  # attention scores of a layer whose entropy is taken: of queries that are evenly spaced
-_STACKED_BYTES = 256 << 20  # of activations that wait on a GPU to be looked at together
+STACKED_BYTES = 64 << 20  # of activations that wait on a GPU to be looked at together: a capture keeps many times that
 _PROBE, _PROBE_BYTES, _GRAM_DIGITS = 32, 256 << 10, 7  # tokens of a Gram matrix, all of them in the stream, a number
 
 _FIGURES = (
@@ -52,7 +53,7 @@ class Taps(Observer):
         waiting = self._waiting.setdefault(key, [])
         waiting.append((region, x))
         stacked = x.is_cuda if self._stacked is None else self._stacked
-        if not stacked or len(waiting) * x.nbytes > _STACKED_BYTES:
+        if not stacked or len(waiting) * x.nbytes > STACKED_BYTES:
             self._look(self._waiting.pop(key))
 
     def attention(self, layer: int, attention: Attention) -> None:
@@ -108,7 +109,7 @@ def figures(x_RND: Tensor, *, stacked: bool) -> Tensor:
     flat_RM = x_RND.flatten(1)
     least_R, most_R = flat_RM.amin(1), flat_RM.amax(1)  # aminmax takes twenty times as long on a CPU
     mean_R, size_RM = flat_RM.mean(1), flat_RM.abs()
-    std_R = torch.linalg.vector_norm(flat_RM - mean_R[:, None], dim=1) / flat_RM.shape[1] ** 0.5
+    std_R = l2_of(flat_RM - mean_R[:, None], 1) / flat_RM.shape[1] ** 0.5
     size_R = size_RM.mean(1)
     if not stacked and size_R.isfinite().all():  # a sum of them all says it, where asking is free
         nonfinite_R = torch.zeros_like(size_R)
@@ -117,7 +118,7 @@ def figures(x_RND: Tensor, *, stacked: bool) -> Tensor:
     low_R = torch.maximum(least_R, mean_R - _TAIL * std_R)
     high_R = torch.minimum(most_R, mean_R + _TAIL * std_R)
     columns = (
-        *(mean_R, std_R, torch.linalg.vector_norm(flat_RM, dim=1), size_R, least_R, most_R),
+        *(mean_R, std_R, l2_of(flat_RM, 1), size_R, least_R, most_R),
         *((size_RM < SMALL).sum(1) / flat_RM.shape[1], nonfinite_R, low_R, high_R),
     )
     counts_RB = histograms(flat_RM, low_R, high_R, stacked=stacked)
@@ -197,14 +198,14 @@ def look_at_batch(model: Any, first: Tensor, documents_BT: Tensor | None, *, sta
             model(first)
         else:
             hidden_ND = model.hidden(first, documents_BT).flatten(0, 1)
-            spaced_ND = hidden_ND[:: max(1, -(-len(hidden_ND) // _LOGIT_TOKENS))]
+            spaced_ND = hidden_ND[:: max(1, -(-len(hidden_ND) // LOGIT_TOKENS))]
             taps.activation(Region("logits"), model.logits(spaced_ND))
     taps.finish()
     return taps.rows, taps.values
 
 
 def _rows(per_row: int, most: int) -> int:
-    return max(1, min(most, _MOST_TOKENS // per_row))
+    return max(1, min(most, MOST_TOKENS // per_row))
 
 
 @torch.no_grad()

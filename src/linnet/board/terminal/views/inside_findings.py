@@ -62,7 +62,7 @@ def draw_likeness(board: Board, inspection: Inspection, width: int, height: int)
         lines += drawn
     here: Line = [(f"step {number(step)}  layer {names[page.row]}  ", "dim")]
     here += [(f"{over_steps[page.row, at]:.3f} ", "title")]
-    return [justify([(" CKA ", "dim"), (f"of {region}", "title")], here, width), *_indented(lines)]
+    return [justify([(" CKA ", "dim"), (f"of {safe(region)}", "title")], here, width), *_indented(lines)]
 
 
 def _over_steps(page: InsidePage, inspection: Inspection, region: str) -> NDArray[np.float64]:

@@ -65,7 +65,7 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     lines, cell_at, rows = map_lines(board, heat, width - 1, tall, (row, at))
     page.cell_at = lambda x, y: cell_at(x - 1, y - 1)
     here: Line = [(f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"), (f"{number(value)} ", "title")]
-    what: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {region}{of_layer}", "")]
+    what: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {safe(region)}{of_layer}", "")]
     what += [("  heads", "dim")] if page.heads else []
     what += [("  log scale", "dim")] if page.log else []
     what += [(f"  {rows}", "dim")] if rows else []

@@ -59,7 +59,7 @@ def _regions(page: InsidePage, tree: RegionNode, width: int, height: int) -> lis
     for at, (depth, node) in enumerate(rows):
         on = ".on" if at == page.row else ""
         share = node.us / tree.us if tree.us > 0 else 0.0
-        name = pad(_branch(depth, node.name or "all", _sign(page, node, _is_shut(node, depth))), wide)
+        name = pad(_branch(depth, safe(node.name) or "all", _sign(page, node, _is_shut(node, depth))), wide)
         lines.append([("▌" if on else " ", f"row{on}"), (name, f"row{on}"), *_bar(share, on)])
         lines[-1] += [(pad(device_time(node.us), 10, right=True), f"row{on}")]
         lines[-1] += [(pad(f"{100 * share:.0f} %", 7, right=True), f"dim{on}"), ("  ", f"row{on}")]
