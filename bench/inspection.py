@@ -44,7 +44,7 @@ def setting(preset_name: str, device: str, batch: int) -> tuple[Any, ...]:
 
     ctx = 1024 if preset_name == "smollm2-135m" else 256
     config = preset(preset_name, ctx=ctx)
-    settings = TrainSettings(batch=batch, device=device)
+    settings = TrainSettings(batch=batch, device=device, graph="on" if device == "cuda" else "auto")
     hardware = choose(settings, tokens=batch * ctx, weights=weights_of_layers(config), head_size=config.head_size)
     model = build(config, seed=0, device=str(hardware.device))
     model.set_compute_dtype(hardware.dtype)

@@ -22,6 +22,7 @@ def a_run(folder: str, inspect: str, small: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "linnet", "train", "from-scratch", "--runs", folder, "--steps", str(steps), *shape]
     command += ["--eval-every", "0", "--sample-every", "0", "--checkpoint-every", "100000"]
     command += ["--inspect", inspect] if inspect else []
+    command += [] if small else ["--graph", "on"]  # looks are captured too
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     (run,) = Path(folder).iterdir()

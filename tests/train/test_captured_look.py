@@ -31,7 +31,7 @@ from tests.train.test_recording import GPT2, LLAMA
 
 VIT = ViTConfig(image_size=8, patch_size=2, d_model=32, n_heads=2, d_ff=48, n_layers=2, num_channels=1)
 MODELS = pytest.mark.parametrize("config", [LLAMA, GPT2, VIT], ids=["llama", "gpt2", "vit"])
-OFF: dict[str, Any] = {"graph": "off"}
+ON: dict[str, Any] = {"graph": "on"}
 NOT_INSPECTED: dict[str, Any] = {"inspect": None}
 IDS_BT = torch.arange(64).view(4, 16)
 
@@ -151,7 +151,7 @@ def test_the_plan_counts_what_captured_looks_keep() -> None:
     settings = TrainSettings(batch=4, device="cpu", inspect="taps,drift")
     on_gpu = replace(choose(settings, 64, weights=20_000), device=torch.device("cuda"))
     planned = partial(peak_memory, recipe, hardware=on_gpu, scored=0, copies=0, sharing=Sharing(of_process=0))
-    captured, plain, without = (planned(settings=replace(settings, **changed)) for changed in ({}, OFF, NOT_INSPECTED))
+    captured, plain, without = (planned(settings=replace(settings, **changed)) for changed in (ON, {}, NOT_INSPECTED))
     assert captured > plain == without
 
 

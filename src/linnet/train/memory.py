@@ -23,6 +23,7 @@ from linnet.kernels.packed import PackedMatrix, packed_bytes
 from linnet.models.adapted_layers import AdaptedLinear
 from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
+from linnet.train.inspection.captured_look import are_captured
 from linnet.train.inspection.taps import LOGIT_TOKENS, MOST_TOKENS, STACKED_BYTES
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
 from linnet.train.optim import OPTIMIZERS
@@ -138,7 +139,7 @@ def peak_memory(
     if settings.inspected is not None and "grads" in settings.inspected.every:
         update += weights.gradients  # the weights as they were before the update
         held += activations if hardware.graph else 0  # a step that is looked at is captured by itself
-    if settings.inspected is not None and hardware.device.type == "cuda" and settings.graph != "off":
+    if settings.inspected is not None and are_captured(settings, hardware):
         held += shape.captured_looks(settings.inspected.every, weights.parameters)
     step = moments + cast + held + max(activations, update)
     pause = moments + cast + held + shape.evaluation(scored)

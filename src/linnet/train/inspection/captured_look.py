@@ -21,13 +21,19 @@ _Kinds = tuple[torch.Size | None, ...]
 
 
 def captured_looks(model: nn.Module, settings: TrainSettings, hardware: Hardware) -> Callable[[Looker], Looker]:
-    """How looks at a model are captured: on a GPU, whatever the steps are, unless nothing is to be.
+    """How looks at a model are captured: on a GPU, where graphs are asked for (`graph="on"`).
 
-    A look is a thousand small operations even where a step is a few large ones.
+    A look is a thousand small operations even where a step is a few large ones. Not by `auto`, until it was measured on
+    a GPU: a capture that CUDA refuses may cost more than the look (docs/decisions.md).
     """
-    if hardware.device.type != "cuda" or settings.graph == "off":
+    if not are_captured(settings, hardware):
         return lambda look: look
     return lambda look: CapturedLook(look, model, lambda work: Graph(work, plain_calls=1))
+
+
+def are_captured(settings: TrainSettings, hardware: Hardware) -> bool:
+    """Are looks captured?"""
+    return hardware.device.type == "cuda" and settings.graph == "on"
 
 
 class CapturedLook:
