@@ -340,6 +340,19 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
+def sha256_of(path: str | Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    import hashlib  # few commands need it
+
+    with os.fdopen(open_regular(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def change_stamp(status: os.stat_result) -> list[int]:
+    """What changes whenever a file does: size, times, inode and device."""
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """A path with `~` spelled out; where nobody has that name, as it is."""
     try:

@@ -158,9 +158,9 @@ def convert(
 
 def _from_peft(folder: str, target: Path, base: str | None, type: str, force: bool, runs: Path | None) -> int:
     """Write an adapter of peft as a GGUF."""
+    from linnet.files import sha256_of
     from linnet.gguf.config import config_of
     from linnet.gguf.peft import from_peft
-    from linnet.models.model_files import sha256_of
 
     if base is None:
         raise UsageError(f"{folder} is an adapter of peft, which does not say what its base is like: give it, --base")

@@ -59,12 +59,7 @@ def known_base(job: Job, options: _Options, *, force: bool = False) -> _Options:
             f" {options.base_sha256})"
         )
     file = BaseFile(options.base)
-    digest = file.sha256()
-    if options.base_sha256 not in (None, digest) and not force:
-        raise UsageError(
-            f"the base {file.path} is another file than the run began with: put that one back (sha256"
-            f" {options.base_sha256}), or go on all the same with `force`"
-        )
+    digest = file.sha256(options.base_sha256, force=force)
     if options.base_sha256 is not None:
         return options
     return replace(options, base_name=bounded(file.name), base_sha256=digest)

@@ -94,12 +94,7 @@ def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
     file.require_ctx(job.ctx)
     if not _may_have_cache(job):  # else the teacher may not have to run: it is known when the tokens are
         file.require_memory(hardware)
-    digest = file.sha256()
-    if options.teacher_sha256 not in (None, digest) and not force:
-        raise UsageError(
-            f"the teacher {file.path} is another file than the run began with: put that one back (sha256"
-            f" {options.teacher_sha256}), or go on all the same with `force`"
-        )
+    digest = file.sha256(options.teacher_sha256, force=force)
     if options.teacher_sha256 is not None:
         return job
     return replace(job, teacher=replace(options, teacher_name=bounded(file.name), teacher_sha256=digest))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from linnet import gguf
 from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
-from linnet.files import step_path
+from linnet.files import sha256_of, step_path
 from linnet.recipes.baseline import baseline_callback, baseline_remark, check_baseline, with_baseline
 from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
@@ -30,7 +30,7 @@ from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.runs.mirror import Mirror, MirrorReport, check_mirror
 from linnet.train.baseline_callback import BaselineCallback
 from linnet.train.callback import Callback, Callbacks
-from linnet.train.checkpoint import checkpoint_event, sha256_of
+from linnet.train.checkpoint import checkpoint_event
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
 from linnet.train.inspection.inspector import Inspector

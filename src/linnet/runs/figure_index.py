@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.files import is_folder, open_regular, write_file
+from linnet.files import change_stamp, is_folder, open_regular, write_file
 from linnet.runs.figures import MetricFigures, Wanted
 from linnet.runs.folder import CACHE, EVENTS
 
@@ -24,7 +24,7 @@ _NAME = "figures"
 _LARGEST = 256 << 20
 _SETTLED = 2.0  # seconds since the last change of a stream that is kept
 
-Stamp = tuple[int, int, int, int, int]
+Stamp = tuple[int, ...]
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -99,7 +99,7 @@ def stamp_of(folder: str) -> Stamp | None:
         status = os.stat(f"{folder}/{EVENTS}")  # noqa: PTH116 - one for each of thousands of runs
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
+    return tuple(change_stamp(status))
 
 
 def _load(path: Path) -> dict[str, _Entry]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from linnet.files import open_regular, read_at, write_file
+from linnet.files import change_stamp, open_regular, read_at, write_file
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
 from linnet.runs.figures import MetricFigures, Point, Wanted
 from linnet.runs.folder import CACHE, EVENTS
@@ -96,7 +96,7 @@ def save_points(
     stored = {name: writer.put(points) for name, points in metrics.items() if len(points.values)}
     target = events.parent / CACHE / _NAME
     target.parent.mkdir(exist_ok=True)
-    write_file(target, writer.file(_Header(position, crc, _stamp(status), writer.steps, stored)), sync=False)
+    write_file(target, writer.file(_Header(position, crc, change_stamp(status), writer.steps, stored)), sync=False)
 
 
 class _Writer:
@@ -155,11 +155,6 @@ def _little_endian(column: array[Any]) -> array[Any]:
         column = array(column.typecode, column)
         column.byteswap()
     return column
-
-
-def _stamp(status: os.stat_result) -> list[int]:
-    """What changes whenever a file does."""
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -236,7 +231,7 @@ class _Reader:
 def _tail(events: str, header: _Header) -> bytes | None:
     """Whole lines behind those that a header tells of; None when the stream may be another."""
     status = os.stat(events)  # noqa: PTH116 - one for each of thousands of runs
-    if _stamp(status) == header.stamp:
+    if change_stamp(status) == header.stamp:
         return b""
     stream = open_regular(events)
     try:
