@@ -128,9 +128,9 @@ class WatchedRun:
     def step(self) -> int | None:
         return self.history.last_step if self.history.last_step is not None else self.summary.step
 
-    def elapsed(self, now: float | None = None) -> float:
+    def elapsed(self) -> float:
         """Seconds of training; of a live run, up to this moment."""
-        since = (time.time() if now is None else now) - self.summary.last_event
+        since = time.time() - self.summary.last_event
         return self.summary.t + (max(0.0, min(since, 60.0)) if self.summary.status == "live" else 0.0)
 
     def remaining(self) -> float | None:

@@ -41,11 +41,11 @@ _LARGEST_STEP = (1 << 63) - 1
 class Api:
     """The endpoints. Those that read files are plain functions: Starlette calls them in a thread."""
 
-    def __init__(self, board: WebBoard, changes: Changes, static: StaticFiles | None = None) -> None:
+    def __init__(self, board: WebBoard, changes: Changes) -> None:
         self._board = board
         self._tables = Tables(board)
         self._changes = changes
-        self._static = static or StaticFiles()
+        self._static = StaticFiles()
         self._attention = AttentionMaps()
         self._attending = 0  # requests that wait for maps
 
@@ -178,10 +178,10 @@ class Api:
         return Response(file.content, headers=headers, media_type=file.mime)
 
 
-def make_app(board: WebBoard, access: Access | None = None, static: StaticFiles | None = None) -> Gate:
+def make_app(board: WebBoard, access: Access | None = None) -> Gate:
     """The server's application, behind its gate."""
     changes = Changes(board)
-    api = Api(board, changes, static)
+    api = Api(board, changes)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
