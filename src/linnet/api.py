@@ -351,7 +351,7 @@ def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
     for name in given:
         if name not in flags:
             meant = _ELSEWHERE.get(name)
-            close = [meant] if meant in own else near_words(name, own, strict=True)
+            close = [meant] if meant in own else near_words(name, own, cutoff=0.65)
             hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
             if owners := [other for other in RECIPES if other != recipe and name in _flag_names(other)]:
                 hint = f"it belongs to {' and '.join(owners)}"

@@ -7,7 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from linnet.files import step_of
+from linnet.board.words import visible_blanks
+from linnet.files import step_files
 from linnet.runs import Run
 
 _TOKENS, _MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
@@ -26,7 +27,7 @@ def _tokens_of(weights: Path) -> tuple[tuple[str, ...], bool]:
     from linnet.gguf.errors import GGUFError
     from linnet.gguf.file import GGUFFile
 
-    file = max(weights.glob("step_*.gguf"), key=lambda file: step_of(file) or 0)
+    _, file = step_files(weights)[-1]
     try:
         with GGUFFile.open(file) as opened:
             tokens = cast("Sequence[str]", opened.metadata.get(_TOKENS) or ())
@@ -43,7 +44,7 @@ def _readable(token: str, by_bytes: bool) -> str:
         text = bytes(_BYTES[letter] for letter in token).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
         return token
-    return text.replace(" ", "·").replace("\n", "⏎").replace("\t", "⇥")
+    return visible_blanks(text)
 
 
 def _byte_letters() -> dict[str, int]:

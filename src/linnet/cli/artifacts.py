@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,7 +151,7 @@ def _draw(artifact: Artifact) -> None:
     from linnet.board.terminal.spans import text_of
 
     columns = min(width(), 200)
-    colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colored = words.is_coloured()
     if artifact.media == "image" and colored and _draw_in_graphics(artifact, columns):
         return
     if artifact.media == "text" and not colored:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from linnet.board.first_look import FirstLook
+from linnet.board.first_look import FirstLook, without_collection
 from linnet.board.terminal.keys import View
 from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.cli.printing import theme_of_terminal
@@ -71,7 +68,7 @@ def board(
     view = view or ("runs" if listing and not watched else "metrics")
     first_look = FirstLook(store) if view == "runs" and not once else None  # before anything large is imported
 
-    with _loading():
+    with without_collection():
         from linnet.board.terminal.state import Board
     state = Board(store, [one.path for one in watched], view, first_look=first_look)
     if key is not None:
@@ -83,10 +80,10 @@ def board(
         return 0
 
     look = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
-    with _loading():
+    with without_collection():
         from linnet.board.terminal.preview import Preview
     with Preview(state, first_look, frame, look) as preview:
-        with _loading():
+        with without_collection():
             from linnet.board.terminal.app import BoardApp
         app = BoardApp(state, look, before_start=preview.clear)
         app.run()
@@ -104,7 +101,7 @@ def _serve(
 
         safe = SafeStore(store.root, elsewhere)
         first_look = FirstLook(safe)  # before there are threads, and while the server is imported
-        with _loading():
+        with without_collection():
             from linnet.board.web.serve import serve
     except ModuleNotFoundError as error:
         if needed := missing_extra(error, "linnet board --web"):
@@ -119,20 +116,6 @@ def _serve(
     return serve(
         safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look, defaults=defaults
     )
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Import without a look for garbage on the way, and without one in it later: what draws stays to the end.
-
-    That is 6 % of the loading, and while the board runs a look at all of it would hold up a key.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-    gc.freeze()
 
 
 def _size(text: str | None) -> tuple[int, int]:

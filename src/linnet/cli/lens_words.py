@@ -95,9 +95,9 @@ def lens_map(said: LensWords, rows: list[int], columns: list[int]) -> HeatMap:
 
 def shown(token: str) -> str:
     """A token with its blanks and line ends to be seen."""
-    from linnet.board.words import plain, shorten
+    from linnet.board.words import plain, shorten, visible_blanks
 
-    visible = token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·")
+    visible = visible_blanks(token)
     return shorten(plain(visible), _LONGEST) or "∅"
 
 

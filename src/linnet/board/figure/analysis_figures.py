@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from linnet.board.figure.heat_map import HeatMap
 from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
+from linnet.board.words import visible_blanks
 
 Figure: TypeAlias = HeatMap | Scatter
 _Table: TypeAlias = list[list[float | None]]
@@ -77,7 +78,7 @@ def figure_of(kind: str, numbers: dict[str, Any] | None) -> Figure | None:
 
 def visible_token(token: str) -> str:
     """A token with its blanks and line ends to be seen."""
-    return token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·") or "∅"
+    return visible_blanks(token) or "∅"
 
 
 def _cka(found: _Cka) -> HeatMap:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from linnet.board.first_look import FirstLook
+from linnet.board.first_look import FirstLook, without_collection
 from linnet.board.run_table import RunRow, RunTable
 from linnet.board.web.answers import BoardInfo, RequestError
 from linnet.board.web.open_runs import OpenRun, OpenRuns
@@ -78,8 +77,7 @@ class WebBoard:
     def look(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""
         with self.lock:
-            first = not self.table.looked
-            with _without_collecting(first):
+            with nullcontext() if self.table.looked else without_collection():
                 changed = self.table.look() if now else self.table.read(0.0)
             if changed:
                 self._name_rows()
@@ -146,20 +144,6 @@ class WebBoard:
         for path in self._ids.keys() - ids.keys():
             self.open_runs.forget(path)
         self._ids, self._rows = ids, rows
-
-
-@contextmanager
-def _without_collecting(wanted: bool) -> Iterator[None]:
-    """Make many objects that stay, without looking through them for garbage over and over, now and later."""
-    if not wanted:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-    gc.freeze()
 
 
 def _shown(root: Path) -> str:
