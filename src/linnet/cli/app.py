@@ -253,7 +253,7 @@ _FILES = {
     "lens-words": "lens_words",
     "tail": "show",
     "note": "runs",
-    **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
+    **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "housekeeping"),
     "inspect": "gguf",
     "convert": "gguf",
     "models": "gguf",

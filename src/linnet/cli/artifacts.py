@@ -26,7 +26,7 @@ _HEIGHT = 30  # lines of a drawing
 _STYLES = {"head": "bold", "graph": "cyan", "axis": "dim", "dim": "dim", "warning": "yellow"}
 
 
-class Kept:
+class LoggedArtifacts:
     """What a stream and its folder tell besides numbers, read once."""
 
     def __init__(self, run: Run) -> None:
@@ -168,9 +168,9 @@ def _painted(span: tuple[str, str]) -> str:
         return paint(text, _STYLES[style]) if style in _STYLES else text
     from rich.color import ColorSystem
 
-    from linnet.board.terminal.palette import look
+    from linnet.board.terminal.palette import style_of
 
-    return look(style, "dark").render(text, color_system=ColorSystem.TRUECOLOR)
+    return style_of(style, "dark").render(text, color_system=ColorSystem.TRUECOLOR)
 
 
 def _draw_in_graphics(artifact: Artifact, columns: int) -> bool:

@@ -160,13 +160,13 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
 
 def _print_chart(compared: list[Run], metrics: list[Metrics], keys: list[str]) -> None:
     """The curves of all runs over each other, a chart a metric; each line ends in its run's letter."""
-    from linnet.board.figure.chart import Look, Source, build_chart
+    from linnet.board.figure.chart import ChartOptions, Source, build_chart
     from linnet.board.figure.text_chart import LETTERS, text_lines
 
     sources = [Source(run, of_run) for run, of_run in zip(compared, metrics, strict=True)][: len(LETTERS)]
     columns = min(width(), _CHART[0])
     for name in keys:
-        chart = build_chart(sources, [name], Look(), title="")
+        chart = build_chart(sources, [name], ChartOptions(), title="")
         if chart.panels:
             print()
             legend = min(len(compared), _CHART[1])

@@ -182,12 +182,12 @@ def _device(on: MachineFlags) -> Device:
     if on.device is None or on.device in ("cpu", "cuda"):
         import torch
 
-        here = torch.cuda.is_available()
-        if on.device == "cuda" and not here:
+        has_gpu = torch.cuda.is_available()
+        if on.device == "cuda" and not has_gpu:
             raise UsageError("--device cuda: there is no GPU here; name one, as in --device h200")
-        if on.device is None and not here:
+        if on.device is None and not has_gpu:
             return H200
-        return measure_device(torch.device("cuda" if here and on.device != "cpu" else "cpu"))
+        return measure_device(torch.device("cuda" if has_gpu and on.device != "cpu" else "cpu"))
     return find_device(on.device)
 
 

@@ -93,8 +93,8 @@ def _explain_end(model: LoadedModel, prompt: str, stream: TextStream) -> None:
     if stream.stopped == "context":
         complain(f"stopped where the model's context of {model.config.ctx} tokens is full")
     elif reason := model.why_silent(prompt, stream):
-        said, turn = reason
-        complain(words.flags(said) + ("" if turn is None else f": --prompt {_shell_word(turn)}"))
+        explanation, advice = reason
+        complain(words.flags(explanation) + ("" if advice is None else f": --prompt {_shell_word(advice)}"))
 
 
 def _shell_word(text: str) -> str:

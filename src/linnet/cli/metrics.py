@@ -57,12 +57,12 @@ def metrics(
         if key or wide:
             raise UsageError("--inspect has columns of its own: leave out --key and --wide")
         looks = [(one, one.inspection(superseded=superseded)) for one in chosen]
-        if not any(inspect in seen.looks for _, seen in looks):
+        if not any(inspect in inspection.looks for _, inspection in looks):
             runs_named = f"run {chosen[0].id} says" if len(chosen) == 1 else "these runs say"
             asked = "drift" if inspect == "tokens" else inspect
             raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={asked}`")
-        told = (row for one, seen in looks for row in _told(one, seen, inspect, len(chosen) > 1))
-        _write(told, "json" if json else format or "tsv")
+        records = (row for one, inspection in looks for row in _told(one, inspection, inspect, len(chosen) > 1))
+        _write(records, "json" if json else format or "tsv")
         return 0
     measured = [(one, one.metrics(superseded=superseded)) for one in chosen]
     known = list(dict.fromkeys(name for _, of_run in measured for name in of_run.names()))

@@ -71,7 +71,7 @@ def plot(
         height: Of the picture in pixels (440), or of the text in lines.
         scale: Pixels of a PNG for each of its width and height (2).
     """
-    from linnet.board.figure.chart import Look, build_chart
+    from linnet.board.figure.chart import ChartOptions, build_chart
     from linnet.board.figure.colours import THEMES
 
     kind = format_of(out)
@@ -94,10 +94,10 @@ def plot(
         return 0
     if by is not None or take != "last":
         raise UsageError(f"--{'by' if by is not None else 'take'} goes with --against KEY, the setting to draw against")
-    look = Look(_AXES.get(axis, axis), log, bool(log_x), _alpha(smooth), clip, x_ends, y_ends)
+    options = ChartOptions(_AXES.get(axis, axis), log, bool(log_x), _alpha(smooth), clip, x_ends, y_ends)
     sources = _sources(store, run if run or filters else ("latest",), filters)
     names = _metric_names(metrics, sources)
-    chart = build_chart(sources, names, look, title)
+    chart = build_chart(sources, names, options, title)
     if not chart.panels:
         raise LinnetError(_why_empty(sources, names, axis, log or bool(log_x)))
     if kind == "text":

@@ -74,17 +74,17 @@ def report(
         files=room,
         defaults=_defaults,
     )
-    made = make_report(question, page)
+    written = make_report(question, page)
     if out == "-":
         sys.stdout.flush()
-        sys.stdout.buffer.write(made.content)
+        sys.stdout.buffer.write(written.content)
     else:
-        write_file(out, made.content, sync=False)
-        print(f"{plain(out)}  {size(len(made.content))}, {made.runs} {'run' if made.runs == 1 else 'runs'}")
-    if made.points < POINTS:
-        coarse = f"long series have {made.points:,} columns instead of {POINTS:,}, so that the file stays small"
+        write_file(out, written.content, sync=False)
+        print(f"{plain(out)}  {size(len(written.content))}, {written.runs} {'run' if written.runs == 1 else 'runs'}")
+    if written.points < POINTS:
+        coarse = f"long series have {written.points:,} columns instead of {POINTS:,}, so that the file stays small"
         complain(f"{coarse}; --keys chooses metrics")
-    _tell_left_out([part for part in made.left_out if not part.chosen])
+    _tell_left_out([part for part in written.left_out if not part.chosen])
     return 0
 
 

@@ -150,8 +150,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         which = "" if is_last else f"step {step:,}, the best of {progress.step:,}; "
         _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {which}{use}")
     if (mirrored := training.mirrored) is not None:
-        again = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
-        _print_wrapped("  mirror  ", f"{mirrored.sentence}{again}")
+        advice = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
+        _print_wrapped("  mirror  ", f"{mirrored.sentence}{advice}")
     if not of_text and progress.validation is not None:
         _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
     if not of_text and progress.step:

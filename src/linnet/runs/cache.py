@@ -145,10 +145,10 @@ class StoredRows:
         """Some rows of a column; those of a ramp are computed, and the others are not touched."""
         picked, begin = np.empty(len(rows), dtype=column_type(key)), 0
         for part, (_, piece) in enumerate(self.parts):
-            here = (rows >= begin) & (rows < begin + piece.rows)
-            if here.any():
-                ramp, indices = piece.columns[self._index[key]], rows[here] - begin
-                picked[here] = ramp.rows(indices) if isinstance(ramp, Ramp) else self._array(key, part)[indices]
+            in_piece = (rows >= begin) & (rows < begin + piece.rows)
+            if in_piece.any():
+                ramp, indices = piece.columns[self._index[key]], rows[in_piece] - begin
+                picked[in_piece] = ramp.rows(indices) if isinstance(ramp, Ramp) else self._array(key, part)[indices]
             begin += piece.rows
         return picked
 

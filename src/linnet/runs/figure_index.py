@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from linnet.files import change_stamp, is_folder, open_regular, write_file
-from linnet.runs.figures import MetricFigures, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures
 from linnet.runs.folder import CACHE, EVENTS
 
 _VERSION = 1
@@ -48,7 +48,7 @@ class FigureIndex:
         self._runs = _load(self._path)
         self._changed = False
 
-    def get(self, folder: str, stamp: Stamp | None, wanted: Wanted) -> dict[str, MetricFigures] | None:
+    def get(self, folder: str, stamp: Stamp | None, wanted: FigureRequest) -> dict[str, MetricFigures] | None:
         """The wanted figures of a run, those that it has; None where they are not known."""
         entry = self._runs.get(folder.removeprefix(self._prefix))
         if stamp is None or entry is None or entry.stamp != stamp:
@@ -64,7 +64,7 @@ class FigureIndex:
                 known[name] = figures
         return known
 
-    def put(self, folder: str, stamp: Stamp | None, wanted: Wanted, figures: dict[str, MetricFigures]) -> None:
+    def put(self, folder: str, stamp: Stamp | None, wanted: FigureRequest, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read of a stream that had this stamp before."""
         if stamp is None or time.time() - max(stamp[1], stamp[2]) / 1e9 < _SETTLED:
             return

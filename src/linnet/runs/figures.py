@@ -10,7 +10,7 @@ import msgspec
 
 from linnet.runs.metric_names import Goal
 
-Wanted = Mapping[str, frozenset[int]]  # metrics, and the steps at which their values are wanted
+FigureRequest = Mapping[str, frozenset[int]]  # metrics, and the steps at which their values are wanted
 Point = tuple[int, float]  # step, value
 
 

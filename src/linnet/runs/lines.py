@@ -87,9 +87,9 @@ class LineReader:
         while chunk := read_at(self.fd, self.block_bytes, self.position + len(self._pending)):
             cut = chunk.rfind(b"\n") + 1
             if self.in_long_line:
-                taken = chunk.find(b"\n") + 1 or len(chunk)
-                self.in_long_line = chunk[taken - 1] != 0x0A
-                self._take(chunk[:taken])
+                length = chunk.find(b"\n") + 1 or len(chunk)
+                self.in_long_line = chunk[length - 1] != 0x0A
+                self._take(chunk[:length])
             elif cut:
                 block = bytes(self._pending) + chunk[:cut] if self._pending else chunk[:cut]
                 at_start = self.position == 0

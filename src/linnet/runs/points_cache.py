@@ -20,7 +20,7 @@ import msgspec
 
 from linnet.files import change_stamp, open_regular, read_at, write_file
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
-from linnet.runs.figures import MetricFigures, Point, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures, Point
 from linnet.runs.folder import CACHE, EVENTS
 from linnet.runs.line_struct import Int64
 from linnet.runs.lines import UnfitLinesError, checksum
@@ -160,7 +160,7 @@ def _little_endian(column: array[Any]) -> array[Any]:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def kept_figures(folder: str, wanted: Wanted) -> dict[str, MetricFigures] | None:
+def kept_figures(folder: str, wanted: FigureRequest) -> dict[str, MetricFigures] | None:
     """The wanted figures of a run, those that it has; None where the points were not kept, or are not its stream's."""
     try:
         points = open_regular(f"{folder}/{CACHE}/{_NAME}")

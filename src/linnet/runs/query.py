@@ -326,8 +326,8 @@ def _missing_operator(word: str, rest: str) -> str:
         return f"expected a comparison, found {word!r}"
     following = re.match(r"[^\s()]*", rest)
     found = f", found {following[0]!r}" if following and following[0] else ""
-    near = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 else ""
-    hint = near if "did you mean" in near else f"; a part of a run's name is run~{word}, a tag is tag:{word}"
+    advice = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 else ""
+    hint = advice if "did you mean" in advice else f"; a part of a run's name is run~{word}, a tag is tag:{word}"
     return f"expected one of < <= > >= = != : ~ after {word!r}{found}{hint}"
 
 
@@ -350,5 +350,5 @@ def _moment(text: str) -> float | None:
 
 def _error(text: str, at: int, problem: str) -> UsageError:
     """One line that names the place by the words that stand there."""
-    here, whole = text[at : at + 24], text if len(text) <= 100 else f"{text[:99]}…"
-    return UsageError(f"`where` {whole!r}, {f'at {here!r}' if here else 'at its end'}: {problem}")
+    rest, shown = text[at : at + 24], text if len(text) <= 100 else f"{text[:99]}…"
+    return UsageError(f"`where` {shown!r}, {f'at {rest!r}' if rest else 'at its end'}: {problem}")

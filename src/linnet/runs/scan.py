@@ -20,8 +20,8 @@ from linnet.files import open_regular, read_at, write_file
 from linnet.runs.cache import stamp
 from linnet.runs.events import Event, decode
 from linnet.runs.folder import CACHE
+from linnet.runs.inspection_lines import SHORT_HEADS
 from linnet.runs.lines import BOM, LONGEST_LINE
-from linnet.runs.look_lines import SHORT_HEADS
 
 KINDS = ("artifact", "checkpoint", "compare", "note", "resume", "sample")
 

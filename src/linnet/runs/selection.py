@@ -19,7 +19,7 @@ from linnet.errors import UsageError, near_words
 from linnet.runs.columns import FIELDS, Column, Term, resolve
 from linnet.runs.figure_index import FigureIndex, stamp_of
 from linnet.runs.figure_reader import read_figures
-from linnet.runs.figures import MetricFigures, Point, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures, Point
 from linnet.runs.metric_names import goal_of
 from linnet.runs.processes import in_processes
 from linnet.runs.query import UNREAD, Comparison, Query
@@ -118,7 +118,7 @@ class RunRecord:
         figures, goal = self.figures.get(metric), self.goal(Term("metric", metric))
         return None if figures is None or goal is None else figures.low if goal == "min" else figures.high
 
-    def take_figures(self, wanted: Wanted, figures: dict[str, MetricFigures]) -> None:
+    def take_figures(self, wanted: FigureRequest, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read; what was wanted and is not there, the run does not have."""
         for name in wanted:
             read, known = figures.get(name), self.figures.get(name)
@@ -322,7 +322,7 @@ def read_values(
     needing = [record for record in records if any(record.value(term) is UNREAD for term in metrics)]
     if not needing:
         return []
-    wanted: Wanted = {
+    wanted: FigureRequest = {
         term.name: frozenset(other.step for other in metrics if other.name == term.name and other.step is not None)
         for term in metrics
     }

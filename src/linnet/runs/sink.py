@@ -215,13 +215,13 @@ class Sink:
     def _write_held(self, line: bytes) -> None:
         """Write one line, or the rest of one that was cut short; when someone has written behind it, start it anew."""
         done, size_then = self._torn or (0, 0)
-        again = done > 0 and self.size() != size_then
-        piece = b"\n" + line if again else line[done:]
+        is_incomplete = done > 0 and self.size() != size_then
+        piece = b"\n" + line if is_incomplete else line[done:]
         written = _write(self._fd, piece)
         if written == len(piece):
             self._torn = None
             return
-        self._torn = (max(0, written - 1) if again else done + written, self.size())
+        self._torn = (max(0, written - 1) if is_incomplete else done + written, self.size())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _rescue(self) -> None:

@@ -20,8 +20,8 @@ from linnet.files import is_file, is_locked
 from linnet.runs import provenance
 from linnet.runs.events import Event, as_number, decode, parse, unix_seconds
 from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.inspection_lines import is_inspection
 from linnet.runs.lines import FARTHEST, first_line, lines_backwards
-from linnet.runs.look_lines import is_look
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
@@ -154,7 +154,7 @@ class _StreamEnd:
     def read(self, lines: Iterator[bytes], origin: float) -> None:
         """Take lines from the last backwards, until all is known, or too little is new to read on."""
         for line in lines:
-            if self._settled and is_look(line):
+            if self._settled and is_inspection(line):
                 continue
             event = decode(line, origin)
             if event is not None:

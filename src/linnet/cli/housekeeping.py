@@ -248,13 +248,13 @@ def _described(run: Run, contents: Contents) -> str:
     return f"{facts}, also {', '.join(contents.foreign)}" if contents.foreign else facts
 
 
-def _steps(over: Surplus) -> str:
+def _steps(surplus: Surplus) -> str:
     """The steps whose checkpoints go; and whether the run can be resumed after it."""
-    steps = over.steps
+    steps = surplus.steps
     shown = ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
     noun = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
     return f"{noun} of step{'' if len(steps) == 1 else 's'} {shown}" + (
-        "" if over.can_resume else " (it cannot be resumed then)"
+        "" if surplus.can_resume else " (it cannot be resumed then)"
     )
 
 
