@@ -15,7 +15,7 @@ from linnet.board.gallery import describe, find_artifact, series_of
 from linnet.board.picture import braille, fitted_size, half_blocks, resized
 from linnet.board.terminal import system_viewer
 from linnet.board.terminal.actions import act, point
-from linnet.board.terminal.palette import look as look_of
+from linnet.board.terminal.palette import style_of
 from linnet.board.terminal.sketch import sketch
 from linnet.board.terminal.spans import length, text_of
 from linnet.board.terminal.state import Board
@@ -111,15 +111,15 @@ def test_a_long_table_scrolls_on_the_whole_screen(logged: Path) -> None:
 def test_an_image_is_half_blocks_in_its_own_colours(logged: Path) -> None:
     board = shelf_of(logged, "first")
     board.color = True
-    drawn = [span for line in look_lines(board) for span in line if span[1].startswith("pixel.")]
+    drawn = [span for line in inspection_lines(board) for span in line if span[1].startswith("pixel.")]
     assert drawn[0][1] == "pixel.646464.646464"
     assert {"pixel.ff0000.ff0000", "pixel.0000ff.0000ff"} <= {style for _, style in drawn}
     assert set("".join(text for text, _ in drawn)) == {"▀"}
-    style = look_of(drawn[0][1], "dark")
+    style = style_of(drawn[0][1], "dark")
     assert style.color is not None and style.bgcolor is not None
 
 
-def look_lines(board: Board) -> Any:
+def inspection_lines(board: Board) -> Any:
     from linnet.board.terminal.views import screen
 
     return screen.whole(board, 100, 30)

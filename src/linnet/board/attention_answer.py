@@ -64,9 +64,9 @@ def read_attention(printed: bytes) -> AttentionAnswer | None:
     return AttentionAnswer(fields.tokens, layers) if layers and fits else None
 
 
-def attention_error(said: bytes) -> str:
+def attention_error(stderr: bytes) -> str:
     """Why there is none, as the command said it last."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
     return shorten(plain(lines[-1].removeprefix("error: ")), 500) if lines else "the maps could not be computed"
 
 

@@ -172,10 +172,10 @@ def module_times(regions: RegionNode) -> dict[str, dict[str, float]]:
     """Microseconds of the first pass by module, `forward` and `backward`."""
     times: dict[str, dict[str, float]] = {}
     for _, node in regions.walk():
-        for way in ("forward", "backward"):
-            before, found, path = node.path.rpartition(f"{way}/")
-            if found and (not before or before.endswith("/")):
-                times.setdefault(path.replace("/", "."), {}).setdefault(way, node.us)
+        for direction in ("forward", "backward"):
+            before, separator, path = node.path.rpartition(f"{direction}/")
+            if separator and (not before or before.endswith("/")):
+                times.setdefault(path.replace("/", "."), {}).setdefault(direction, node.us)
     return times
 
 

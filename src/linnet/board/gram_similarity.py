@@ -41,10 +41,14 @@ def gram_regions(inspection: Inspection) -> list[str]:
 def layers_alike(inspection: Inspection, region: str, step: int) -> tuple[list[int], NDArray[np.float64]]:
     """The layers of a region at a step, and how alike each is to each other."""
     by_layer = {layer: inspection.grams(region, layer, step=step).values for layer in _layers(inspection, region)}
-    told = {layer: grams[0] for layer, grams in by_layer.items() if len(grams)}
-    sizes = {len(gram_TT) for gram_TT in told.values()}
-    values = cka_of_grams(np.stack(list(told.values()))) if len(sizes) == 1 else np.full((len(told),) * 2, np.nan)
-    return list(told), values
+    gram_of_layer = {layer: grams[0] for layer, grams in by_layer.items() if len(grams)}
+    sizes = {len(gram_TT) for gram_TT in gram_of_layer.values()}
+    values = (
+        cka_of_grams(np.stack(list(gram_of_layer.values())))
+        if len(sizes) == 1
+        else np.full((len(gram_of_layer),) * 2, np.nan)
+    )
+    return list(gram_of_layer), values
 
 
 def layers_over_steps(inspection: Inspection, region: str) -> NDArray[np.float64]:

@@ -165,5 +165,7 @@ def runs_flag(root: Path | None) -> str:
 
 def shown_path(path: Path) -> str:
     """A path seen from the current folder if it is in it, else in full."""
-    path, here = absolute(path), absolute(Path())
-    return str(path.relative_to(here) if path != here and path.is_relative_to(here) else path)
+    path, current_folder = absolute(path), absolute(Path())
+    return str(
+        path.relative_to(current_folder) if path != current_folder and path.is_relative_to(current_folder) else path
+    )

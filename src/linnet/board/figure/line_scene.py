@@ -47,7 +47,7 @@ def _draw_panel(scene: Scene, box: Box, chart: LineChart, panel: Panel, y_scale:
     traces = [
         (line, traced)
         for line in panel.lines
-        if (traced := trace(line.curve, chart.x_scale, y_scale, columns, chart.look.alpha)) is not None
+        if (traced := trace(line.curve, chart.x_scale, y_scale, columns, chart.options.alpha)) is not None
     ]
     order = sorted(range(len(traces)), key=lambda at: (-len(traces[at][0].curve), -at))
     dense_first = [traces[at] for at in order]  # a few points would be hidden below

@@ -25,7 +25,7 @@ from textual.widgets import Input
 from linnet.board.terminal import palette
 from linnet.board.terminal.actions import Gesture, act, point
 from linnet.board.terminal.keys import PRIORITY, SECTIONS, bindings
-from linnet.board.terminal.palette import look
+from linnet.board.terminal.palette import style_of
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line
 from linnet.board.terminal.state import Board
@@ -78,9 +78,9 @@ class Canvas(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y >= len(self._lines) or not self._theme:
-            return Strip.blank(width, look("", self._theme) if self._theme else None)
-        segments = [Segment(text, look(style, self._theme)) for text, style in self._lines[y] if text]
-        return Strip(segments).adjust_cell_length(width, look("", self._theme))
+            return Strip.blank(width, style_of("", self._theme) if self._theme else None)
+        segments = [Segment(text, style_of(style, self._theme)) for text, style in self._lines[y] if text]
+        return Strip(segments).adjust_cell_length(width, style_of("", self._theme))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self._pressed, self._dragged = True, False
@@ -243,11 +243,13 @@ class BoardApp(App[None]):
                     self._protocol = graphics.choose_protocol(terminal.ask) or "none"
                 if self._protocol == "none":
                     return False
-                seen = full_screen.look_through(terminal, self._protocol, series.artifacts, board.shelf.index(series))
+                outcome = full_screen.browse_images(
+                    terminal, self._protocol, series.artifacts, board.shelf.index(series)
+                )
         except (SuspendNotSupported, OSError):
             self._protocol = "none"
             return False
-        board.shelf.position = None if seen == len(series.artifacts) - 1 else seen
+        board.shelf.position = None if outcome == len(series.artifacts) - 1 else outcome
         return True
 
     def action_theme(self) -> None:

@@ -123,8 +123,8 @@ class ChartList:
         group = next((members for members in groups.values() if name in members), [])
         free = [member for member in group if member not in pinned]
         order = _moved(free, name, by)
-        taken = {*pinned, *free}
-        rest = [member for members in groups.values() for member in members if member not in taken]
+        listed = {*pinned, *free}
+        rest = [member for members in groups.values() for member in members if member not in listed]
         placed = {*order, *rest}
         return self._change(order=lambda names: [*order, *rest, *(other for other in names if other not in placed)])
 

@@ -77,11 +77,11 @@ class Layout:
             if 0 <= index + right < len(cells):
                 return cells[index + right].name
         else:
-            here = cells[index]
+            current = cells[index]
             rows = sorted({cell.y for cell in cells})
-            row = rows.index(here.y) + down
+            row = rows.index(current.y) + down
             if 0 <= row < len(rows):
-                return min((c for c in cells if c.y == rows[row]), key=lambda c: abs(c.x - here.x)).name
+                return min((c for c in cells if c.y == rows[row]), key=lambda c: abs(c.x - current.x)).name
         step = right + down
         if not 0 <= at + step < len(self.pages):
             return name

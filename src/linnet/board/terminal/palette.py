@@ -46,13 +46,13 @@ _STYLES = {  # colour and, of its attributes, those that do its work where there
     ("care", "bold reverse"): "cursor.cell",
     ("bad", "bold"): "error bar.high status.aborted status.errored status.crashed status.gone",
 }
-_LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.split()}
+_BY_STYLE = {style: look for look, styles in _STYLES.items() for style in styles.split()}
 
 
-def look(style: str, theme: str) -> Style:
+def style_of(style: str, theme: str) -> Style:
     """A style as the terminal gets it. `.on`: of the row or tab that is chosen."""
     if not style.startswith("pixel."):
-        return _look(style, theme)
+        return _cached_style(style, theme)
     return Style() if theme == PLAIN else _pixel_look(style)
 
 
@@ -64,10 +64,10 @@ def _pixel_look(style: str) -> Style:
 
 
 @cache
-def _look(style: str, theme: str) -> Style:
+def _cached_style(style: str, theme: str) -> Style:
     run, _, variant = style.partition(".")
     raised = ".on" in style and not style.startswith("head")
-    colour, attributes = _LOOKS.get(style) or _LOOKS.get(style.removesuffix(".on"), ("text", ""))
+    colour, attributes = _BY_STYLE.get(style) or _BY_STYLE.get(style.removesuffix(".on"), ("text", ""))
     if theme == PLAIN:
         if run.startswith("run"):
             return Style(dim=variant == "raw" or None, reverse=variant == "block" or None)

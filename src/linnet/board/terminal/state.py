@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Area = Literal["page", "runs", "inside", "artifacts", "grid", "detail"]
 Overlay = Literal["", "help", "differences", "scatter"]
-Asked = Literal["", "filter", "columns", "charts", "figure", "prompt", "note"]
+Question = Literal["", "filter", "columns", "charts", "figure", "prompt", "note"]
 TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
 _FAR = 10**9  # rows or lines: to the end
@@ -69,7 +69,7 @@ class Board:
         self.view: View = view
         self.detail: str | None = None
         self.overlay: Overlay = ""
-        self.asking: Asked = ""
+        self.asking: Question = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0

@@ -231,8 +231,8 @@ def _json(request: Request, answer: object, status: int = 200) -> Response:
 
 def _sent(request: Request, content: bytes, mime: str, status: int = 200) -> Response:
     """An answer, compressed for a reader who is not on this machine."""
-    far = request.client is not None and not is_loopback(request.client.host)
-    if far and len(content) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+    is_remote = request.client is not None and not is_loopback(request.client.host)
+    if is_remote and len(content) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
         packed = gzip.compress(content, 1)
         headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
         return Response(packed, status, headers, mime)

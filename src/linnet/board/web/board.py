@@ -136,8 +136,8 @@ class WebBoard:
         """Give every run an id: its folder's name; of one that lies deeper, the way to it with tildes."""
         root, ids, rows = f"{self.store.root}/", dict[str, str](), dict[str, RunRow]()
         for row in [*self.table.rows, *self.table.archived]:
-            way = row.path.removeprefix(root)
-            name = Path(row.path).name if way == row.path else way.replace("/", "~")
+            relative_path = row.path.removeprefix(root)
+            name = Path(row.path).name if relative_path == row.path else relative_path.replace("/", "~")
             while name in rows:  # a run that was named has a namesake in the root
                 name += "~"
             ids[row.path], rows[name] = name, row

@@ -143,12 +143,12 @@ class Changes:
                 return {}
             first, self._version = self._version is None, self._board.version
             rows = {self._board.id_of(row): row for row in [*self._board.table.rows, *self._board.table.archived]}
-        gone = [run_id for run_id in self._summaries if run_id not in rows]
-        for run_id in gone:
+        removed = [run_id for run_id in self._summaries if run_id not in rows]
+        for run_id in removed:
             self._states.pop(run_id, None)
         changed = [row for run_id, row in rows.items() if self._summaries.get(run_id) is not row.summary]
         self._summaries = {run_id: row.summary for run_id, row in rows.items()}
-        return {} if first or not (changed or gone) else self._rows_messages(changed, gone)
+        return {} if first or not (changed or removed) else self._rows_messages(changed, removed)
 
     def _changed_paths(self, folders: set[str]) -> list[str]:
         """The folders of runs whose rows are to be looked at: those that changed, and those that waited long enough."""
@@ -168,7 +168,7 @@ class Changes:
             self._summaries[self._board.id_of(row)] = row.summary
         return self._rows_messages(changed, []) if changed else {}
 
-    def _rows_messages(self, changed: list[RunRow], gone: list[str]) -> Messages:
+    def _rows_messages(self, changed: list[RunRow], removed: list[str]) -> Messages:
         """For each page the rows that changed, with the columns that it shows."""
         by_columns: dict[str | None, bytes] = {}
         messages = {}
@@ -178,7 +178,7 @@ class Changes:
                 terms = self._terms_of(follower.columns)
                 read_metrics(self._board, changed, terms)
                 rows = [run_row(self._board, row, now, terms) for row in changed]
-                data = {"position": self._board.position, "rows": rows, "gone": gone}
+                data = {"position": self._board.position, "rows": rows, "gone": removed}
                 by_columns[follower.columns] = event("runs", data)
             messages[id(follower)] = by_columns[follower.columns]
         return messages

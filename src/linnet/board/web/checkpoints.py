@@ -157,8 +157,8 @@ def _tokens(run: OpenRun, step: int) -> int | None:
     if tokens is None or not len(tokens):
         return None
     rows = int(np.searchsorted(tokens.step, step, "right"))
-    seen = float(np.nansum(tokens.value[:rows]))
-    return int(seen) if math.isfinite(seen) and abs(seen) < 2**53 else None
+    trained_on = float(np.nansum(tokens.value[:rows]))
+    return int(trained_on) if math.isfinite(trained_on) and abs(trained_on) < 2**53 else None
 
 
 def _commands(run: Run, file: Path) -> list[str]:

@@ -108,15 +108,15 @@ class Follower:
     def _changes(self, run_id: str, run: OpenRun, series: Series, state: SeriesState) -> list[dict[str, Any]]:
         """The rows behind those that the page has, on each of its axes."""
         rows, stream = len(series), _stream_of(run)
-        again = stream != (state.generation, state.resumes) or rows < state.position
-        again = again or rows - state.position > _MOST_ROWS
-        if rows == state.position and not again:
+        from_start = stream != (state.generation, state.resumes) or rows < state.position
+        from_start = from_start or rows - state.position > _MOST_ROWS
+        if rows == state.position and not from_start:
             return []
         changes = []
         for axis in self.axes:
-            x, values = ([], []) if again else _new_rows(run, series, state.position, axis)
+            x, values = ([], []) if from_start else _new_rows(run, series, state.position, axis)
             named = {"run": run_id, "key": series.name, "axis": axis, "position": rows}
-            changes.append({**named, "x": x, "value": values, "again": again})
+            changes.append({**named, "x": x, "value": values, "again": from_start})
         state.position, (state.generation, state.resumes) = rows, stream
         return changes
 

@@ -29,11 +29,11 @@ def results(board: WebBoard, run_id: str) -> list[InsideResult]:
         numbers = {id(artifact): number for number, artifact in numbered(run).items()}
         return [
             InsideResult(
-                kind=found.kind,
-                step=found.step,
-                text=found.text,
-                picture=None if found.picture is None else numbers.get(id(found.picture)),
-                numbers=plain_json(found.numbers),
+                kind=result.kind,
+                step=result.step,
+                text=result.text,
+                picture=None if result.picture is None else numbers.get(id(result.picture)),
+                numbers=plain_json(result.numbers),
             )
-            for found in analysis_results(run.journal, read)
+            for result in analysis_results(run.journal, read)
         ]

@@ -110,10 +110,10 @@ def listen(host: str, port: int | None) -> socket.socket:
             return listening
         except (OSError, OverflowError) as error:
             listening.close()
-            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            if taken and port is None:
+            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if in_use and port is None:
                 continue
-            reason = "it is taken; name another with --port, or let it be chosen" if taken else str(error)
+            reason = "it is taken; name another with --port, or let it be chosen" if in_use else str(error)
             raise LinnetError(f"cannot listen on {host} port {number}: {reason}") from None
     raise LinnetError(f"ports {wanted[0]} to {wanted[-1]} are all taken; name a free one with --port")
 

@@ -129,8 +129,8 @@ class Tables:
     def _facts(self, rows: list[RunRow]) -> TableFacts:
         """What can be said of all rows, which takes as long as the rest of the answer; renewed now and then."""
         known, version = self._known_facts.get(id(rows)), self._board.version
-        late = known is not None and known.version != version and known.is_old()
-        if known is None or known.rows is not rows or late:
+        is_stale = known is not None and known.version != version and known.is_old()
+        if known is None or known.rows is not rows or is_stale:
             self._known_facts = {key: facts for key, facts in self._known_facts.items() if facts.rows is not rows}
             if len(self._known_facts) > 1:
                 self._known_facts.clear()

@@ -86,9 +86,9 @@ def _loaded(board: WebBoard, run_id: str) -> Run:
         raise RequestError(404, str(error)) from None
 
 
-def _check(text: str, what: str, longest: int) -> None:
+def _check(text: str, field: str, longest: int) -> None:
     """Refuse what is too long, or could steer a terminal that shows it later."""
     if len(text) > longest:
-        raise RequestError(400, f"{what} has at most {longest} characters, found {len(text)}")
+        raise RequestError(400, f"{field} has at most {longest} characters, found {len(text)}")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        raise RequestError(400, f"{what} has no control characters")
+        raise RequestError(400, f"{field} has no control characters")

@@ -188,10 +188,10 @@ def box(
     corner, flat, upright = ("┏┓┗┛", "━", "┃") if selected else ("╭╮╰╯", "─", "│")
     left, right = top
     right = right if length(right) + 6 < width - 4 else []
-    taken = length(right) + 2 if right else 0
-    left = _shortened(left, max(4, width - 4 - taken))
+    used = length(right) + 2 if right else 0
+    left = _shortened(left, max(4, width - 4 - used))
     upper: Line = [(corner[0], look), (" ", look), *left, (" ", look)]
-    upper += [(flat * max(0, width - 4 - length(left) - taken), look)]
+    upper += [(flat * max(0, width - 4 - length(left) - used), look)]
     upper += [(" ", look), *right, (" ", look)] if right else []
     first, last = (f" {cut(text, (width - 6) // 2)} " if text else "" for text in bottom)
     lower: Line = [(corner[2], look), (first, "axis")] if first else [(corner[2], look)]

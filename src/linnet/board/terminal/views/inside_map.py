@@ -64,15 +64,18 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     tall = height - 1 - (curve if curve >= _LEAST_CURVE else 0)
     lines, cell_at, rows = map_lines(board, heat, width - 1, tall, (row, at))
     page.cell_at = lambda x, y: cell_at(x - 1, y - 1)
-    here: Line = [(f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"), (f"{number(value)} ", "title")]
-    what: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {region}{of_layer}", "")]
-    what += [("  heads", "dim")] if page.heads else []
-    what += [("  log scale", "dim")] if page.log else []
-    what += [(f"  {rows}", "dim")] if rows else []
+    cursor_facts: Line = [
+        (f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"),
+        (f"{number(value)} ", "title"),
+    ]
+    title: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {region}{of_layer}", "")]
+    title += [("  heads", "dim")] if page.heads else []
+    title += [("  log scale", "dim")] if page.log else []
+    title += [(f"  {rows}", "dim")] if rows else []
     body = fill([[(" ", ""), *line] for line in lines], width, min(tall, len(lines)))
     if curve >= _LEAST_CURVE:
         body += curve_lines(shown.steps, shown.values[row], (step, value), width - 2, curve)
-    return [justify(what, here, width), *body]
+    return [justify(title, cursor_facts, width), *body]
 
 
 def _place(row: Row, region: str) -> str:
@@ -139,9 +142,9 @@ def draw_spread(board: Board, inspection: Inspection, width: int, height: int) -
     if step is None:
         return []
     at = page.steps.index(step)
-    what: Line = [(f" {safe(row)}", "title"), (f"  step {number(step)}", "")]
-    here: Line = [(f"{_facts(inspection, row, step)} ", "dim")]
-    head = justify(what, here, width)
+    title: Line = [(f" {safe(row)}", "title"), (f"  step {number(step)}", "")]
+    facts: Line = [(f"{_facts(inspection, row, step)} ", "dim")]
+    head = justify(title, facts, width)
     if width >= _BESIDE:
         half = width // 2 - 1
         bars = fill(_bars(histograms, at, half - 2, height - 1), half, height - 1)
@@ -157,8 +160,8 @@ def _facts(inspection: Inspection, row: Row, step: int) -> str:
     """Mean, deviation and ends of a row at a step."""
     words = []
     for figure in ("mean", "std", "min", "max"):
-        told = inspection.taps.value(figure, row, step)
-        words += [f"{figure} {number(told, 3)}"] if told is not None else []
+        value = inspection.taps.value(figure, row, step)
+        words += [f"{figure} {number(value, 3)}"] if value is not None else []
     return "  ".join(words)
 
 

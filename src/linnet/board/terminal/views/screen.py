@@ -95,7 +95,9 @@ def print_frame(board: Board, width: int, height: int, theme: str) -> None:
 
 def paint(line: Line, theme: str) -> str:
     """A line with the escape sequences of its colours."""
-    return "".join(palette.look(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line)
+    return "".join(
+        palette.style_of(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line
+    )
 
 
 def _header(board: Board, width: int) -> list[Line]:
@@ -231,13 +233,13 @@ def _modes(board: Board) -> Line:
 
 
 def tab_at(board: Board, width: int, x: int) -> str | None:
-    at, seen = 0, -1
+    at, position = 0, -1
     for text, style in _tabs(board, width):
         if style in ("tab", "tab.on") and text.startswith(" "):
-            seen += 1
+            position += 1
         at += cells(text)
         if x < at:
-            return VIEWS[seen] if 0 <= seen < len(VIEWS) and style != "tabs" else None
+            return VIEWS[position] if 0 <= position < len(VIEWS) and style != "tabs" else None
     return None
 
 
