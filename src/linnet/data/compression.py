@@ -116,8 +116,8 @@ def _unpacked(path: Path, packing: Compression) -> Iterator[bytes]:
                 yield block
             if decompressor.eof:
                 data = (decompressor.unused_data or file.read(_PACKED_BLOCK)).lstrip(b"\0")  # padding
-                while not data and (more := file.read(_PACKED_BLOCK)):
-                    data = more.lstrip(b"\0")
+                while not data and (packed := file.read(_PACKED_BLOCK)):
+                    data = packed.lstrip(b"\0")
                 if not data:
                     return
                 if len(data) < 4:

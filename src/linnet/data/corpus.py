@@ -117,7 +117,7 @@ def find_corpus(
         return Corpus(name, _standard_library(), rules.default)
     if not name:
         raise DataError("the corpus has no name; give a file, a folder, a pattern, a URL, or python")
-    path, look, remote = expanded(name), _Look(plain), None
+    path, look, remote = expanded(name), _FormatDetector(plain), None
     left_out: list[str] = []
     if is_url(name):
         from linnet.data.cache import cache_folder
@@ -159,7 +159,7 @@ def _standard_library() -> tuple[CorpusFile, ...]:
     return files
 
 
-def _in_folder(folder: Path, look: _Look, left_out: list[str]) -> Iterator[CorpusFile]:
+def _in_folder(folder: Path, look: _FormatDetector, left_out: list[str]) -> Iterator[CorpusFile]:
     """Every file that is text or a corpus format, hidden and empty ones aside; the others are added to `left_out`."""
     ignore = GitIgnore(folder) if look.plain is not None else None
     paths = _walk(folder, ignore=ignore)
@@ -182,7 +182,7 @@ def _in_folder(folder: Path, look: _Look, left_out: list[str]) -> Iterator[Corpu
                 left_out.append(f"{name}: {error.problem}")
 
 
-class _Look:
+class _FormatDetector:
     """How files are to be read, told by their names and first bytes."""
 
     def __init__(self, plain: bool | None) -> None:

@@ -71,9 +71,9 @@ class CorpusFile:
         except NulError as error:
             raise FileError(self.path, f"this is not text: {error}") from None
         except UnicodeDecodeError as error:
-            name, near = "UTF-8" if self.encoding == UTF8 else self.encoding, error.start + (self.span or (0,))[0]
+            name, position = "UTF-8" if self.encoding == UTF8 else self.encoding, error.start + (self.span or (0,))[0]
             raise FileError(
-                self.path, f"this is not {name} near byte {near}; convert the file or leave it out"
+                self.path, f"this is not {name} near byte {position}; convert the file or leave it out"
             ) from None
 
     def content(self, most: int = LARGEST) -> bytes:

@@ -226,9 +226,9 @@ class ForkPoint:
         recipe.step_index = self.step
         where = "goes on in the same data" if self.has_same_data(data) else "begins with other data"
         facts = self.state.facts
-        seen = facts.get("seen") or self._metadata.get(f"linnet.{data.unit}_seen") or self.step * data.per_step
+        trained_on = facts.get("seen") or self._metadata.get(f"linnet.{data.unit}_seen") or self.step * data.per_step
         loss = facts.get("loss", self._metadata.get("linnet.train_loss", float("nan")))
-        progress = Progress(step=self.step, seen=int(seen), loss=float(loss), first_loss=facts.get("first_loss"))
+        progress = Progress(step=self.step, seen=int(trained_on), loss=float(loss), first_loss=facts.get("first_loss"))
         return progress, f"forked from {self.run.id}@{self.step}: its weights; {moments}; {where}"
 
     @property

@@ -184,8 +184,8 @@ def _clear_unborn(folder: Path) -> bool:
 def _check_recipe(run: Run, recipe: str, forked: bool) -> None:
     other = f"choose another `run_id`, or delete it: linnet delete {run.id}"
     if run.manifest.recipe != recipe:
-        made = f"of the recipe {run.manifest.recipe}" if run.manifest.recipe else "not made by linnet train"
-        raise UsageError(f"run {run.id} is {made}, and this command trains {recipe}; {other}")
+        origin = f"of the recipe {run.manifest.recipe}" if run.manifest.recipe else "not made by linnet train"
+        raise UsageError(f"run {run.id} is {origin}, and this command trains {recipe}; {other}")
     if forked != (run.manifest.parent is not None):
         began = f"forked from {run.manifest.parent}" if run.manifest.parent else "not forked from another run"
         raise UsageError(f"run {run.id} was {began}, and this command {'is' if forked else 'is not'}; {other}")
@@ -212,7 +212,7 @@ def _wait_for_writer(run: Run) -> None:
     """Wait for a writer that is about to end; one that goes on writing is an error."""
     began = changed = time.monotonic()
     size, origin = -1, run.manifest.provenance
-    here = origin.get("boot_id") == provenance.boot_id()
+    is_same_boot = origin.get("boot_id") == provenance.boot_id()
     writer = f"process {origin.get('pid')} on {origin.get('host')}"
     while run.status == "live":
         now = time.monotonic()
@@ -220,7 +220,7 @@ def _wait_for_writer(run: Run) -> None:
             log.warning("run %s is still being written by %s: waiting for it to end", run.id, writer)
         if (latest := (run.path / EVENTS).stat().st_size) != size:
             size, changed = latest, now
-        if not here and now - changed > _SILENT_SECONDS:
+        if not is_same_boot and now - changed > _SILENT_SECONDS:
             return
         if now - began > _WAIT_SECONDS:
             raise LinnetError(f"run {run.id} is being written by {writer}; stop it first, or choose another `run_id`")

@@ -129,9 +129,9 @@ def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:
 def teacher_remark(options: TeacherOptions, vocab: int) -> str:
     """What is learnt from whom, in a line."""
     top = options.top_k_distill or None
-    over = f"all {vocab:,} tokens" if top is None else f"its {top} likeliest tokens, the others as one"
+    scope = f"all {vocab:,} tokens" if top is None else f"its {top} likeliest tokens, the others as one"
     read = " out of a cache" if options.teacher_cache else ""
     return (
-        f"teacher {options.teacher_name}: {options.distill:.0%} of the loss is its distribution over {over}{read}, at"
+        f"teacher {options.teacher_name}: {options.distill:.0%} of the loss is its distribution over {scope}{read}, at"
         f" temperature {options.temperature_distill:g}"
     )

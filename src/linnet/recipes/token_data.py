@@ -170,8 +170,8 @@ class TextRunData(TokenRunData):
         batch = self._batches.at(index, self._ranks.rank, self._ranks.count)
         if self._teacher_logits is not None:
             numbers = self._batches.block_numbers(index, self._ranks.rank, self._ranks.count)
-            said = self._teacher_logits.blocks(numbers)
-            batch = replace(batch, teacher_top=tuple(send(array, self._device) for array in said))
+            teacher_blocks = self._teacher_logits.blocks(numbers)
+            batch = replace(batch, teacher_top=tuple(send(array, self._device) for array in teacher_blocks))
         return batch if self._ranks.alone else replace(batch, n_targets=self._batches.n_targets(index))
 
     def scored(self, step: int) -> int:
@@ -411,11 +411,11 @@ class StreamRows:
 
     def _endless(self) -> Iterator[Any]:
         while True:
-            epoch, seen = iter(self._rows), False
+            epoch, has_rows = iter(self._rows), False
             for row in _flat(epoch):
-                seen = True
+                has_rows = True
                 yield row
-            if epoch is self._rows or not seen:  # a generator, or nothing: it does not begin again
+            if epoch is self._rows or not has_rows:  # a generator, or nothing: it does not begin again
                 return
 
 

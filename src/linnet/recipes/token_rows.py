@@ -72,8 +72,8 @@ class TokenRows:
         if self.same:
             return f"all {total:,} rows by the donor's own tokenizer"
         rest = "".join(
-            f", {number:,} {what}"
-            for number, what in ((self.means, "from the mean of their pieces"), (self.new, "new"))
+            f", {number:,} {source}"
+            for number, source in ((self.means, "from the mean of their pieces"), (self.new, "new"))
             if number
         )
         return f"{self.own:,} of {total:,} rows are tokens of the donor's ({self.own / total:.1%}){rest}"
@@ -108,15 +108,15 @@ class TokenRows:
     def _equal(self) -> list[int]:
         """Means that are the row of a token as it is, or another mean: `dd` of d and d, `fd` and `df`."""
         counts = self.counts
-        taken: set[tuple[tuple[int, int], ...]]
-        taken = {((number, 1),) for number in self.of[self.first[:-1][counts == 1]].tolist()}
+        matched: set[tuple[tuple[int, int], ...]]
+        matched = {((number, 1),) for number in self.of[self.first[:-1][counts == 1]].tolist()}
         equal = []
         for row in np.flatnonzero(counts > 1).tolist():
             pieces, times = np.unique(self.of[self.first[row] : self.first[row + 1]], return_counts=True)
             shares = tuple(zip(pieces.tolist(), (times // np.gcd.reduce(times)).tolist(), strict=True))
-            if shares in taken:
+            if shares in matched:
                 equal.append(row)
-            taken.add(shares)
+            matched.add(shares)
         return equal
 
 

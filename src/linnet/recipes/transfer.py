@@ -67,7 +67,7 @@ class Init:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TransferredTensors:
     """Tensors for the new model by our names, and what they are in a line."""
 
     tensors: dict[str, Array]
@@ -85,13 +85,13 @@ class Transfer:
     rescale: bool = True  # of `embed`: give its rows the mean and spread of new ones
     seed: int = 0
 
-    def take(self, init: Init) -> Taken:
+    def take(self, init: Init) -> TransferredTensors:
         """Take over what `init` says."""
         mode = getattr(self, f"_{init.kind}")
-        taken: Taken = mode(init.number) if init.kind in _NUMBERED else mode()
+        taken: TransferredTensors = mode(init.number) if init.kind in _NUMBERED else mode()
         return taken
 
-    def _embed(self) -> Taken:
+    def _embed(self) -> TransferredTensors:
         """The rows of an embedding of the same width."""
         from linnet.models.initial import EMBEDDING_STD
         from linnet.models.lens import SEEN_STD
@@ -102,26 +102,26 @@ class Transfer:
             table = table - table.mean(0)
             # A tied head has the size of a head.
             table *= (EMBEDDING_STD if self.config.tied else SEEN_STD) / table.std(0)
-        return Taken({_EMBEDDING: table}, f"embedding copied ({self.rows.words}); the rest is new")
+        return TransferredTensors({_EMBEDDING: table}, f"embedding copied ({self.rows.words}); the rest is new")
 
-    def _full(self) -> Taken:
+    def _full(self) -> TransferredTensors:
         """Everything: training goes on."""
         self._require("full", self._theirs(*_SIZES, "n_layers", "tied", *_KIND))
         words = f"every tensor of its {self.config.n_layers} layers copied ({self.rows.words})"
-        return Taken(dict(self._parameters()), words)
+        return TransferredTensors(dict(self._parameters()), words)
 
-    def _inherit(self, layers: int) -> Taken:
+    def _inherit(self, layers: int) -> TransferredTensors:
         """The first layers, with embedding and head."""
-        there = self.donor.config.n_layers
-        if layers > there:
-            raise self._error(f"inherit:{layers} takes more layers than there are", f"{layers} or more", there)
+        donor_layers = self.donor.config.n_layers
+        if layers > donor_layers:
+            raise self._error(f"inherit:{layers} takes more layers than there are", f"{layers} or more", donor_layers)
         self._require(f"inherit:{layers}", {**self._theirs(*_SIZES, *_KIND), "n_layers": layers})
         tensors = {name: array for name, array in self._parameters() if (_layer(name) or 0) < layers}
         last = f"layers 0 to {layers - 1}" if layers > 1 else "layer 0"
-        words = f"{last} of {there} copied, with embedding and last norm ({self.rows.words})"
-        return Taken(self._with_head(tensors), words)
+        words = f"{last} of {donor_layers} copied, with embedding and last norm ({self.rows.words})"
+        return TransferredTensors(self._with_head(tensors), words)
 
-    def _select(self) -> Taken:
+    def _select(self) -> TransferredTensors:
         """Some layers, and evenly chosen heads and channels; one choice of channels for the whole residual stream."""
         theirs, config = self.donor.config, self.config
         self._require("select", self._theirs(*_KIND))
@@ -147,9 +147,9 @@ class Transfer:
             f"layers {', '.join(map(str, layers))} of {theirs.n_layers}, {config.d_model} of {theirs.d_model} channels,"
             f" {config.n_heads} of {theirs.n_heads} heads, {config.d_ff} of {theirs.d_ff} hidden ({self.rows.words})"
         )
-        return Taken(self._with_head(tensors), words)
+        return TransferredTensors(self._with_head(tensors), words)
 
-    def _widen(self, n: int) -> Taken:
+    def _widen(self, n: int) -> TransferredTensors:
         """Every channel, head and hidden unit N times, and each matrix a share of itself: the function stays the same.
 
         RMSNorm sees the same mean square; a matrix reads N copies of its input, each through 1/N of itself. The N
@@ -178,7 +178,7 @@ class Transfer:
                 copies = np.concatenate([np.concatenate([part] * n) for part in np.split(array, cuts)])
                 tensors[name] = copies if array.ndim == 1 else _shares(copies, n, name, self.seed)
         words = f"every channel, head and hidden unit {n} times: {theirs.d_model} → {self.config.d_model} wide"
-        return Taken(tensors, f"{words}, same function ({self.rows.words})")
+        return TransferredTensors(tensors, f"{words}, same function ({self.rows.words})")
 
     def _parameters(self) -> Iterator[tuple[str, Array]]:
         """The donor's, with the rows of the new vocabulary."""

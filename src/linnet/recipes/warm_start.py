@@ -271,13 +271,13 @@ class WarmStart(FromScratch):
             )
         with donor_errors(), nullcontext(donor) if isinstance(donor, Donor) else Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
-            taken = self._see_through_lens(opened, rows) if self.init.has_lens else self._take_over(opened, rows)
+            summary = self._see_through_lens(opened, rows) if self.init.has_lens else self._take_over(opened, rows)
             self.options = replace(
                 self.options,
                 donor_name=opened.name,
                 donor_sha256=opened.sha256(),
                 coverage=rows.coverage,
-                taken=taken,
+                taken=summary,
             )
             if not rows.same:
                 self.options = replace(
@@ -285,7 +285,7 @@ class WarmStart(FromScratch):
                     donor_rows=rows.own,
                     mean_rows=rows.means,
                     new_rows=rows.new,
-                    taken=f"{taken}; {_in_place_of(opened, rows)}",
+                    taken=f"{summary}; {_in_place_of(opened, rows)}",
                 )
 
     def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
@@ -372,9 +372,9 @@ class WarmStart(FromScratch):
             )
         options = self.options
         transfer = Transfer(donor, self.config, rows, options.layers, options.rescale, self._settings.seed)
-        taken = transfer.take(self.init)
-        put(self.model, {name: torch.from_numpy(array) for name, array in taken.tensors.items()})
-        return taken.words
+        parts = transfer.take(self.init)
+        put(self.model, {name: torch.from_numpy(array) for name, array in parts.tensors.items()})
+        return parts.words
 
     @property
     def _window(self) -> str:
@@ -384,9 +384,9 @@ class WarmStart(FromScratch):
         if self._window == "not opened":
             raise LinnetError(f"{call} was called before there is a model: call realize_scratch(config) first")
         if self._window == "closed":
-            again = "a second time" if call == "build()" else "after build()"
+            how_often = "a second time" if call == "build()" else "after build()"
             between = "a donor's values are taken between realize_scratch() and build()"
-            raise LinnetError(f"{call} was called {again}: {between}")
+            raise LinnetError(f"{call} was called {how_often}: {between}")
 
     def _require_lens(self, call: str) -> Lens:
         lens: Lens | None = self.model.lens

@@ -30,7 +30,7 @@ from linnet.train.profile import Profile
 from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
 from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
-from linnet.train.run_warnings import Found, RunWarnings
+from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.step import Batch
 from linnet.train.time_budget import TimeBudget
@@ -489,9 +489,9 @@ class Loop:
     def _warn_of_rise(self, step: int) -> None:
         """Tell once, where it happens, that the held-out loss has clearly risen from its best."""
         if "held_out_rise" not in self.progress.warned and (text := self._rise(evaluations=2)) is not None:
-            self._warn(step, Found("held_out_rise", text, "validation/loss"))
+            self._warn(step, TrainingWarning("held_out_rise", text, "validation/loss"))
 
-    def _warn(self, step: int, found: Found) -> None:
+    def _warn(self, step: int, found: TrainingWarning) -> None:
         """Tell what has come up: once, in the run and to callbacks."""
         self.progress.warned.append(found.kind)
         self._run.note(found.text, step=step, level="warning", metric=found.metric)

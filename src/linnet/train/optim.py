@@ -138,10 +138,10 @@ class Optimizers:
         unassigned = self._moved
         if kind is not None:
             unassigned = [moved for moved in unassigned if not kind.trains(moved.name, moved.of)]
-            if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
-                shapes = {moved.weights: moved.of.shape for moved in taken}
+            if members := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
+                shapes = {moved.weights: moved.of.shape for moved in members}
                 whole = WholeMatrices(shapes, ranks) if self._sharded else None
-                self._parts.append(self._muon(kind, taken, rows or {}, whole))
+                self._parts.append(self._muon(kind, members, rows or {}, whole))
         if unassigned:
             self._parts.append(self._adamw(self._groups(unassigned), device.type))
 
@@ -270,11 +270,11 @@ class Optimizers:
         ]
 
     def _muon(
-        self, kind: type[Muon], taken: list[_Moved], rows: Mapping[str, tuple[int, ...]], whole: WholeMatrices | None
+        self, kind: type[Muon], members: list[_Moved], rows: Mapping[str, tuple[int, ...]], whole: WholeMatrices | None
     ) -> Muon:
         norm = self._settings.muon_norm or "rms"  # runs from before there was a choice
-        apart = {moved.weights: rows[moved.name] for moved in taken if moved.name in rows and norm == "spectral"}
-        return kind(self._groups(taken), self._rates[1.0], norm=norm, rows=apart, whole=whole)
+        apart = {moved.weights: rows[moved.name] for moved in members if moved.name in rows and norm == "spectral"}
+        return kind(self._groups(members), self._rates[1.0], norm=norm, rows=apart, whole=whole)
 
     def _adamw(self, groups: list[dict[str, Any]], device: str) -> torch.optim.Optimizer:
         settings = self._settings

@@ -201,9 +201,9 @@ def shortages(plan: Plan, folder: Path) -> list[str]:
             f"the disk of {folder} has {free / 1e9:.1f} GB left, and {plan.disk / 1e9:.1f} GB are planned:"
             " lower `keep`, or choose another place with `runs`"
         )
-    if (there := total_memory(plan.device)) and there < plan.memory:
+    if (available := total_memory(plan.device)) and available < plan.memory:
         lines.append(
-            f"{plan.memory / 1e9:.1f} GB of memory are planned, and {plan.device} has {there / 1e9:.1f} GB:"
+            f"{plan.memory / 1e9:.1f} GB of memory are planned, and {plan.device} has {available / 1e9:.1f} GB:"
             " lower `batch`, or choose a smaller model"
         )
     return lines

@@ -210,11 +210,11 @@ class RankMonitor:
             self._hear_failure()
         if self._failure is not None and self._failure[0] != ranks.rank:
             return ranks.is_first, f"{ranks.name(self._failure[0])}: {self._failure[1]}"
-        gone = self._gone()
-        speaks = ranks.rank == min((rank for rank in range(ranks.count) if rank not in gone), default=ranks.rank)
-        if gone:
-            names = ", ".join(ranks.name(rank) for rank in sorted(gone)[:3])
-            verb = f" and {len(gone) - 3} more are" if len(gone) > 3 else " are" if len(gone) > 1 else " is"
+        lost = self._gone()
+        speaks = ranks.rank == min((rank for rank in range(ranks.count) if rank not in lost), default=ranks.rank)
+        if lost:
+            names = ", ".join(ranks.name(rank) for rank in sorted(lost)[:3])
+            verb = f" and {len(lost) - 3} more are" if len(lost) > 3 else " are" if len(lost) > 1 else " is"
             return speaks, f"{names}{verb} gone after step {self._step}; the last checkpoint stands"
         behind = self._behind()
         if behind is not None:

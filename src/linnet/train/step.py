@@ -186,8 +186,8 @@ class Step:
             with self._timed("step"):
                 if not self._ranks.alone:
                     result = self._result_of_ranks(self._step_together(observer.gradients, divisor, *inputs))
-                    seen = None if observer.gradients is None else observer.gradients.after_update()
-                    return replace(result, observed=seen)
+                    observed = None if observer.gradients is None else observer.gradients.after_update()
+                    return replace(result, observed=observed)
                 work = self._whole if observer.gradients is None else self._observed_by(observer.gradients)
                 values = self._as_timed(work)(divisor, *inputs)
             if observer.gradients is None:
@@ -204,7 +204,7 @@ class Step:
 
     def _as_timed(self, work: Work) -> Work:
         """The work, uncaptured where its parts are timed."""
-        return work if self._timer is None else getattr(work, "plainly", work)
+        return work if self._timer is None else getattr(work, "uncaptured", work)
 
     def _timed(self, region: str, part: int = 0) -> AbstractContextManager[None]:
         """Of several parts the first one is timed."""
@@ -399,16 +399,16 @@ class SplitBatch:
     @torch.no_grad()
     def _accumulate(self, by_parameter: list[Tensor | None]) -> None:
         """As `backward` does: a parameter's gradient has memory of its own, in the parameter's order."""
-        taken: set[int] = set()
+        reached: set[int] = set()
         for parameter, gradient in zip(self._parameters, by_parameter, strict=True):
             if gradient is None:
                 continue
             memory = gradient.untyped_storage().data_ptr()
             if parameter.grad is not None:
                 parameter.grad += gradient
-            elif gradient.stride() == parameter.stride() and memory not in taken:
+            elif gradient.stride() == parameter.stride() and memory not in reached:
                 parameter.grad = gradient
-                taken.add(memory)
+                reached.add(memory)
             else:
                 parameter.grad = torch.empty_like(parameter).copy_(gradient)
 

@@ -122,9 +122,9 @@ def _look(
     largest = tl.max(scores, 1)
     p = tl.exp2(scores - largest[:, None])
     total = tl.sum(p, 1)
-    seen = tl.dot(p.to(v.dtype), v) / total[:, None]
+    attended = tl.dot(p.to(v.dtype), v) / total[:, None]
     t = first + tl.arange(0, STRIPE)
-    tl.store(out + t[:, None] * H * D + tl.arange(0, WIDTH)[None, :], seen, mask=inside)
+    tl.store(out + t[:, None] * H * D + tl.arange(0, WIDTH)[None, :], attended, mask=inside)
     tl.store(logs + t, largest + tl.log2(total), mask=t < T)
 
 
