@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from linnet import gguf
 from linnet.data.errors import NAMED
 from linnet.errors import LinnetError, UsageError, is_out_of_memory
-from linnet.files import sha256_of, step_path
+from linnet.files import step_path
 from linnet.recipes.baseline import baseline_callback, baseline_remark, check_baseline, with_baseline
 from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.inspecting import inspector_of, is_inspected, require_inspectable
-from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
+from linnet.recipes.job import Job, PrepareProgress, Rows, weights_of_layers
 from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
+from linnet.recipes.resume_checks import (
+    check_pair,
+    check_same_data,
+    check_steps_left,
+    newest_step,
+    with_data_and_loss,
+)
 from linnet.recipes.teacher import TeacherFile, admitted, meet, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
@@ -30,18 +37,18 @@ from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.runs.mirror import Mirror, MirrorReport, check_mirror
 from linnet.train.baseline_callback import BaselineCallback
 from linnet.train.callback import Callback, Callbacks
-from linnet.train.checkpoint import checkpoint_event
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
 from linnet.train.inspection.inspector import Inspector
-from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.loop import Loop
 from linnet.train.metrics import Gate
 from linnet.train.mirror_callback import MirrorCallback
 from linnet.train.plan import Plan, make_plan, shortages
 from linnet.train.process import StopSignals
+from linnet.train.progress import Outcome, Progress
 from linnet.train.protocols import RunData
 from linnet.train.ranks import ALONE, Ranks, join
-from linnet.train.state import State, StateError, load, state_path, steps_with_state
+from linnet.train.state import load, state_path
 from linnet.train.step import LossFunction
 
 if TYPE_CHECKING:
@@ -254,7 +261,7 @@ def resume(
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     ranks = join(job.settings.device, job.settings.rank_timeout)
     with ranks.together():
-        at = _newest_step(run, free=previous is not None)
+        at = newest_step(run, free=previous is not None)
     at = ranks.first(at)
     with ranks.together():
         # Rank 0 looks for damage, all of both files; each rank then reads what it needs of them.
@@ -262,23 +269,23 @@ def resume(
         weights = step_path(run.path / WEIGHTS, at)
         if ranks.is_first and not force:
             check_pair(run, at, state, weights)
-        job = _with_own(run, job, weights, rows, loss)
+        job = with_data_and_loss(run, job, weights, rows, loss)
         if steps is not None:
             job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
         if previous is not None:
             job = previous.changed(job)
         job, baseline = with_baseline(job, run.path.parent, ranks, resumed=run)
         if job.settings.tokens is None and job.settings.epochs is None:
-            _check_steps_left(run, at, job.settings.steps)
+            check_steps_left(run, at, job.settings.steps)
         require_writable(run.path)
         hardware = _hardware(job, ranks)
         job = recipe_type(job.recipe).admitted(admitted(job, hardware, force=force), force=force)
         data = _read(job, hardware, preparing, tokenizer=_tokenizer_in(weights))
         if data.job.settings.lr is None:
             _settle(data, hardware)
-        _check_steps_left(run, at, data.job.settings.steps)
+        check_steps_left(run, at, data.job.settings.steps)
         meet(data, hardware, begun=True)
-        _check_same(run, data, state, force)
+        check_same_data(run, data, state, force)
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)
         _check_metrics(job, data)
@@ -298,26 +305,6 @@ def resume(
     inspector = inspector_of(session, job, data, recipe, hardware, first, state)
     along: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
     return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, **along)
-
-
-def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
-    """The job with the data and the loss of the program that started it; without them it cannot go on."""
-    if isinstance(job.data, RowData) and rows is None:
-        raise UsageError(
-            f"run {run.id} was trained on the data of a program ({job.data.rows}): go on with it there,"
-            " linnet.resume(run, data=…)"
-        )
-    if rows is not None and not isinstance(job.data, RowData):
-        raise UsageError(f"run {run.id} was not trained on the data of a program: leave data= out")
-    if rows is not None and rows.tokenizer is None:
-        with gguf.GGUFFile.open(weights) as file:
-            rows = replace(rows, tokenizer=weights) if "tokenizer.ggml.tokens" in file.metadata else rows
-    if (job.loss_name is None) != (loss is None):
-        known = "was trained with the model's own loss: leave loss= out"
-        if job.loss_name is not None:
-            known = f"was trained with a loss of its own ({job.loss_name}): give it, linnet.resume(run, loss=…)"
-        raise UsageError(f"run {run.id} {known}")
-    return replace(job, rows=rows, loss=loss)
 
 
 def _hardware(job: Job, ranks: Ranks) -> Hardware:
@@ -403,47 +390,6 @@ def _reopen(
     return session
 
 
-def _check_steps_left(run: Run, done: int, last: int) -> None:
-    if done > last or (done == last and run.status == "completed"):
-        raise UsageError(f"run {run.id} has done {done} steps; go further with `steps=N`")
-
-
-def _newest_step(run: Run, *, free: bool = False) -> int:
-    """The step to go on from; a run that cannot be gone on with is refused by its reason.
-
-    `free`: nobody writes it, though its last words on another machine may be young.
-    """
-    if run.status == "live" and not free:
-        raise LinnetError(f"run {run.id} is still being written; wait for it, or stop it first")
-    steps = steps_with_state(run.path)
-    if not steps:
-        raise StateError(f"run {run.id} has no checkpoint with a state to resume from")
-    if run.manifest.dialect != "linnet":
-        manifest = run.path / "run.json"
-        raise StateError(f"{manifest} is missing or damaged, and resume needs the settings in it: put it back")
-    return steps[-1]
-
-
-def check_pair(run: Run, at: int, state: State, weights: Path) -> None:
-    """Refuse a state and weights that were not written together, or that have changed since."""
-    with gguf.GGUFFile.open(weights) as file:
-        origin = {
-            weights: {"step": file.metadata.get("general.step"), "run_id": file.metadata.get("general.run_id")},
-            state_path(run.path, at): state.facts,
-        }
-    expected = {"step": at, "run_id": run.id}
-    for path, facts in origin.items():
-        for name, value in expected.items():
-            if name in facts and facts[name] != value:
-                raise StateError(
-                    f"{path} is not of this checkpoint: its {name} is {facts[name]}, expected {value}; "
-                    "put the right file back, or go on all the same with `force`"
-                )
-    event = checkpoint_event(run.path, at) or {}
-    if "sha256" in event and event["sha256"] != sha256_of(weights):
-        raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with `force`")
-
-
 def _built(data: JobData, hardware: Hardware, *, resumed: bool) -> tuple[AnyRecipe, Job]:
     """The job's recipe, ready to step, and the job with what was found out on the way."""
     try:
@@ -524,16 +470,3 @@ def _training(
         remarks.append(remark)
     all_remarks = [*remarks, *shortages(plan, run_dir)]
     return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror, compared)
-
-
-def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:
-    """Refuse to go on with other data or settings than the run began with."""
-    before = state.facts.get("fingerprints", {})
-    now = {"data": data.fingerprint, "config": data.job.fingerprint()}
-    words = {"config": "config in run.json", "data": data.description}
-    for name, mark in now.items():
-        if before.get(name) != mark and not force:
-            raise StateError(
-                f"run {run.id}: the {words[name]} has changed since the checkpoint of step {state.facts.get('step')}; "
-                "put it back, or go on all the same with `force`"
-            )

@@ -8,9 +8,8 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from linnet import gguf
@@ -18,7 +17,7 @@ from linnet.errors import is_out_of_memory
 from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
-from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
+from linnet.train.checkpoint import Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
 from linnet.train.inspection.inspector import Inspector
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
@@ -27,7 +26,8 @@ from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
-from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
+from linnet.train.progress import Outcome, Progress
+from linnet.train.protocols import DataEndedError, Recipe, RunData
 from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
 from linnet.train.run_warnings import RunWarnings, TrainingWarning
@@ -39,70 +39,6 @@ log = logging.getLogger("linnet")
 
 _COMPARE_EVERY = 1000  # steps after which ranks compare their weights, if nothing else made them pause
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
-
-
-@dataclass
-class Progress:
-    """Where the loop stands; kept with every checkpoint."""
-
-    step: int = 0
-    seen: int = 0  # tokens or images trained on
-    seconds: float = 0.0  # that all sessions took until the newest checkpoint
-    loss: float = math.nan
-    accuracy: float | None = None
-    validation: EvalResult | None = None
-    first_loss: float | None = None
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    best: BestCheckpoint | None = None
-    best_evaluation: float | None = None  # the lowest held-out loss so far, with a checkpoint or without
-    best_step: int | None = None  # of that evaluation
-    not_better: int = 0  # evaluations since then
-    last_evaluation: float | None = None  # the held-out loss by which it was compared
-    evaluated_at: int | None = None
-    warned: list[str] = field(default_factory=list)  # of what the run has told (`run_warnings.Warned`)
-
-    def facts(self, seconds: float) -> dict[str, Any]:
-        """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
-        validation = None if self.validation is None else self.validation.figures
-        return {**vars(self), "seconds": seconds, "validation": validation}
-
-    @classmethod
-    def from_facts(cls, step: int, facts: Mapping[str, Any]) -> Progress:
-        """Where the loop stood at the checkpoint of a step. States of earlier versions have fewer facts."""
-        known = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
-        best, validation = facts.get("best"), facts.get("validation")
-        if best is None and facts.get("best_validation") is not None:
-            best = {"step": 0, "loss": facts["best_validation"]}
-        known["validation"] = KeptEvaluation(validation) if validation else None
-        known["best"] = BestCheckpoint(**best) if best else None
-        if facts.get("warned_of_rise"):
-            known["warned"] = ["held_out_rise"]
-        return cls(**{**known, "step": step})
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How the loop ended.
-
-    - `early`: why a completed run ended before its last step.
-    - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
-    - `model`: the newest checkpoint; `best`: the one with the lowest held-out loss, where one was evaluated.
-    - `rise`: a sentence on a held-out loss that was clearly lower before.
-    - `exit_code`: what the process tells its caller.
-    - `speaks`: of several ranks one tells people how it ended.
-    """
-
-    reason: str
-    error: str | None
-    early: str | None
-    progress: Progress
-    gate: dict[str, object] | None
-    seconds: float
-    model: Path | None
-    exit_code: int
-    speaks: bool = True
-    best: Path | None = None
-    rise: str | None = None
 
 
 class Loop:
@@ -310,8 +246,8 @@ class Loop:
 
     def _agree_to_stop(self) -> tuple[bool, bool]:
         """Does the run end now, by a signal, or since it is enough? One rank that is to stop is enough for all."""
-        asked = (self._stop.caught, self._stop_reason, self._aborts)
-        signals, reasons, aborts = zip(*self._ranks.gather(asked), strict=True)
+        own_answer = (self._stop.caught, self._stop_reason, self._aborts)
+        signals, reasons, aborts = zip(*self._ranks.gather(own_answer), strict=True)
         caught = next((number for number in signals if number is not None), None)
         reason = next((why for why in reasons if why is not None), None)
         if caught is not None and self._stop.caught is None:

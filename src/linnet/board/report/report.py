@@ -18,7 +18,8 @@ from linnet.board.report.held_series import held_series
 from linnet.board.report.left_out import LeftOut
 from linnet.board.report.page import Page
 from linnet.board.report.run_part import RunPart, run_part
-from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer, encoded
+from linnet.board.web.answer_json import encoded
+from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.safe_store import SafeStore
@@ -170,8 +171,8 @@ class _Writer:
         return pool
 
     def _with_files(self, pool: ColumnPool, room_left: int) -> bytes:
-        asked = self._question.files
-        room, largest = (room_left, _LARGEST_UNSHOWN) if asked is None else (asked, None)
+        mode = self._question.files
+        room, largest = (room_left, _LARGEST_UNSHOWN) if mode is None else (mode, None)
         self._contents.files, missing = held_files(self._board, self._contents.runs, pool, room, largest)
         self._left_out += missing
         return self._written(pool)

@@ -19,11 +19,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from linnet.board.web import artifacts, checkpoints, detail, inside_answers, results, series, tabs, writes
-from linnet.board.web.answers import AttentionQuestion, Deleted, NewNote, RequestError, RunChange, encoded
+from linnet.board.web.answer_json import encoded
+from linnet.board.web.answers import Deleted, NewNote, RequestError, RunChange
 from linnet.board.web.attention import AttentionMaps
 from linnet.board.web.board import WebBoard
 from linnet.board.web.changes import Changes
 from linnet.board.web.gate import Access, Gate, is_loopback
+from linnet.board.web.inside_answer_types import AttentionQuestion
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.static_files import StaticFiles
 from linnet.board.web.table import Tables
@@ -171,8 +173,8 @@ class Api:
         file = self._static.get(path)
         if file is None:
             raise RequestError(404, "there is no such file")
-        kept = "public, max-age=31536000, immutable" if file.lasting else "no-cache"
-        headers = {"cache-control": kept, "vary": "accept-encoding"}
+        cache_control = "public, max-age=31536000, immutable" if file.lasting else "no-cache"
+        headers = {"cache-control": cache_control, "vary": "accept-encoding"}
         if file.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
             return Response(file.packed, headers={**headers, "content-encoding": "gzip"}, media_type=file.mime)
         return Response(file.content, headers=headers, media_type=file.mime)

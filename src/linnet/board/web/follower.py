@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from linnet.board.curve import AXES, Curve
-from linnet.board.web.answers import RequestError, encoded, figure
+from linnet.board.web.answer_json import encoded, figure
+from linnet.board.web.answers import RequestError
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_KEYS, MOST_RUNS, MOST_SERIES, Parameters
 from linnet.board.web.series import axis_values

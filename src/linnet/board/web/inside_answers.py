@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from linnet.board.gram_similarity import cka_of_grams
 from linnet.board.map_columns import map_columns
-from linnet.board.web.answers import (
-    Figure,
+from linnet.board.web.answer_json import Figure, figure
+from linnet.board.web.answers import RequestError
+from linnet.board.web.board import WebBoard
+from linnet.board.web.inside_answer_types import (
     GramInfo,
     InsideHistogram,
     InsideHistograms,
@@ -25,11 +27,8 @@ from linnet.board.web.answers import (
     LooksInfo,
     MapRow,
     RegionInfo,
-    RequestError,
     ToldInfo,
-    figure,
 )
-from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.errors import LinnetError
 from linnet.runs.figure_tables import FigureTable, HeatMap, Histograms, Row
@@ -84,13 +83,13 @@ def _told(table: FigureTable, histograms: set[str]) -> list[ToldInfo]:
 def heat_map(board: WebBoard, run_id: str, parameters: Parameters) -> InsideMap:
     """A figure by layer (or tensor, or head) and step, in so many columns that no spike is lost."""
     table = parameters.choice("table", TABLES)
-    name, wanted = parameters.text("name") or None, parameters.text("figure")
+    name, chosen = parameters.text("name") or None, parameters.text("figure")
     layer = parameters.integer("layer", -1, 0, _FARTHEST)
     columns = parameters.integer("columns", _COLUMNS, 2, MOST_COLUMNS)
     heads = parameters.flag("heads")
     with _inspection(board, run_id) as inspection:
         of_table: FigureTable = {"taps": inspection.taps, "grads": inspection.grads, "drift": inspection.drift}[table]
-        heat = of_table.heat_map(wanted, name, layer=None if layer < 0 else layer, heads=heads)
+        heat = of_table.heat_map(chosen, name, layer=None if layer < 0 else layer, heads=heads)
     rows = heat.rows[:_MOST_ROWS]
     shown = HeatMap(heat.figure, rows, heat.steps, heat.values[:_MOST_ROWS])
     reduced = map_columns(shown, min(columns, max(2, _MOST_CELLS // max(1, len(rows)))))

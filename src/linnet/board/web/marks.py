@@ -36,10 +36,10 @@ class MarkFinder:
         """All marks up to the last row. `values`: those of the curve, as they were logged."""
         if len(values) < self._rows:
             self._forget()
-        whole = len(values) // _BLOCK * _BLOCK
-        if whole > self._rows:
-            self._take(curve, values, self._rows, whole)
-            self._rows = whole
+        complete = len(values) // _BLOCK * _BLOCK
+        if complete > self._rows:
+            self._take(curve, values, self._rows, complete)
+            self._rows = complete
         tail = MarkFinder()
         if len(values) > self._rows:
             tail._take(curve, values, max(0, len(values) - _BLOCK), len(values))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from linnet.board.analysis_results import LARGEST, analysis_results
-from linnet.board.web.answers import InsideResult, RequestError, plain_json
+from linnet.board.web.answer_json import plain_json
+from linnet.board.web.answers import RequestError
 from linnet.board.web.artifacts import numbered
 from linnet.board.web.board import WebBoard
+from linnet.board.web.inside_answer_types import InsideResult
 from linnet.board.web.safe_store import open_inside
 from linnet.runs import Artifact
 

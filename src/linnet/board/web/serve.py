@@ -98,9 +98,9 @@ def configured(app: Gate) -> uvicorn.Config:
 
 def listen(host: str, port: int | None) -> socket.socket:
     """A socket that listens; an error in one line where there is none to be had."""
-    wanted = [USUAL_PORT + offset for offset in range(_TRIES)] if port is None else [port]
+    ports = [USUAL_PORT + offset for offset in range(_TRIES)] if port is None else [port]
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in wanted:
+    for number in ports:
         listening = socket.socket(family, socket.SOCK_STREAM)
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +115,7 @@ def listen(host: str, port: int | None) -> socket.socket:
                 continue
             reason = "it is taken; name another with --port, or let it be chosen" if in_use else str(error)
             raise LinnetError(f"cannot listen on {host} port {number}: {reason}") from None
-    raise LinnetError(f"ports {wanted[0]} to {wanted[-1]} are all taken; name a free one with --port")
+    raise LinnetError(f"ports {ports[0]} to {ports[-1]} are all taken; name a free one with --port")
 
 
 def _address(host: str, port: int) -> str:

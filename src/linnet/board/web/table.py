@@ -10,7 +10,8 @@ from linnet.board.run_columns import differing_terms, is_right, labels_of, value
 from linnet.board.run_list import RunList
 from linnet.board.run_table import RunRow
 from linnet.board.web import answers
-from linnet.board.web.answers import Cell, ColumnInfo, GroupInfo, RowCurve, TableAnswer, figure
+from linnet.board.web.answer_json import Figure, figure
+from linnet.board.web.answers import Cell, ColumnInfo, GroupInfo, RowCurve, TableAnswer
 from linnet.board.web.board import WebBoard
 from linnet.board.web.colours import colour_of
 from linnet.board.web.parameters import MOST_RUNS, Parameters
@@ -282,7 +283,7 @@ def _described(terms: Sequence[Term], selection: Selection) -> list[ColumnInfo]:
     ]
 
 
-def _best(group: Sequence[RunRow], selection: Selection) -> answers.Figure:
+def _best(group: Sequence[RunRow], selection: Selection) -> Figure:
     """The best value of the main metric in a group: of each run its best where that is known, else its last."""
     names = {row.summary.metric for row in group if row.summary.metric is not None}
     if len(names) != 1:

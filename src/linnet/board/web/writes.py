@@ -65,8 +65,8 @@ def delete(board: WebBoard, run_id: str) -> int:
 def restore(board: WebBoard, run_id: str) -> answers.RunRow:
     """Take a run back out of the trash."""
     trash = Trash(board.store.root.resolve())
-    wanted = run_id.replace("~", "/")
-    deletions = [deletion for deletion in trash.deletions() if deletion.paths == [wanted]]
+    folder_name = run_id.replace("~", "/")
+    deletions = [deletion for deletion in trash.deletions() if deletion.paths == [folder_name]]
     if not deletions:
         raise RequestError(404, "this run was not deleted in the last day")
     try:
