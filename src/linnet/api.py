@@ -344,11 +344,11 @@ def _is_named(tokenizer: Any) -> bool:
     return isinstance(tokenizer, str | os.PathLike | Run)
 
 
-def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
+def _known_flags(recipe: str, values: Mapping[str, Any]) -> dict[str, Flag]:
     """The flags of a recipe; a name that is none of them is refused, with what may have been meant."""
     flags = {flag.name: flag for group in recipe_type(recipe).flags.values() for flag in group}
     own = [*flags, *inspect.signature(train).parameters]
-    for name in given:
+    for name in values:
         if name not in flags:
             meant = _ELSEWHERE.get(name)
             close = [meant] if meant in own else near_words(name, own, cutoff=0.65)

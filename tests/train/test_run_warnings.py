@@ -15,7 +15,7 @@ import torch
 import linnet
 from linnet.board.journal import Journal
 from linnet.train import Callback, StepMetrics
-from linnet.train.loop import Progress
+from linnet.train.progress import Progress
 from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from tests.conftest import losses
 

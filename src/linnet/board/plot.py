@@ -121,7 +121,7 @@ class Plot:
         changes = used[1:][np.diff(styles[used]) != 0]  # blanks take the style of what stands before them
         cuts = [0, *changes.tolist(), len(text)]
         looks = [int(styles[used[0]]), *(int(styles[at]) for at in changes)]
-        return [(text[a:b], self._names[look]) for a, b, look in zip(cuts[:-1], cuts[1:], looks, strict=True)]
+        return [(text[a:b], self._names[style]) for a, b, style in zip(cuts[:-1], cuts[1:], looks, strict=True)]
 
     def _style(self, name: str) -> int:
         if name not in self._names:

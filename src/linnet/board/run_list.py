@@ -130,7 +130,9 @@ class _Meaning:
         """Understand a filter; an error where it is none, and then it leaves out nothing."""
         if text:
             query = Query(text, words=True)
-            self.compared = {one.column: self.selection.term(one.column) for one in query.comparisons()}
+            self.compared = {
+                comparison.column: self.selection.term(comparison.column) for comparison in query.comparisons()
+            }
             self.query = query
 
     def take_columns(self, text: str) -> None:

@@ -40,18 +40,11 @@ def _readable(token: str, by_bytes: bool) -> str:
     """As it stands in a text: SentencePiece has its own blank, byte-level BPE a letter for each byte."""
     if not by_bytes:
         return token.replace("▁", "·")
+    from linnet.gguf.token_spelling import byte_letters
+
+    byte_of = byte_letters()
     try:
-        text = bytes(_BYTES[letter] for letter in token).decode("utf-8")
+        text = bytes(byte_of[letter] for letter in token).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
         return token
     return visible_blanks(text)
-
-
-def _byte_letters() -> dict[str, int]:
-    """The letter of each byte in GPT-2's alphabet: itself where it can be printed, else one behind all bytes."""
-    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printed]
-    return {chr(byte): byte for byte in printed} | {chr(256 + at): byte for at, byte in enumerate(others)}
-
-
-_BYTES = _byte_letters()

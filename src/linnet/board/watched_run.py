@@ -203,8 +203,8 @@ class WatchedRun:
 
     def _read_baseline(self, seconds: float) -> bool:
         """Open the run that this one is compared with, once, and read on in it."""
-        wanted, self._wants_baseline = self._wants_baseline, False
-        if wanted:
+        is_wanted, self._wants_baseline = self._wants_baseline, False
+        if is_wanted:
             self.baseline = BaselineLines.of(self.run, self._limits)
         return self.baseline is not None and self.baseline.read(seconds)
 

@@ -405,19 +405,19 @@ class _ConfigFile:
 
 def _take_config(arguments: list[str]) -> tuple[list[str], _ConfigFile | None]:
     """The arguments without `--config FILE.toml`, and that file; the flags of the command line win over it."""
-    rest: list[str] = []
+    other_words: list[str] = []
     path: str | None = None
     words = iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
         if word == "--":
-            rest += [word, *words]
+            other_words += [word, *words]
         elif name != "--config":
-            rest.append(word)
+            other_words.append(word)
         elif path is not None:
             raise UsageError("--config is given more than once; put all flags in one file")
         else:
             path = value if equals else next(words, "")
             if not path:
                 raise UsageError("--config needs the name of a TOML file")
-    return rest, _ConfigFile(path) if path is not None else None
+    return other_words, _ConfigFile(path) if path is not None else None

@@ -78,8 +78,14 @@ class LoggedArtifacts:
         series = series_of(self._artifacts)
         shown = series if all else series[:_MOST_SERIES]
         rows = [
-            (one.name[:60], one.media, words.number(len(one.artifacts)), one.steps, describe(one.artifacts[-1]))
-            for one in shown
+            (
+                member.name[:60],
+                member.media,
+                words.number(len(member.artifacts)),
+                member.steps,
+                describe(member.artifacts[-1]),
+            )
+            for member in shown
         ]
         if rows:
             print()
@@ -94,9 +100,9 @@ class LoggedArtifacts:
         links = {name: link_target(self._run.path / WEIGHTS / name) for name in ("latest", "best")}
         named = [f"{name} {step_of(Path(target))}" for name, target in links.items() if target]
         steps = [words.number(step_of(path)) for path in checkpoints]
-        few = ", ".join(steps) if len(steps) <= 6 else f"{', '.join(steps[:2])} … {', '.join(steps[-3:])}"
+        listed = ", ".join(steps) if len(steps) <= 6 else f"{', '.join(steps[:2])} … {', '.join(steps[-3:])}"
         total = words.size(sum(_size(path) or 0 for path in checkpoints))
-        return f"{len(steps)} ({total}) of steps {few}" + (f"; {', '.join(named)}" if named else "")
+        return f"{len(steps)} ({total}) of steps {listed}" + (f"; {', '.join(named)}" if named else "")
 
 
 def _at(event: Event) -> str:

@@ -59,7 +59,7 @@ def board(
     if key is not None:
         if not watched:
             raise UsageError(f"--key {key!r} needs a run to draw it of; name one, or start one")
-        known = list(dict.fromkeys(name for one in watched for name in one.metrics().names()))
+        known = list(dict.fromkeys(name for watched_run in watched for name in watched_run.metrics().names()))
         require_metrics([key], known, "these runs have" if len(watched) > 1 else f"run {watched[0].id} has")
     frame = _size(size)
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -70,7 +70,7 @@ def board(
 
     with without_collection():
         from linnet.board.terminal.state import Board
-    state = Board(store, [one.path for one in watched], view, first_look=first_look)
+    state = Board(store, [watched_run.path for watched_run in watched], view, first_look=first_look)
     if key is not None:
         state.open_metric(key)
     if once:
@@ -79,13 +79,13 @@ def board(
         print_frame(state, *frame, theme or theme_of_terminal())
         return 0
 
-    look = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
+    theme_name = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
     with without_collection():
         from linnet.board.terminal.preview import Preview
-    with Preview(state, first_look, frame, look) as preview:
+    with Preview(state, first_look, frame, theme_name) as preview:
         with without_collection():
             from linnet.board.terminal.app import BoardApp
-        app = BoardApp(state, look, before_start=preview.clear)
+        app = BoardApp(state, theme_name, before_start=preview.clear)
         app.run()
     return app.return_code or 0
 
@@ -94,7 +94,7 @@ def _serve(
     store: RunStore, run: tuple[str, ...], filters: RunFilters, host: str, port: int | None, open_browser: bool
 ) -> int:
     """The board in the browser, until Ctrl-C."""
-    chosen = tuple(one.path for one in choose_runs(store, run, filters)) if run or filters else ()
+    chosen = tuple(chosen_run.path for chosen_run in choose_runs(store, run, filters)) if run or filters else ()
     elsewhere = tuple(path for path in chosen if run)
     try:
         from linnet.board.web.safe_store import SafeStore

@@ -108,8 +108,8 @@ def _print_beside(
     room: int | None,
 ) -> None:
     """A column a run, of at most `room` characters."""
-    ids = [one.id for one in compared]
-    rows = [("status", *(one.status for one in compared))]
+    ids = [run.id for run in compared]
+    rows = [("status", *(run.status for run in compared))]
     rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
     if room is not None:
         rows = [(name, *_cut(values, room)) for name, *values in rows]
@@ -137,7 +137,7 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
 
     `last`: the last of all of them too.
     """
-    records = [RunRecord(one.summarize()) for one in compared]
+    records = [RunRecord(run.summarize()) for run in compared]
     terminal = sys.stdout.isatty()
     settings = differing_terms(records)
     about = [Term("field", "run"), *settings, Term("field", "status")]
@@ -153,7 +153,7 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
         columns.append(Cells(term, words.plain(labels[term]), texts, True))
     important = [*settings[:3], *(term for term in measures if term.statistic == "best")]
     columns.append(status)
-    shown, cut = fit(columns, width(), kept=important) if terminal else (columns, [])
+    shown, cut = fit(columns, width(), required=important) if terminal else (columns, [])
     print_columns(shown, [record.summary.status for record in records])
     print_cut(cut, flag="--key", also="--json")
 

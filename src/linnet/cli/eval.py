@@ -210,21 +210,21 @@ def window_of(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
-def tokenizer_file_of(path: Path, given: Path | None, vocab: int) -> Path | None:
+def tokenizer_file_of(path: Path, tokenizer: Path | None, vocab: int) -> Path | None:
     """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
     with GGUFFile.open(path) as file:
         has_own = _TOKENS in file.metadata
-    if given is None:
+    if tokenizer is None:
         return path if has_own else None
     if has_own:
         raise UsageError(f"--tokenizer is for a model without one, and {path} has its own: leave it out")
-    with GGUFFile.open(given) as file:
+    with GGUFFile.open(tokenizer) as file:
         tokens = file.metadata.length(_TOKENS) if _TOKENS in file.metadata else 0
     if tokens != vocab:
         raise UsageError(
-            f"--tokenizer {given} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
+            f"--tokenizer {tokenizer} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
         )
-    return given
+    return tokenizer
 
 
 def _scored(

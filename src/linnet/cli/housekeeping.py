@@ -135,13 +135,13 @@ def delete(
         if not agreed(f"Delete {count}, {size}{', for good' if for_good else ''}? [y/N] ", "delete"):
             print("nothing was deleted")
             return 1
-    kept = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
+    trashes = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
     now = time.time()
     with lasting_output():
         for doomed in chosen:
             print(f"deleted {words.plain(store.delete(doomed, force=force, for_good=for_good, at=now))}")
         trash.empty()
-        _tell_undo(kept)
+        _tell_undo(trashes)
     return 0
 
 
@@ -162,28 +162,28 @@ def thin(
     kept = Keep.parse(keep)
     store = RunStore(runs)
     chosen = _chosen(store, run, filters, "thin")
-    for one in chosen:
-        if one.status == "live":
-            raise RunError(f"run {one.id} is being written; it keeps its own checkpoints by --keep")
-    all_over = [(one, surplus_of(one, kept)) for one in chosen]
-    surplus = [(one, over) for one, over in all_over if over.files]
-    for one, over in surplus:
-        print(f"{words.bounded(one.id)}: {_steps(over)}, {words.size(over.bytes)}")
-    if foreign := sum(len(over.foreign) for _, over in all_over):
+    for member in chosen:
+        if member.status == "live":
+            raise RunError(f"run {member.id} is being written; it keeps its own checkpoints by --keep")
+    all_over = [(member, surplus_of(member, kept)) for member in chosen]
+    surplus = [(member, surplus_of_run) for member, surplus_of_run in all_over if surplus_of_run.files]
+    for member, surplus_of_run in surplus:
+        print(f"{words.bounded(member.id)}: {_steps(surplus_of_run)}, {words.size(surplus_of_run.bytes)}")
+    if foreign := sum(len(surplus_of_run.foreign) for _, surplus_of_run in all_over):
         print(f"{foreign} that their run did not write stay")
     if not surplus:
         print("there is nothing to thin")
         return 0
-    size = words.size(sum(over.bytes for _, over in surplus))
+    size = words.size(sum(surplus_of_run.bytes for _, surplus_of_run in surplus))
     if not yes and not agreed(f"Delete {size}{', for good' if for_good else ''}? [y/N] ", "thin"):
         print("nothing was deleted")
         return 1
     now = time.time()
-    for one, over in surplus:
-        store.discard(one, over.files, over.bytes, for_good=for_good, at=now)
+    for member, surplus_of_run in surplus:
+        store.discard(member, surplus_of_run.files, surplus_of_run.bytes, for_good=for_good, at=now)
     Trash(store.root).empty()
     print(f"deleted {size}")
-    _tell_undo([] if for_good else [store.trash_of(one) for one, _ in surplus])
+    _tell_undo([] if for_good else [store.trash_of(member) for member, _ in surplus])
     return 0
 
 
@@ -191,14 +191,15 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
     """What runs take on the disk, the largest last: weights, state, events, artifacts, and what was deleted lately."""
     store = open_store(runs)
     chosen = choose_runs(store, run, filters)
-    sizes = sorted(((bytes_of(one.path), one) for one in chosen), key=lambda pair: sum(pair[0].values()))
+    sizes = sorted(((bytes_of(member.path), member) for member in chosen), key=lambda pair: sum(pair[0].values()))
     trash = Trash(store.root)
     trash.empty()
     deletions = trash.deletions()
     deleted = sum(deletion.bytes for deletion in deletions)
     if json:
         listed = [
-            {"run_id": one.id, "path": str(one.path), **parts, "total": sum(parts.values())} for parts, one in sizes
+            {"run_id": member.id, "path": str(member.path), **parts, "total": sum(parts.values())}
+            for parts, member in sizes
         ]
         print_json({"runs": listed, "total": sum(sum(parts.values()) for parts, _ in sizes), "trash": deleted})
         return 0
@@ -206,8 +207,8 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
         print(f"There are no runs in the folder {words.plain(store.root)}.")
     else:
         rows = [
-            (one.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
-            for parts, one in sizes
+            (member.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
+            for parts, member in sizes
         ]
         totals = [sum(parts[part] for parts, _ in sizes) for part in PARTS]
         rows.append((f"{len(sizes)} in all", *map(words.size, totals), words.size(sum(totals))))
@@ -258,9 +259,9 @@ def _steps(surplus: Surplus) -> str:
     )
 
 
-def _tell_undo(kept: Sequence[Trash]) -> None:
+def _tell_undo(trashes: Sequence[Trash]) -> None:
     """How to take back what went to these."""
-    for root in dict.fromkeys(trash.root for trash in kept):
+    for root in dict.fromkeys(trash.root for trash in trashes):
         undo = f"linnet delete --undo {words.runs_flag(root)}".rstrip()
         print(f"`{undo}` takes back what was deleted last, for a day; so long it takes its room")
 

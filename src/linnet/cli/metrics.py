@@ -56,26 +56,26 @@ def metrics(
     if inspect is not None:
         if key or wide:
             raise UsageError("--inspect has columns of its own: leave out --key and --wide")
-        looks = [(one, one.inspection(superseded=superseded)) for one in chosen]
+        looks = [(member, member.inspection(superseded=superseded)) for member in chosen]
         if not any(inspect in inspection.looks for _, inspection in looks):
             runs_named = f"run {chosen[0].id} says" if len(chosen) == 1 else "these runs say"
-            asked = "drift" if inspect == "tokens" else inspect
-            raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={asked}`")
-        records = (row for one, inspection in looks for row in _told(one, inspection, inspect, len(chosen) > 1))
+            group = "drift" if inspect == "tokens" else inspect
+            raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={group}`")
+        records = (row for member, inspection in looks for row in _told(member, inspection, inspect, len(chosen) > 1))
         _write(records, "json" if json else format or "tsv")
         return 0
-    measured = [(one, one.metrics(superseded=superseded)) for one in chosen]
+    measured = [(member, member.metrics(superseded=superseded)) for member in chosen]
     known = list(dict.fromkeys(name for _, of_run in measured for name in of_run.names()))
     require_metrics(key or (), known, f"run {chosen[0].id} has" if len(chosen) == 1 else "these runs have")
     several = len(chosen) > 1
     rows: Iterator[Row]
     if wide:
         keys = key or [name for name in known if not name.startswith("sys/")]
-        rows = (row for one, of_run in measured for row in _steps(one, of_run, keys, several))
+        rows = (row for member, of_run in measured for row in _steps(member, of_run, keys, several))
     elif key:
-        rows = (row for one, of_run in measured for row in _points(one, of_run, key, several))
+        rows = (row for member, of_run in measured for row in _points(member, of_run, key, several))
     else:
-        rows = (row for one, of_run in measured for row in _summaries(one, of_run, several))
+        rows = (row for member, of_run in measured for row in _summaries(member, of_run, several))
     _write(rows, "json" if json else format or "tsv")
     return 0
 

@@ -67,7 +67,7 @@ def report(
         raise UsageError(f"{number(len(chosen))} runs are too many for one page; choose up to {_MOST_RUNS:,}")
     question = ReportQuestion(
         root=store.root,
-        folders=tuple(one.path for one in chosen),
+        folders=tuple(member.path for member in chosen),
         title=_title(chosen) if title is None else title,
         theme=theme,
         keys=None if keys is None else _metric_names(keys, chosen),
@@ -109,10 +109,10 @@ def _title(chosen: Sequence[Run]) -> str:
     return shared or f"{len(chosen)} runs"
 
 
-def _metric_names(asked: str, chosen: Sequence[Run]) -> frozenset[str]:
+def _metric_names(text: str, chosen: Sequence[Run]) -> frozenset[str]:
     """The metrics that are asked for, of any of the runs."""
     known = list(dict.fromkeys(name for run in chosen for name in run.metrics().names()))
-    words = [word.strip() for word in asked.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         raise UsageError("--keys names no metric: expected some with commas between, as in loss,validation/*")
     names: set[str] = set()

@@ -141,10 +141,10 @@ def _print_head(run: Run, summary: RunSummary) -> None:
 
 def _inspected(run: Run) -> str:
     """What its training was asked to tell of its inside, and how that is read."""
-    asked = run.config.get("inspect")
-    if not isinstance(asked, str):
+    schedule = run.config.get("inspect")
+    if not isinstance(schedule, str):
         return ""
-    return words.bounded(f"{asked} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
+    return words.bounded(f"{schedule} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
 
 
 def _baseline(run: Run) -> str:

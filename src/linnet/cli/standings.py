@@ -73,8 +73,8 @@ def _compared(run: Run, base: Run, history: LossHistory) -> tuple[list[Compariso
     own = LossHistory.of(run)
     results = comparisons(own, history, training=compares_training(run.config, base.config))
     if run.status == "aborted" and run.manifest.compare_to == base.id:  # the comparison that ended it is known
-        ended = {(one.step, one.metric) for one in logged_comparisons(run) if one.aborts}
-        results = [replace(one, aborts=(one.step, one.metric) in ended) for one in results]
+        ended = {(comparison.step, comparison.metric) for comparison in logged_comparisons(run) if comparison.aborts}
+        results = [replace(comparison, aborts=(comparison.step, comparison.metric) in ended) for comparison in results]
     return results, None if len(own) else "no losses yet"
 
 
@@ -82,7 +82,7 @@ def _row(run: Run, results: list[Comparison], why: str | None) -> tuple[str, ...
     latest = latest_of(results)
     if latest is None:
         return run.id, ABSENT, why or "never after as many tokens", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ""
-    course = [one.share for one in results if one.metric == latest.metric]
+    course = [comparison.share for comparison in results if comparison.metric == latest.metric]
     return (
         run.id,
         words.number(latest.step),
@@ -106,7 +106,7 @@ def _as_json(run: Run, base: Run, results: list[Comparison], why: str | None) ->
         "verdict": None if latest is None else latest.verdict,
         "why": why,
         "latest": None if latest is None else _fields(latest),
-        "comparisons": [_fields(one) for one in results],
+        "comparisons": [_fields(comparison) for comparison in results],
     }
 
 

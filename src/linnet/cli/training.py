@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from linnet.recipes import Job, Training
     from linnet.recipes.fork import ForkPoint
     from linnet.recipes.restart import PreviousRun
-    from linnet.train.loop import Outcome
+    from linnet.train.progress import Outcome
 
 
 def resume(
@@ -158,10 +158,10 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         _print_hint(progress.validation, folder, progress.step)
     next_commands = [words.command("show", folder)]
     if model is not None:
-        verb, rest = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
+        verb, arguments = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
         if "chat_format" in Run.load(folder).config:
-            verb, rest = "chat", ""
-        next_commands.append(words.command(verb, folder, rest))
+            verb, arguments = "chat", ""
+        next_commands.append(words.command(verb, folder, arguments))
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))

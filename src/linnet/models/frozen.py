@@ -52,8 +52,11 @@ def load_frozen(
 def _weight(name: str, stored: TensorInfo | Joined, device: torch.device, dtype: torch.dtype) -> Tensor | PackedMatrix:
     """A parameter as it stays in memory."""
     leaves = list(_leaves(stored))
-    kept = {leaf.type for leaf in leaves} & {*planes.SPLITTABLE, *(() if dtype.itemsize == 2 else _SIXTEEN_BITS)}
-    if len(stored.shape) != 2 or name in (LENS, "position_embd.weight") or not kept:
+    packed_types = {leaf.type for leaf in leaves} & {
+        *planes.SPLITTABLE,
+        *(() if dtype.itemsize == 2 else _SIXTEEN_BITS),
+    }
+    if len(stored.shape) != 2 or name in (LENS, "position_embd.weight") or not packed_types:
         exact = torch.from_numpy(stored.read()).to(device)
         return exact.to(dtype) if len(stored.shape) == 2 and "position_embd" not in name else exact
     parts = [_part(leaf, device) for leaf in leaves]

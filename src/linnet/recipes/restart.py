@@ -82,12 +82,12 @@ class PreviousRun:
             return None
         run = Run.load(folder)
         _check_recipe(run, recipe, forked)
-        kept = provenance.mask_config(kept_values(recipe_type(recipe).flags, flags))
-        _check_flags(run, kept)
+        recorded = provenance.mask_config(kept_values(recipe_type(recipe).flags, flags))
+        _check_flags(run, recorded)
         _wait_for_writer(run)
         run = Run.load(folder)
-        asked = {name: value for name, value in flags.items() if value is not None}
-        return cls(run, asked, max(steps_with_state(folder), default=None), _is_done(run, asked))
+        given_flags = {name: value for name, value in flags.items() if value is not None}
+        return cls(run, given_flags, max(steps_with_state(folder), default=None), _is_done(run, given_flags))
 
     @property
     def exit_code(self) -> int:
@@ -114,10 +114,10 @@ def _is_done(run: Run, flags: Mapping[str, Any]) -> bool:
     if run.status != "completed":
         return False
     known, config = run.manifest.flags, run.manifest.config
-    given = {name: flags[name] for name in BUDGETS if is_budget(name, flags.get(name))}
+    budgets = {name: flags[name] for name in BUDGETS if is_budget(name, flags.get(name))}
     if known is None:
-        return all(config.get(name) == value for name, value in given.items())
-    return given == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
+        return all(config.get(name) == value for name, value in budgets.items())
+    return budgets == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
 
 
 def _bring_back(folder: Path, mirror: str | None) -> None:
@@ -202,9 +202,10 @@ def _check_flags(run: Run, given: Mapping[str, Any]) -> None:
         if name in FREE or name == "prompt" or is_budget(name, before) or is_budget(name, now) or before == now:
             continue
         started = f"with `{name}={before}`" if before is not None else f"without `{name}`"
-        asked = f"`{name}={now}`" if now is not None else f"no `{name}`"
+        setting = f"`{name}={now}`" if now is not None else f"no `{name}`"
         raise UsageError(
-            f"run {run.id} was started {started}, and this command has {asked}: give it as it was, or another `run_id`"
+            f"run {run.id} was started {started}, and this command has {setting}: give it as it was, or another"
+            " `run_id`"
         )
 
 

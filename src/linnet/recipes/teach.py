@@ -149,8 +149,8 @@ def _speak(
         top = teacher.top(batch.ids_BT, batch.documents_BT, eager, header.top, header.temperature)
         ids.append(top.ids_NK.cpu().numpy())
         log_p.append(top.log_p_NK1.half().cpu().numpy())
-        wanted = min(header.part, header.rows - writer.done)
-        if sum(map(len, ids)) >= wanted:
-            writer.add(np.concatenate(ids)[:wanted], np.concatenate(log_p)[:wanted])
+        end = min(header.part, header.rows - writer.done)
+        if sum(map(len, ids)) >= end:
+            writer.add(np.concatenate(ids)[:end], np.concatenate(log_p)[:end])
             ids, log_p = [], []
             progress(writer.done, header.rows)

@@ -51,8 +51,8 @@ class Init:
             shown = ", ".join(f"{name}:N" if name in _NUMBERED else name for name in known)
             raise UsageError(f"`init` {text!r} is not known; choose from {shown}")
         if (kind in _NUMBERED) != bool(colon):
-            wanted = f"{kind}:N, such as {kind}:2" if kind in _NUMBERED else f"{kind} alone"
-            raise UsageError(f"`init` {text!r} is not understood; say {wanted}")
+            expected = f"{kind}:N, such as {kind}:2" if kind in _NUMBERED else f"{kind} alone"
+            raise UsageError(f"`init` {text!r} is not understood; say {expected}")
         if colon and (not number.isdigit() or int(number) < 1):
             raise UsageError(f"`init` {text!r}: expected a whole number from 1 after the colon, found {number!r}")
         return cls(kind, int(number or 0))
@@ -88,8 +88,8 @@ class Transfer:
     def take(self, init: Init) -> TransferredTensors:
         """Take over what `init` says."""
         mode = getattr(self, f"_{init.kind}")
-        taken: TransferredTensors = mode(init.number) if init.kind in _NUMBERED else mode()
-        return taken
+        transferred: TransferredTensors = mode(init.number) if init.kind in _NUMBERED else mode()
+        return transferred
 
     def _embed(self) -> TransferredTensors:
         """The rows of an embedding of the same width."""
@@ -194,8 +194,8 @@ class Transfer:
     def _theirs(self, *fields: str) -> dict[str, Any]:
         return {field: getattr(self.donor.config, field) for field in fields}
 
-    def _require(self, mode: str, wanted: dict[str, Any], hint: str = "") -> None:
-        for field, value in wanted.items():
+    def _require(self, mode: str, expected: dict[str, Any], hint: str = "") -> None:
+        for field, value in expected.items():
             ours = getattr(self.config, field)
             if ours != value:
                 raise self._error(f"`init={mode}` needs the model's {field} to fit the donor's", value, f"{ours}{hint}")
@@ -264,8 +264,8 @@ def _stem(name: str) -> str:
     return name.rsplit(".", 2)[-2]
 
 
-def shape_from(donor: LlamaConfig, init: Init, **asked: Any) -> LlamaConfig:
-    """The config of a model that begins with a donor; `asked` are fields of it that were given.
+def shape_from(donor: LlamaConfig, init: Init, **sizes: Any) -> LlamaConfig:
+    """The config of a model that begins with a donor; `sizes` are fields of it that were given.
 
     - `full`, `inherit:K` and `widen:N` have the donor's sizes, of which K and N say what is changed.
     - `select` keeps the donor's head size and gives a narrower model fewer heads, hidden units and as many layers.
@@ -277,34 +277,34 @@ def shape_from(donor: LlamaConfig, init: Init, **asked: Any) -> LlamaConfig:
     elif init.kind == "widen":
         base = replace(base, **{field: init.number * getattr(donor, field) for field in _SIZES})
     elif init.kind != "full":
-        base = _narrowed(base, init, asked)
-    return replace(base, **asked)
+        base = _narrowed(base, init, sizes)
+    return replace(base, **sizes)
 
 
-def _narrowed(donor: LlamaConfig, init: Init, asked: dict[str, Any]) -> LlamaConfig:
+def _narrowed(donor: LlamaConfig, init: Init, sizes: dict[str, Any]) -> LlamaConfig:
     """Heads, keys and hidden units for the width that was asked for."""
-    width = asked.get("d_model", donor.d_model)
+    width = sizes.get("d_model", donor.d_model)
     if init.kind == "select":
         head = donor.head_size
     else:
-        if "n_heads" in asked and "head_dim" not in asked:
-            head = width // asked["n_heads"] if width % asked["n_heads"] == 0 else 0
+        if "n_heads" in sizes and "head_dim" not in sizes:
+            head = width // sizes["n_heads"] if width % sizes["n_heads"] == 0 else 0
         else:
-            head = asked.get("head_dim") or donor.head_size
+            head = sizes.get("head_dim") or donor.head_size
         donor = replace(donor, rope_scaling=None, qkv_bias=False, output_bias=False, ffn_bias=False)
-    n_heads = asked.get("n_heads") or max(1, round(width / head))
+    n_heads = sizes.get("n_heads") or max(1, round(width / head))
     hidden = donor.d_ff
     if width != donor.d_model:
         hidden = max(1, round(donor.d_ff * width / donor.d_model / _HIDDEN_STEP)) * _HIDDEN_STEP
     fresh = {
         "d_model": width,
         "n_heads": n_heads,
-        "n_kv": asked.get("n_kv") or _keys(donor, n_heads),
+        "n_kv": sizes.get("n_kv") or _keys(donor, n_heads),
         "head_dim": head if head * n_heads != width else 0,
         "d_ff": min(hidden, donor.d_ff) if init.kind == "select" else hidden,
         "tied": donor.tied and not init.has_lens,
     }
-    return replace(donor, **{**fresh, **asked})
+    return replace(donor, **{**fresh, **sizes})
 
 
 def _keys(donor: LlamaConfig, n_heads: int) -> int:

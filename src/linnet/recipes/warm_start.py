@@ -438,14 +438,14 @@ def _copy(array: NDArray[np.float32], target: Tensor) -> None:
     target.data.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float32)))
 
 
-def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray[np.float32]:
+def _read_lens(path: str | os.PathLike[str], shape: tuple[int, int]) -> NDArray[np.float32]:
     proj_DW = read_lens(path).proj
-    if proj_DW.shape != wanted:
+    if proj_DW.shape != shape:
         raise DonorError(
             "the lens is of another shape",
             path=path,
             place="tensor 'lens.proj.weight'",
-            expected=f"{list(wanted)}, [d_model, donor width]",
+            expected=f"{list(shape)}, [d_model, donor width]",
             found=str(list(proj_DW.shape)),
         )
     return proj_DW
@@ -463,6 +463,6 @@ def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: Sequence[i
     return flat[:count].reshape(tuple(wanted))
 
 
-def _check_shape(name: str, shape: Sequence[int], wanted: Sequence[int], axes: str) -> None:
-    if tuple(shape) != tuple(wanted):
-        raise UsageError(f"{name}: the shape is wrong; expected {list(wanted)}, {axes}, found {list(shape)}")
+def _check_shape(name: str, shape: Sequence[int], expected: Sequence[int], axes: str) -> None:
+    if tuple(shape) != tuple(expected):
+        raise UsageError(f"{name}: the shape is wrong; expected {list(expected)}, {axes}, found {list(shape)}")

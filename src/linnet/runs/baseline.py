@@ -236,7 +236,7 @@ def interval(steps: int) -> int:
 
 def latest_of(results: Sequence[Comparison]) -> Comparison | None:
     """The comparison that a run is judged by: the last one of the held-out loss, else of the training loss."""
-    held_out = [one for one in results if one.metric != "loss"]
+    held_out = [result for result in results if result.metric != "loss"]
     judged = held_out or results
     return judged[-1] if judged else None
 
@@ -248,7 +248,7 @@ def logged_comparisons(run: Run) -> list[Comparison]:
     results: list[Comparison] = []
     for event in events_of_kinds(run.events_path, ("compare", "resume"), run.origin):
         if event.kind == "resume":
-            results = results if event.step is None else [one for one in results if one.step <= event.step]
+            results = results if event.step is None else [result for result in results if result.step <= event.step]
         elif (comparison := to_comparison(event)) is not None:
             results.append(comparison)
     return results

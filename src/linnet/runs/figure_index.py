@@ -48,13 +48,13 @@ class FigureIndex:
         self._runs = _load(self._path)
         self._changed = False
 
-    def get(self, folder: str, stamp: Stamp | None, wanted: FigureRequest) -> dict[str, MetricFigures] | None:
+    def get(self, folder: str, stamp: Stamp | None, request: FigureRequest) -> dict[str, MetricFigures] | None:
         """The wanted figures of a run, those that it has; None where they are not known."""
         entry = self._runs.get(folder.removeprefix(self._prefix))
         if stamp is None or entry is None or entry.stamp != stamp:
             return None
         known = {}
-        for name, steps in wanted.items():
+        for name, steps in request.items():
             if name not in entry.figures:
                 return None
             figures = entry.figures[name]
@@ -64,7 +64,7 @@ class FigureIndex:
                 known[name] = figures
         return known
 
-    def put(self, folder: str, stamp: Stamp | None, wanted: FigureRequest, figures: dict[str, MetricFigures]) -> None:
+    def put(self, folder: str, stamp: Stamp | None, request: FigureRequest, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read of a stream that had this stamp before."""
         if stamp is None or time.time() - max(stamp[1], stamp[2]) / 1e9 < _SETTLED:
             return
@@ -74,7 +74,7 @@ class FigureIndex:
         entry = self._runs.get(folder)
         if entry is None or entry.stamp != stamp:
             entry = self._runs[folder] = _Entry(stamp, {})
-        for name in wanted:
+        for name in request:
             figure, known = figures.get(name), entry.figures.get(name)
             if figure is not None and known is not None:
                 figure.at = {**known.at, **figure.at}

@@ -22,31 +22,31 @@ from linnet.runs.points_cache import kept_figures
 _SHORT = 8 << 20  # bytes of a stream that is read at once
 
 
-def read_figures(folder: str, wanted: FigureRequest, *, foreign: bool = False) -> dict[str, MetricFigures]:
+def read_figures(folder: str, request: FigureRequest, *, foreign: bool = False) -> dict[str, MetricFigures]:
     """The figures of the wanted metrics that the run has. `foreign`: another writer's events, in its own words."""
-    if not foreign and (figures := kept_figures(folder, wanted)) is not None:
+    if not foreign and (figures := kept_figures(folder, request)) is not None:
         return figures
     events = Path(folder) / EVENTS
-    if not foreign and not any(name.startswith(OWN_ROWS) for name in wanted) and not _has_cache(folder):
+    if not foreign and not any(name.startswith(OWN_ROWS) for name in request) and not _has_cache(folder):
         try:
-            return _scan(events, wanted)
+            return _scan(events, request)
         except UnfitLinesError:
             pass
-    return _figures_of_metrics(folder, wanted)
+    return _figures_of_metrics(folder, request)
 
 
 def _has_cache(folder: str) -> bool:
     return is_file(f"{folder}/{CACHE}/metrics")
 
 
-def _figures_of_metrics(folder: str, wanted: FigureRequest) -> dict[str, MetricFigures]:
+def _figures_of_metrics(folder: str, request: FigureRequest) -> dict[str, MetricFigures]:
     from linnet.runs.metrics import Metrics
     from linnet.runs.summary import load_manifest
 
     manifest = load_manifest(Path(folder))
     metrics = Metrics(Path(folder) / EVENTS, origin=manifest.origin if manifest is not None else 0.0)
     figures = {}
-    for name, steps in wanted.items():
+    for name, steps in request.items():
         series = metrics.get(name)
         if series is None or not len(series):
             continue
@@ -69,9 +69,9 @@ def _figures_of_metrics(folder: str, wanted: FigureRequest) -> dict[str, MetricF
     return figures
 
 
-def _scan(events: Path, wanted: FigureRequest) -> dict[str, MetricFigures]:
-    figures = {name: MetricFigures(at=dict.fromkeys(steps)) for name, steps in wanted.items()}
-    decoder = figure_decoder(tuple(wanted))
+def _scan(events: Path, request: FigureRequest) -> dict[str, MetricFigures]:
+    figures = {name: MetricFigures(at=dict.fromkeys(steps)) for name, steps in request.items()}
+    decoder = figure_decoder(tuple(request))
     for block in _blocks(events):
         decoder.take(without_inspection(block), figures)
     return {name: figure for name, figure in figures.items() if figure.count}

@@ -160,7 +160,7 @@ def _little_endian(column: array[Any]) -> array[Any]:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def kept_figures(folder: str, wanted: FigureRequest) -> dict[str, MetricFigures] | None:
+def kept_figures(folder: str, request: FigureRequest) -> dict[str, MetricFigures] | None:
     """The wanted figures of a run, those that it has; None where the points were not kept, or are not its stream's."""
     try:
         points = open_regular(f"{folder}/{CACHE}/{_NAME}")
@@ -169,11 +169,11 @@ def kept_figures(folder: str, wanted: FigureRequest) -> dict[str, MetricFigures]
     try:
         reader = _Reader(points)
         tail = _tail(f"{folder}/{EVENTS}", reader.header)
-        if tail is None or (tail and any(name.startswith(OWN_ROWS) for name in wanted)):
+        if tail is None or (tail and any(name.startswith(OWN_ROWS) for name in request)):
             return None
-        figures = {name: reader.figures(name, steps) for name, steps in wanted.items()}
+        figures = {name: reader.figures(name, steps) for name, steps in request.items()}
         if tail:
-            figure_decoder(tuple(wanted)).take(tail, figures)
+            figure_decoder(tuple(request)).take(tail, figures)
         return {name: figure for name, figure in figures.items() if figure.count}
     except (OSError, ValueError, RecursionError, UnfitLinesError):  # damaged, or with more news than can be told here
         return None

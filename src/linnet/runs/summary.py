@@ -114,10 +114,10 @@ def load_manifest(folder: Path) -> Manifest | None:
     return from_run_start(start if start.get("kind") == "run_start" else {}, folder)
 
 
-def last_event(events: Path, wanted: Callable[[Event], bool] | None = None, origin: float = 0.0) -> Event | None:
-    """The last event of a stream, or the last that is `wanted`; None when there is none. `origin` as for `decode`."""
+def last_event(events: Path, predicate: Callable[[Event], bool] | None = None, origin: float = 0.0) -> Event | None:
+    """The last event of a stream, or the last that `predicate` takes, if there is one. `origin` as for `decode`."""
     backwards = (event for line in lines_backwards(events) if (event := decode(line, origin)) is not None)
-    return next(filter(wanted or (lambda event: True), backwards), None)
+    return next(filter(predicate or (lambda event: True), backwards), None)
 
 
 def last_seconds(events: Path, origin: float = 0.0) -> float:

@@ -245,8 +245,8 @@ class Checkpointer:
         """
         self._idle.acquire()
         try:
-            kept = TensorsInPlace if last and not _on_a_gpu(moments, parameters) else copy_tensors
-            snapshot = Snapshot(step, kept(parameters), kept(moments), facts, provenance, stream)
+            snapshot_of = TensorsInPlace if last and not _on_a_gpu(moments, parameters) else copy_tensors
+            snapshot = Snapshot(step, snapshot_of(parameters), snapshot_of(moments), facts, provenance, stream)
         except BaseException:
             self._idle.release()
             raise

@@ -124,8 +124,8 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
         times, per_logit, layer_kernels = _EAGER_TIMES, _EAGER_LOGIT_BYTES, _EAGER_KERNELS
     between = times * sizes.layers * tokens * _weighted(per_number, sizes) / device.bandwidth
     loss = tokens * sizes.vocab * per_logit / device.bandwidth
-    others = layer_kernels + (_IMAGE_ATTENTION_KERNELS if sizes.of_images else _ATTENTION_KERNELS)
-    floor = sizes.layers * (_PRODUCT_KERNEL * _PRODUCT_KERNELS + _OTHER_KERNEL * others)
+    other_kernels = layer_kernels + (_IMAGE_ATTENTION_KERNELS if sizes.of_images else _ATTENTION_KERNELS)
+    floor = sizes.layers * (_PRODUCT_KERNEL * _PRODUCT_KERNELS + _OTHER_KERNEL * other_kernels)
     moved = _OPTIMISER_BYTES * shape.parameters + _MUON_BYTES * _muon_numbers(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
     quintics = _MUON_ROUNDS * _muon_flops(shape, 2.0)

@@ -141,12 +141,12 @@ def draw_confusion(path: Path, evaluation: ImageEvaluation, labels: tuple[str, .
         parts.append(f'<text transform="translate({x:.0f} {top - 6}) rotate(-90)">{escape(name)}</text>')
         parts.append(f'<text class="e" x="{left - 6}" y="{y:.0f}">{escape(name)}</text>')
     for i, label in enumerate(shown):
-        whole = max(int(counts_KK[label].sum()), 1)
+        row_total = max(int(counts_KK[label].sum()), 1)
         for j, guess in enumerate(shown):
             count = int(counts_KK[label, guess])
             if not count:
                 continue
-            share = count / whole
+            share = count / row_total
             colour = _shade(_GREEN, share) if i == j else _shade(_RED, min(1.0, 0.25 + 3 * share))
             x, y = left + _CELL * j, top + _CELL * i
             parts.append(f'<rect x="{x}" y="{y}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{colour}"/>')

@@ -86,9 +86,9 @@ class Plan:
         A checkpoint is written while the next steps are done; the next one waits for it, and the end for the last.
         """
         assert self.steps is not None
-        left = self.steps - done
-        share = left / self.steps
-        steps = left * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
+        remaining = self.steps - done
+        share = remaining / self.steps
+        steps = remaining * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
         return max(steps, share * (self.saves - 1) * self.save_seconds) + self.save_seconds
 
     def cost(self, model: Any) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class Plan:
         All parameters of a dense model are active: each of them works on every token.
         """
         total = sum(parameter.numel() for parameter in model.parameters())
-        one = self.unit.removesuffix("s")
+        unit = self.unit.removesuffix("s")
         cost: dict[str, Any] = {"total_params": total, "active_params": total, "trained_params": self.parameters}
-        cost |= {f"flops_per_{one}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}
+        cost |= {f"flops_per_{unit}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}
         cost |= {f"{self.unit}_per_step": self.per_step}
         return cost if self.planned is None else {**cost, f"planned_{self.unit}": self.planned}
 
@@ -146,7 +146,7 @@ def make_plan(
     copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _averaged(recipe)
     saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations, done)}
     saves = len(saved_at)
-    kept = min(saves, settings.keep + 1) if settings.keep else saves
+    checkpoints_kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = form.size(stored.values(), settings.file_type)
     vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None and form.has_tokenizer else 0
     beside = sum(tensor.nbytes for tensor in form.beside(stored, settings.file_type).values())
@@ -166,7 +166,7 @@ def make_plan(
         per_step=data.per_step,
         step_flops=data.flops(recipe.model),
         steps=None if timed else steps,
-        disk=round(kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
+        disk=round(checkpoints_kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
         memory=peak_memory(
             recipe,
             settings,

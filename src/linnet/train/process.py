@@ -160,8 +160,8 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    wanted = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
-    return all(mallopt(name, value) == 1 for name, value in wanted.items())
+    options = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
+    return all(mallopt(name, value) == 1 for name, value in options.items())
 
 
 @contextmanager

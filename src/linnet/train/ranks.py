@@ -103,10 +103,10 @@ class Ranks:
         """A rank in words: `rank 3 on node7`."""
         return f"rank {rank} on {self.hosts[rank]}"
 
-    def device(self, wanted: str) -> str:
+    def device(self, name: str) -> str:
         """The device of this rank, where the settings name none by its number: a GPU each."""
-        if self.alone or wanted not in ("auto", "cuda") or not torch.cuda.is_available():
-            return wanted
+        if self.alone or name not in ("auto", "cuda") or not torch.cuda.is_available():
+            return name
         return f"cuda:{self.local_rank % torch.cuda.device_count()}"
 
     def share(self, rows: int, batch: str) -> slice:

@@ -74,9 +74,9 @@ class RunWarnings:
             self._tell_all(step, of_taps(fields["tap"]) if step > 1 else [])
 
     def _tell_all(self, step: int, found: Iterable[TrainingWarning | None]) -> None:
-        for one in found:
-            if one is not None and one.kind not in self._told:
-                self._tell(step, one)
+        for warning in found:
+            if warning is not None and warning.kind not in self._told:
+                self._tell(step, warning)
 
 
 class _LossLevel:
@@ -177,8 +177,8 @@ class _Speed:
 
 def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> TrainingWarning | None:
     """What is wrong with the gradient of a layer. `begun`: weights have been moved; some begin with a gradient of 0."""
-    whole = [event for event in grads if "head" not in event]
-    for event in whole:
+    of_tensors = [event for event in grads if "head" not in event]
+    for event in of_tensors:
         if event["nan_count"]:
             text = (
                 f"the gradient of {event['param']} has {event['nan_count']:,} numbers that are not finite; lower `lr`"
@@ -186,16 +186,16 @@ def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> TrainingWarn
             return TrainingWarning("layer_gradient", text, "grad_norm")
     if not begun:
         return None
-    zeros = [event for event in whole if event["l2"] == 0 and len(event["shape"]) > 1]
+    zeros = [event for event in of_tensors if event["l2"] == 0 and len(event["shape"]) > 1]
     if zeros:
         layer = _layer_of(zeros[0])
-        all_of_it = [event for event in whole if _layer_of(event) == layer and len(event["shape"]) > 1]
+        all_of_it = [event for event in of_tensors if _layer_of(event) == layer and len(event["shape"]) > 1]
         is_whole = layer is not None and all(event["l2"] == 0 for event in all_of_it)
         where = f"layer {layer}" if is_whole else zeros[0]["param"]
         text = f"the gradient of {where} is 0: it learns nothing; is it masked, or cut off from the loss?"
         return TrainingWarning("layer_gradient", text, "grad_norm")
     layers: dict[int, float] = {}
-    for event in whole:
+    for event in of_tensors:
         if (layer := _layer_of(event)) is not None:
             layers[layer] = layers.get(layer, 0.0) + event["l2"] ** 2
     usual = math.sqrt(statistics.median(layers.values())) if len(layers) > 2 else 0.0

@@ -233,16 +233,16 @@ class Step:
         return self._observed[1]
 
     def _step_together(
-        self, observer: GradientObserver | None, divisor: Tensor, first: Tensor | None, *others: Tensor | None
+        self, observer: GradientObserver | None, divisor: Tensor, first: Tensor | None, *inputs: Tensor | None
     ) -> tuple[Tensor, ...]:
         """A step of several ranks: the norm of the gradient, and what the ranks said."""
         assert first is not None
         self._calls += 1
         self._overlapping = self._overlapping or self._may_overlap("on")
         if self._overlapping:  # hooks tell of gradients: nothing of it can be captured
-            self._accumulate(divisor, first, *others)
+            self._accumulate(divisor, first, *inputs)
         else:
-            self._as_timed(self._forward_backward)(divisor, first, *others)
+            self._as_timed(self._forward_backward)(divisor, first, *inputs)
         assert isinstance(self._sums, GradientBuffer)
         measuring = self._calls == _MEASURED_CALL and self._may_overlap("auto")
         began = _now(first.device) if measuring else 0.0

@@ -126,8 +126,8 @@ def _words(fields: _Words) -> HeatMap:
 def _attention(fields: _Attention) -> HeatMap:
     """The mean of all heads; of layers with several queries where there are any."""
     weights = [np.array(layer.heads, np.float64) for layer in fields.layers]
-    most = max(one.shape[1] for one in weights)
-    mean_TS = np.concatenate([one for one in weights if one.shape[1] == most]).mean(0)
+    most = max(heads_HTS.shape[1] for heads_HTS in weights)
+    mean_TS = np.concatenate([heads_HTS for heads_HTS in weights if heads_HTS.shape[1] == most]).mean(0)
     tokens = [visible_token(token) for token in fields.tokens]
     rows = tokens[-most:]
     title = f"{fields.model}: attention, mean of all heads"

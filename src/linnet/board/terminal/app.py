@@ -269,14 +269,14 @@ class BoardApp(App[None]):
                     yield SystemCommand(key.text, where, partial(self.action_act, command))
 
     def _ask(self) -> None:
-        asked = self.query_one("#asked", Input)
+        field = self.query_one("#asked", Input)
         table = self.board.table
         typed = {"filter": table.filter, "columns": table.columns, "charts": self.board.charts.filter}
-        asked.value = typed.get(self.board.asking, "")
-        asked.placeholder = _ASKED[self.board.asking]
-        asked.styles.display = "block"
+        field.value = typed.get(self.board.asking, "")
+        field.placeholder = _ASKED[self.board.asking]
+        field.styles.display = "block"
         self.query_one("#footer").styles.display = "none"
-        asked.focus()
+        field.focus()
 
     def _stop_asking(self) -> None:
         self.board.stop_asking()

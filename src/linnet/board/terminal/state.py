@@ -251,19 +251,19 @@ class Board:
 
     def answer(self, text: str) -> None:
         """A text was typed for what was asked."""
-        asked, self.asking = self.asking, ""
-        if asked == "filter":
+        question, self.asking = self.asking, ""
+        if question == "filter":
             self.table.filter, self.table.offset = text.strip(), 0
-        elif asked == "charts":
+        elif question == "charts":
             self.charts.live_filter = None
             self.message = self.charts.set_filter(text)
-        elif asked == "columns":
+        elif question == "columns":
             self.table.columns = text.strip()
-        elif asked == "figure":
+        elif question == "figure":
             self.message = self.inside.choose(text)
-        elif asked == "prompt" and self.watched is not None:
+        elif question == "prompt" and self.watched is not None:
             self.inside.ask_attention(self.watched, text)
-        elif asked == "note" and self.watched is not None and text.strip():
+        elif question == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
                 self.message = "noted"

@@ -79,7 +79,7 @@ def _pages(chosen: Page, width: int) -> Line:
     return fit([(text, "tab.on" if page == chosen else "tab") for page, text in named], width)
 
 
-def _command(manifest: Manifest, asked: str) -> str:
+def _command(manifest: Manifest, groups: str) -> str:
     """How a training is asked for it."""
     recipe = manifest.recipe or "from-scratch"
-    return f"linnet train {safe(recipe, 40)} --inspect {asked}"
+    return f"linnet train {safe(recipe, 40)} --inspect {groups}"

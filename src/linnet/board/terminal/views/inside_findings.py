@@ -18,7 +18,7 @@ from linnet.board.gram_similarity import gram_regions, layers_alike, layers_over
 from linnet.board.terminal.attention import newest_checkpoint
 from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.sketch import sketch
-from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
+from linnet.board.terminal.spans import Line, around, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
 from linnet.board.terminal.views.scatter import in_colours
@@ -118,21 +118,21 @@ def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
 def draw_recorded(board: Board, width: int, height: int) -> list[Line]:
     """A list of what was recorded, the newest first, and of one of it the map or the curve."""
     page, watched = board.inside, board.watched
-    kept = _recorded(page, watched) if watched is not None else []
-    page.rows, page.steps = len(kept), ()
-    if not kept:
+    results = _recorded(page, watched) if watched is not None else []
+    page.rows, page.steps = len(results), ()
+    if not results:
         return []
     if page.opened:
-        chosen = kept[min(page.at_row.get("recorded", 0), len(kept) - 1)]
+        chosen = results[min(page.at_row.get("recorded", 0), len(results) - 1)]
         page.rows = 0
         return _figure_lines(board, chosen, width, height)
-    listed = [_recorded_line(one, at == page.row) for at, one in enumerate(kept)]
-    chosen = kept[page.row]
+    listed = [_recorded_line(result, at == page.row) for at, result in enumerate(results)]
+    chosen = results[page.row]
     if width >= _BESIDE:
-        names = fill(_window(listed, page.row, height), _LIST, height)
+        names = fill(around(listed, page.row, height), _LIST, height)
         drawn = fill(_figure_lines(board, chosen, width - _LIST - 2, height), width - _LIST - 2, height)
         return [[*name, ("  ", ""), *line] for name, line in zip(names, drawn, strict=True)]
-    names = [fit(line, width, "") for line in _window(listed, page.row, min(_MOST_LISTED, len(listed)))]
+    names = [fit(line, width, "") for line in around(listed, page.row, min(_MOST_LISTED, len(listed)))]
     return [*names, *_figure_lines(board, chosen, width, height - len(names))]
 
 
@@ -239,11 +239,6 @@ def draw_warnings(board: Board, width: int, height: int) -> list[Line]:
         lines += [[(" " * 17, ""), (line, "")] for line in (wrap(cause, max(8, width - 20), 6) if colon else [])]
     first_line = min(begins[page.row], max(0, len(lines) - height)) if begins else 0
     return lines[first_line : first_line + height]
-
-
-def _window(lines: list[Line], row: int, height: int) -> list[Line]:
-    first = min(max(0, row - height // 2), max(0, len(lines) - height))
-    return lines[first : first + height]
 
 
 def _indented(lines: list[Line]) -> list[Line]:

@@ -52,8 +52,8 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     kind = "head" if page.heads else "layer" if None not in page.layers and region != WHOLE_LAYER else "region"
     heat = HeatMap(
         shown.values,
-        shown.labels if region != WHOLE_LAYER else [one.name for one in shown.rows],
-        [number(one) for one in page.steps],
+        shown.labels if region != WHOLE_LAYER else [entry.name for entry in shown.rows],
+        [number(entry) for entry in page.steps],
         figure,
         row_label=kind,
         column_label="steps",
@@ -105,8 +105,10 @@ def figure_map(
     """A figure of a region in all layers, of its heads in one, of all regions of a layer, or of what is in none."""
     if region == BESIDES:
         shown = table.heat_map(figure, heads=heads)
-        kept = [at for at, row in enumerate(shown.rows) if row.layer is None]
-        return figure_tables.HeatMap(figure, [shown.rows[at] for at in kept], shown.steps, shown.values[kept])
+        in_no_layer = [at for at, row in enumerate(shown.rows) if row.layer is None]
+        return figure_tables.HeatMap(
+            figure, [shown.rows[at] for at in in_no_layer], shown.steps, shown.values[in_no_layer]
+        )
     if region == WHOLE_LAYER:
         return table.heat_map(figure, layer=of_layer or 0)
     return table.heat_map(figure, region, layer=of_layer or 0, heads=True) if heads else table.heat_map(figure, region)
@@ -205,5 +207,5 @@ def _picked(count: int, at: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     picked = sorted({*np.linspace(0, count - 1, max(2, most)).round().astype(int).tolist()})
-    nearest = min(picked, key=lambda one: abs(one - at))
-    return [at if one == nearest else one for one in picked]
+    nearest = min(picked, key=lambda step: abs(step - at))
+    return [at if step == nearest else step for step in picked]

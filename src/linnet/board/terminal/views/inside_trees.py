@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from linnet.board.flow_tree import FlowNode, newest_times, read_flow
 from linnet.board.terminal.inside_page import InsidePage
-from linnet.board.terminal.spans import Line, fill, fit, justify, pad, safe
+from linnet.board.terminal.spans import Line, around, fill, fit, justify, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.words import compact, device_time, number
 from linnet.runs.figure_tables import Row, tensor_row
@@ -63,7 +63,7 @@ def _regions(page: InsidePage, tree: RegionNode, width: int, height: int) -> lis
         lines.append([("▌" if on else " ", f"row{on}"), (name, f"row{on}"), *_bar(share, on)])
         lines[-1] += [(pad(device_time(node.us), 10, right=True), f"row{on}")]
         lines[-1] += [(pad(f"{100 * share:.0f} %", 7, right=True), f"dim{on}"), ("  ", f"row{on}")]
-    return _around(lines, page.row, height)
+    return around(lines, page.row, height)
 
 
 def _operations(timing: OpTiming, width: int, height: int) -> list[Line]:
@@ -111,7 +111,7 @@ def draw_model(board: Board, inspection: Inspection | None, width: int, height: 
     head: Line = [(pad(above, wide + 1), "head")]
     head += [(pad(name, room, right=True), "head") for name, (room, _) in columns.items()]
     title = justify([(" model ", "dim"), (safe(watched.title if watched else ""), "title")], [(when, "dim")], width)
-    return [title, fit(head, width), *_around(lines, page.row, height - 2)]
+    return [title, fit(head, width), *around(lines, page.row, height - 2)]
 
 
 class _Figures:
@@ -241,9 +241,3 @@ def _branch(depth: int, name: str, sign: str) -> str:
 def _bar(share: float, on: str) -> Line:
     full = round(max(0.0, min(1.0, share)) * _BAR)
     return [("━" * full, "graph"), (" " * (_BAR - full), f"row{on}")]
-
-
-def _around(lines: list[Line], row: int, height: int) -> list[Line]:
-    """As many lines as there is room for, with that of the cursor."""
-    first = min(max(0, row - height // 2), max(0, len(lines) - height))
-    return lines[first : first + max(0, height)]

@@ -159,13 +159,13 @@ def _head(board: Board, heads: dict[str, str], right: set[str]) -> Line:
 def _line(
     row: RunRow, text: dict[str, str], columns: dict[str, int], right: set[str], here: bool, marked: bool, width: int
 ) -> Line:
-    look, on = ("row.on", ".on") if here else ("", "")
+    style, on = ("row.on", ".on") if here else ("", "")
     line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]
     for name, wide in columns.items():
-        span: Span = (pad(text[name], wide, right=name in right), look)
+        span: Span = (pad(text[name], wide, right=name in right), style)
         if name == "status":
             span = (span[0], f"status.{row.summary.status}{on}")
         elif name == "curve":
             span = (pad(_curve(tuple(row.spark), wide), wide), f"graph{on}")
-        line += [span, ("  ", look)]
-    return fit(line, width, look)
+        line += [span, ("  ", style)]
+    return fit(line, width, style)
