@@ -445,7 +445,7 @@ def test_snapshot(two: Path, size: tuple[int, int], view: str) -> None:
         elif view in ("system", "runs"):
             await pilot.press(view[0] if view == "runs" else "y", *("o" if view == "runs" else ""))
         await settled(pilot, app)
-        while view == "runs" and (not app.board.run_table.looked or app.board.run_table.busy):
+        while view == "runs" and (not app.board.run_table.scanned or app.board.run_table.busy):
             await pilot.pause(0.02)
         app.draw()
         await pilot.pause()

@@ -153,7 +153,7 @@ def print_artifact(artifact: Artifact) -> None:
 
 
 def _draw(artifact: Artifact) -> None:
-    from linnet.board.terminal.sketch import sketch
+    from linnet.board.terminal.artifact_lines import artifact_lines
     from linnet.board.terminal.spans import text_of
 
     columns = min(width(), 200)
@@ -163,7 +163,9 @@ def _draw(artifact: Artifact) -> None:
     if artifact.media == "text" and not colored:
         print("\n".join(words.plain(line) for line in artifact.load().splitlines()))
         return
-    lines = sketch(artifact, min(columns, 100) if artifact.media != "table" else columns, _HEIGHT, color=colored)
+    lines = artifact_lines(
+        artifact, min(columns, 100) if artifact.media != "table" else columns, _HEIGHT, color=colored
+    )
     print("\n".join("".join(map(_painted, line)) for line in lines) if colored else text_of(lines))
 
 

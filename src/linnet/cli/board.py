@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from linnet.board.first_look import FirstLook, without_collection
+from linnet.board.initial_scan import InitialScan, without_collection
 from linnet.board.terminal.keys import View
 from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.cli.printing import theme_of_terminal
@@ -66,11 +66,11 @@ def board(
         raise UsageError("the board needs a terminal; `linnet board --once` prints one frame into a pipe")
 
     view = view or ("runs" if listing and not watched else "metrics")
-    first_look = FirstLook(store) if view == "runs" and not once else None  # before anything large is imported
+    initial_scan = InitialScan(store) if view == "runs" and not once else None  # before anything large is imported
 
     with without_collection():
         from linnet.board.terminal.state import Board
-    state = Board(store, [watched_run.path for watched_run in watched], view, first_look=first_look)
+    state = Board(store, [watched_run.path for watched_run in watched], view, initial_scan=initial_scan)
     if key is not None:
         state.open_metric(key)
     if once:
@@ -82,7 +82,7 @@ def board(
     theme_name = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
     with without_collection():
         from linnet.board.terminal.preview import Preview
-    with Preview(state, first_look, frame, theme_name) as preview:
+    with Preview(state, initial_scan, frame, theme_name) as preview:
         with without_collection():
             from linnet.board.terminal.app import BoardApp
         app = BoardApp(state, theme_name, before_start=preview.clear)
@@ -100,7 +100,7 @@ def _serve(
         from linnet.board.web.safe_store import SafeStore
 
         safe = SafeStore(store.root, elsewhere)
-        first_look = FirstLook(safe)  # before there are threads, and while the server is imported
+        initial_scan = InitialScan(safe)  # before there are threads, and while the server is imported
         with without_collection():
             from linnet.board.web.serve import serve
     except ModuleNotFoundError as error:
@@ -114,7 +114,7 @@ def _serve(
         return default_settings(recipe)
 
     return serve(
-        safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look, defaults=defaults
+        safe, chosen, host=host, port=port, open_browser=open_browser, initial_scan=initial_scan, defaults=defaults
     )
 
 

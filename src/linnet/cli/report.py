@@ -20,7 +20,7 @@ from linnet.recipes.registry import default_settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from linnet.board.report.left_out import LeftOut
+    from linnet.board.report.run_part import LeftOut
     from linnet.runs import Run
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(|B|kB|MB|GB)", re.IGNORECASE)

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from linnet.board.report.column_pool import ColumnPool
-from linnet.board.report.left_out import LeftOut
-from linnet.board.report.run_part import RunPart
+from linnet.board.report.run_part import LeftOut, RunPart
 from linnet.board.web.answers import ArtifactGroup, ArtifactItem, RequestError
 from linnet.board.web.artifacts import artifact_content
 from linnet.board.web.board import WebBoard

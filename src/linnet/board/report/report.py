@@ -15,9 +15,8 @@ import msgspec
 from linnet.board.report.column_pool import ColumnInfo, ColumnPool
 from linnet.board.report.held_files import HeldFile, held_files
 from linnet.board.report.held_series import held_series
-from linnet.board.report.left_out import LeftOut
 from linnet.board.report.page import Page
-from linnet.board.report.run_part import RunPart, run_part
+from linnet.board.report.run_part import LeftOut, RunPart, run_part
 from linnet.board.web.answer_json import encoded
 from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer
 from linnet.board.web.board import WebBoard

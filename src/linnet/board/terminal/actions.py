@@ -156,7 +156,7 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
             if gesture == "double":
                 act(board, "open")
         case "artifacts" if wheel:
-            board.shelf.scroll(-3 if gesture == "up" else 3)
+            board.artifact_page.scroll(-3 if gesture == "up" else 3)
         case "artifacts":
             if artifacts.select_at(board, x, y) and gesture == "double":
                 act(board, "open")

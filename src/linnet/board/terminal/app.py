@@ -198,7 +198,7 @@ class BoardApp(App[None]):
         base = self.screen_stack[0]
         for name, lines in screen.parts(self.board, width, height).items():
             base.query_one(f"#{name}", Canvas).show(lines, self.look)
-        has_content = self.board.run_table.looked or self.board.watched_runs
+        has_content = self.board.run_table.scanned or self.board.watched_runs
         self._drawn = time.monotonic() if has_content else 0.0  # the first frame with content waits for no other
 
     def action_act(self, action: str) -> None:
@@ -227,8 +227,8 @@ class BoardApp(App[None]):
         """Show the image that is selected in the terminal's own graphics; False where it has none."""
         board = self.board
         all_series = board.artifacts() if board.area == "artifacts" and self._protocol != "none" else []
-        artifact = board.shelf.artifact(all_series)
-        if artifact is None or artifact.media != "image" or board.shelf.whole:
+        artifact = board.artifact_page.artifact(all_series)
+        if artifact is None or artifact.media != "image" or board.artifact_page.whole:
             return False
         from linnet.board.terminal import full_screen, graphics
 
@@ -236,7 +236,7 @@ class BoardApp(App[None]):
         if terminal is None or graphics.has_none():
             self._protocol = "none"
             return False
-        series = all_series[board.shelf.row(all_series)]
+        series = all_series[board.artifact_page.row(all_series)]
         try:
             with self.suspend(), terminal:
                 if self._protocol == "unknown":
@@ -244,12 +244,12 @@ class BoardApp(App[None]):
                 if self._protocol == "none":
                     return False
                 outcome = full_screen.browse_images(
-                    terminal, self._protocol, series.artifacts, board.shelf.index(series)
+                    terminal, self._protocol, series.artifacts, board.artifact_page.index(series)
                 )
         except (SuspendNotSupported, OSError):
             self._protocol = "none"
             return False
-        board.shelf.position = None if outcome == len(series.artifacts) - 1 else outcome
+        board.artifact_page.position = None if outcome == len(series.artifacts) - 1 else outcome
         return True
 
     def action_theme(self) -> None:

@@ -58,7 +58,7 @@ class Reader(threading.Thread):
                 failed[watched] = error
         if all(watched.history.caught_up or watched.gone or watched in failed for watched in board.watched_runs):
             changed |= self._list()
-        if board.overlay == "scatter" and board.run_table.looked:
+        if board.overlay == "scatter" and board.run_table.scanned:
             changed |= board.scatter.read(_SLICE)
         if board.view == "inside" and board.watched is not None:
             changed |= board.watched.inside.read(_SLICE)

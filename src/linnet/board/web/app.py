@@ -90,7 +90,7 @@ class Api:
             Route("/{path:path}", self.static),
         ]
 
-    def look_ahead(self) -> None:
+    def read_ahead(self) -> None:
         """Look at all runs before somebody asks, so that the first page need not wait for it."""
         with suppress(OSError, LinnetError):
             self._tables.table(Parameters(QueryParams()))
@@ -137,7 +137,7 @@ class Api:
     async def change(self, request: Request) -> Response:
         change = await _body(request, RunChange)
         row = await run_in_threadpool(writes.change, self._board, _run(request), change)
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, row)
 
     async def note(self, request: Request) -> Response:
@@ -158,12 +158,12 @@ class Api:
 
     async def delete(self, request: Request) -> Response:
         size = await run_in_threadpool(writes.delete, self._board, _run(request))
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, Deleted(size))
 
     async def restore(self, request: Request) -> Response:
         row = await run_in_threadpool(writes.restore, self._board, _run(request))
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, row)
 
     async def static(self, request: Request) -> Response:
@@ -187,7 +187,7 @@ def make_app(board: WebBoard, access: Access | None = None) -> Gate:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        looking = asyncio.create_task(run_in_threadpool(api.look_ahead))
+        looking = asyncio.create_task(run_in_threadpool(api.read_ahead))
         yield
         looking.cancel()
         await changes.close()

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from linnet.board.first_look import Stamp, stamp_of
+from linnet.board.initial_scan import Stamp, stamp_of
 from linnet.board.run_table import RunRow
 from linnet.board.web.answers import RequestError
 from linnet.board.web.board import WebBoard
@@ -35,7 +35,7 @@ _SEND_SECONDS = 10.0  # for which a page may not take what it is sent
 _SHARE = 0.05  # of a core, at most
 _LONGEST_REST = 1.0
 _ROW_SECONDS = 0.5  # between two messages about one row of the table
-_LOOK_SECONDS = 1.0
+_SCAN_SECONDS = 1.0
 
 
 Messages = dict[int, bytes]  # by the page that they are for
@@ -86,7 +86,7 @@ class Changes:
             if not self._followers:
                 self._forget()
 
-    async def look_now(self) -> None:
+    async def scan_now(self) -> None:
         """Something was changed through this server."""
         if self._followers:
             await asyncio.to_thread(self._look_and_send)
@@ -102,7 +102,7 @@ class Changes:
     def _begin(self, follower: Follower) -> None:
         """The first messages of a page: where the table stands, and what it does not have of its series yet."""
         with self._lock:
-            messages = self._look(now=False)
+            messages = self._scan(now=False)
             messages[id(follower)] = event("runs", {"position": self._board.position, "rows": [], "gone": []})
             for row in self._board.known(follower.runs):
                 self._seen[row.path] = stamp_of(row.path)
@@ -116,8 +116,8 @@ class Changes:
         """Read what is new and hand it out; then rest."""
         with self._lock, suppress(LinnetError, OSError):
             messages: Messages = {}
-            if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _LOOK_SECONDS:
-                messages = self._look(now=False)
+            if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _SCAN_SECONDS:
+                messages = self._scan(now=False)
             _join(messages, self._told_of_rows(self._changed_paths(folders)))
             for row in self._followed_rows():
                 stamp = stamp_of(row.path)
@@ -131,13 +131,13 @@ class Changes:
 
     def _look_and_send(self) -> None:
         with self._lock, suppress(LinnetError, OSError):
-            messages = self._look(now=True)
+            messages = self._scan(now=True)
             self._send_all(messages)
 
-    def _look(self, *, now: bool) -> Messages:
+    def _scan(self, *, now: bool) -> Messages:
         """Look at the whole table: messages about rows that are new, changed or gone."""
         self._looked = time.monotonic()
-        self._board.look(now=now)
+        self._board.scan(now=now)
         with self._board.lock:
             if self._version == self._board.version:
                 return {}
@@ -163,7 +163,7 @@ class Changes:
         return due
 
     def _told_of_rows(self, paths: list[str]) -> Messages:
-        changed = self._board.look_at(paths) if paths else []
+        changed = self._board.scan_folders(paths) if paths else []
         for row in changed:
             self._summaries[self._board.id_of(row)] = row.summary
         return self._rows_messages(changed, []) if changed else {}

@@ -34,9 +34,9 @@ _LEAST_ROWS = 3  # of a metric that is said to be constant
 
 def detail(board: WebBoard, run_id: str) -> RunDetail:
     """A run as it stands."""
-    board.look()  # a child of it may be new
+    board.scan()  # a child of it may be new
     row = board.row(run_id)
-    board.look_at([row.path])
+    board.scan_folders([row.path])
     with board.open_whole(run_id) as open_run:
         watched, history = open_run.watched, open_run.history
         watched.summary = row.summary

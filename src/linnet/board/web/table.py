@@ -63,7 +63,7 @@ class Tables:
         where, sort = parameters.text("where"), parameters.text("sort") or "age"
         seconds = parameters.number("seconds")
         until = time.monotonic() + (_MOST_SECONDS if seconds is None else min(_MOST_SECONDS, max(0.0, seconds)))
-        board.look()
+        board.scan()
         with board.lock:
             rows = board.table.rows if not hidden else self._with_hidden()
             total = len(board.table.rows)

@@ -35,7 +35,7 @@ def change(board: WebBoard, run_id: str, change: RunChange) -> answers.RunRow:
         labels.tag(run, change.add_tags, change.remove_tags)
     if change.hidden is not None:
         labels.archive(run, change.hidden)
-    board.look_at([str(run.path)])
+    board.scan_folders([str(run.path)])
     return run_row(board, board.row(run_id), time.time())
 
 
@@ -58,7 +58,7 @@ def delete(board: WebBoard, run_id: str) -> int:
     size = 0 if run.path.is_symlink() else contents_of(run.path).bytes
     board.store.delete(run)
     board.open_runs.forget(str(run.path))
-    board.look(now=True)
+    board.scan(now=True)
     return size
 
 
@@ -73,7 +73,7 @@ def restore(board: WebBoard, run_id: str) -> answers.RunRow:
         trash.restore(deletions[-1])
     except RunError as error:
         raise RequestError(409, str(error)) from None
-    board.look(now=True)
+    board.scan(now=True)
     return run_row(board, board.row(run_id), time.time())
 
 

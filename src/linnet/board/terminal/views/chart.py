@@ -114,7 +114,7 @@ def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
 
 
 def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, high: float) -> Curve | None:
-    """Every row of a folded curve between two x; None while, or where, they are not to be had."""
+    """Every row of a downsampled curve between two x; None while, or where, they are not to be had."""
     first = max(0, int(np.searchsorted(curve.x, low)) - 2)
     last = min(len(curve) - 1, int(np.searchsorted(curve.x, high, "right")) + 1)
     rows = watched.rows(curve, curve.step[first], curve.step[last])

@@ -15,9 +15,9 @@ from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 from linnet.board.figure.text_scatter import scatter_lines
 from linnet.board.gram_similarity import gram_regions, layers_alike, layers_over_steps
+from linnet.board.terminal.artifact_lines import artifact_lines
 from linnet.board.terminal.attention import newest_checkpoint
 from linnet.board.terminal.inside_page import InsidePage
-from linnet.board.terminal.sketch import sketch
 from linnet.board.terminal.spans import Line, around, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
@@ -160,7 +160,7 @@ def _figure_lines(board: Board, result: AnalysisResult, width: int, height: int)
         return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *note_lines]
     if result.picture is None:
         return [*note_lines, [], [("   its numbers do not fit together", "warning")]]
-    return [*_indented(sketch(result.picture, width - 1, room, color=board.color)), *note_lines]
+    return [*_indented(artifact_lines(result.picture, width - 1, room, color=board.color)), *note_lines]
 
 
 def _map_of_finding(board: Board, figure: HeatMap, width: int, height: int) -> list[Line]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from linnet.board.curve import Curve
 from linnet.board.figure.heat_map import HeatMap
 from linnet.board.plot import BLOCKS, chart
+from linnet.board.terminal.artifact_lines import histogram_lines
 from linnet.board.terminal.inside_page import BESIDES, WHOLE_LAYER
-from linnet.board.terminal.sketch import histogram_lines
 from linnet.board.terminal.spans import Line, fill, justify, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines

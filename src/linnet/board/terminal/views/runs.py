@@ -31,7 +31,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     lines = [_summary(board, rows)]
     if not rows:
         why = "no run fits the filter" if table.filter else f"no runs in {safe(board.store.root)} yet"
-        why = why if board.run_table.looked else "looking …"
+        why = why if board.run_table.scanned else "looking …"
         return fill([*lines, [], [(f"   {why}", "dim")]], width, height)
     room = max(1, height - TABLE_HEAD)
     at, table.offset = table.window(rows, room)

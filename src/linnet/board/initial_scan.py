@@ -1,4 +1,4 @@
-"""The first look at all runs, taken by a forked process while this one still imports what draws them.
+"""The first scan of all runs, by a forked process while this one still imports what draws them.
 
 Importing takes 0.4 s and looking at 2,000 runs 0.25 s; side by side, the list stands when the screen does.
 """
@@ -22,8 +22,8 @@ from linnet.runs.summary import summarize
 Stamp = tuple[int, int, int]  # the stream's time of change and size, the manifest's time of change
 
 
-class FirstLook:
-    """Begin to look at the runs of a store. To be made before there are threads, which a fork would not take along.
+class InitialScan:
+    """Begin to scan the runs of a store. To be made before there are threads, which a fork would not take along.
 
     `process`: who looks; negative where nobody does.
     """
