@@ -19,7 +19,7 @@ from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import (
     end_process,
-    have_met,
+    has_process_group,
     is_first_rank,
     rank_name,
     wait_asleep_where_shared,
@@ -369,7 +369,7 @@ def _fail(message: str, code: int) -> int:
     """
     if is_first_rank():
         complain(message)
-    elif code != UsageError.exit_code and not have_met():
+    elif code != UsageError.exit_code and not has_process_group():
         complain(f"{rank_name()}: {message}")
     return code
 

@@ -43,7 +43,7 @@ def load_frozen(
         config = retied(config, weights)
         divisors = weights.pop("rope_freqs.weight", None)
         model = allocate(config, "meta")
-        _put(model, weights, at, file)
+        _assign_weights(model, weights, at, file)
         finish_language_model(model, None if divisors is None else _plain(divisors))
     model.set_compute_dtype(dtype)
     return model.requires_grad_(False)
@@ -107,7 +107,7 @@ def _plain(weight: Tensor | PackedMatrix) -> Tensor:
     return weight if isinstance(weight, Tensor) else weight.unpacked()
 
 
-def _put(
+def _assign_weights(
     model: LanguageModel, weights: Mapping[str, Tensor | PackedMatrix], device: torch.device, file: GGUFFile
 ) -> None:
     """Give a model without memory its weights, and layers of its own to those that are packed."""

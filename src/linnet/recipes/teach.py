@@ -120,14 +120,14 @@ def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambd
             )
         progress(writer.done, header.rows)
         if writer.done < header.rows:
-            _speak(plan, writer, plan.file.loaded(hardware, header.vocab), hardware, progress)
+            _write_logits(plan, writer, plan.file.loaded(hardware, header.vocab), hardware, progress)
         writer.finish()
     cached = find_teacher_logits(plan.path.parent.parent, header.key, header.top)
     assert cached is not None
     return cached
 
 
-def _speak(
+def _write_logits(
     plan: TeachPlan, writer: TeacherLogitsWriter, teacher: LiveTeacher, hardware: Hardware, progress: TeachProgress
 ) -> None:
     """Write part by part what the teacher says."""

@@ -107,7 +107,7 @@ def _may_have_cache(job: Job) -> bool:
     return next(teacher_logits_folder(cache_folder(job.data.cache)).glob("*.taught"), None) is not None
 
 
-def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:
+def prepare_teacher(data: JobData, hardware: Hardware, *, begun: bool) -> None:
     """Once the data are read: the teacher's tokens must be theirs, and a cache may stand for it.
 
     `begun`: the run goes on from a checkpoint, with what it began with.

@@ -18,7 +18,7 @@ from linnet.recipes.first_weights import copy_weights, first_weights, keep_first
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.inspecting import inspector_of, is_inspected, require_inspectable
 from linnet.recipes.job import Job, PrepareProgress, Rows, weights_of_layers
-from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
+from linnet.recipes.rank_guard import rank_remarks, require_same_training, require_shared_folder, sharing_of
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
@@ -29,7 +29,7 @@ from linnet.recipes.resume_checks import (
     newest_step,
     with_data_and_loss,
 )
-from linnet.recipes.teacher import TeacherFile, admitted, meet, teacher_remark
+from linnet.recipes.teacher import TeacherFile, admitted, prepare_teacher, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.baseline import Baseline, Comparison
@@ -188,7 +188,7 @@ def start(
         if ranks.is_first and not session.active:
             session.finish("errored", "the run folder cannot be written")
             raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
-    run_dir = seen_by_all(session, root, ranks)
+    run_dir = require_shared_folder(session, root, ranks)
     if ranks.is_first:
         write_flow(session.run_dir, recipe.model, job.settings.batch, job.ctx)
     if first is not None:
@@ -225,7 +225,7 @@ def prepare(
         if not fork.has_same_tokens(data):
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
-    meet(data, hardware, begun=False)
+    prepare_teacher(data, hardware, begun=False)
     if data.job.teacher is not None and data.job.teacher.teacher_cache is not None:
         hardware = _hardware(data.job, ranks)  # as a resume chooses it: the teacher does not run
     if fork is None or data.job.settings.lr is None:
@@ -284,7 +284,7 @@ def resume(
         if data.job.settings.lr is None:
             _settle(data, hardware)
         check_steps_left(run, at, data.job.settings.steps)
-        meet(data, hardware, begun=True)
+        prepare_teacher(data, hardware, begun=True)
         check_same_data(run, data, state, force)
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)

@@ -271,7 +271,7 @@ class WarmStart(FromScratch):
             )
         with donor_errors(), nullcontext(donor) if isinstance(donor, Donor) else Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
-            summary = self._see_through_lens(opened, rows) if self.init.has_lens else self._take_over(opened, rows)
+            summary = self._use_lens(opened, rows) if self.init.has_lens else self._transfer_layers(opened, rows)
             self.options = replace(
                 self.options,
                 donor_name=opened.name,
@@ -339,7 +339,7 @@ class WarmStart(FromScratch):
             )
         return rows
 
-    def _see_through_lens(self, donor: Donor, rows: TokenRows) -> str:
+    def _use_lens(self, donor: Donor, rows: TokenRows) -> str:
         vocab, D, width = self.config.vocab, self.config.d_model, self.model.token_embd.weight.shape[1]
         if donor.width != width:
             raise donor.error(
@@ -363,7 +363,7 @@ class WarmStart(FromScratch):
         frozen = "trained" if self.options.train_table else "frozen"
         return f"embedding {width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
 
-    def _take_over(self, donor: Donor, rows: TokenRows) -> str:
+    def _transfer_layers(self, donor: Donor, rows: TokenRows) -> str:
         import torch
 
         if not isinstance(self.config, LlamaConfig):

@@ -60,7 +60,7 @@ class Loop:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._ranks, self._shards_weights = hardware.ranks, hardware.shards_weights
         self._monitor: RankMonitor | None = None
-        self._heard: Mapping[str, float] = {}  # what the ranks told each other with the last step
+        self._rank_signals: Mapping[str, float] = {}  # what the ranks told each other with the last step
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
         self._time_measured = False
         self._warm_at = 0.0  # seconds after which the first steps were done
@@ -205,7 +205,7 @@ class Loop:
             inspector.count(batch)
         if inspector is None or not groups:
             result = self._recipe.train_on(batch, lr, step - 1)
-            self._metrics.add(step, lr, result.metrics, result.words)
+            self._metrics.add(step, lr, result.metrics, result.signals)
             return
         self._looked_at.add(step)
         with self._monitor.paused() if self._monitor is not None else nullcontext():
@@ -214,7 +214,7 @@ class Loop:
             profiling = self._profile is not None and self._profile.is_on
             train_on = partial(self._recipe.train_on, batch, lr, step - 1)
             result = inspector.during(groups, step, train_on, profiling=profiling)
-            self._metrics.add(step, lr, result.metrics, result.words)
+            self._metrics.add(step, lr, result.metrics, result.signals)
             inspector.after(groups, step)
             self._metrics.begin()
 
@@ -232,17 +232,17 @@ class Loop:
         """Say with the next step whether this rank is to stop; rank 0 also what time it is, in a run by the clock."""
         if self._ranks.alone:
             return
-        words = self._ranks.words
-        words["stop"] = float(self._stop.caught is not None or self._stop_reason is not None)
+        signals = self._ranks.signals
+        signals["stop"] = float(self._stop.caught is not None or self._stop_reason is not None)
         if self._time_budget is not None and self._ranks.is_first:
-            words["seconds"], words["step_seconds"] = self._seconds_so_far, self._metrics.step_seconds
+            signals["seconds"], signals["step_seconds"] = self._seconds_so_far, self._metrics.step_seconds
 
     @property
     def _stopping(self) -> bool:
         """Is this the step to stop after? Of several ranks all see it at the same one."""
         if self._ranks.alone:
             return self._stop.caught is not None or self._stop_reason is not None
-        return self._heard.get("stop", 0.0) > 0
+        return self._rank_signals.get("stop", 0.0) > 0
 
     def _agree_to_stop(self) -> tuple[bool, bool]:
         """Does the run end now, by a signal, or since it is enough? One rank that is to stop is enough for all."""
@@ -259,7 +259,7 @@ class Loop:
         """Seconds so far and of a step; in a run by the clock of several ranks those of rank 0, as all have heard."""
         if self._ranks.alone or self._time_budget is None:
             return self._seconds_so_far, self._metrics.step_seconds
-        return self._heard.get("seconds") or self.progress.seconds, self._heard.get("step_seconds", 0.0)
+        return self._rank_signals.get("seconds") or self.progress.seconds, self._rank_signals.get("step_seconds", 0.0)
 
     def _learning_rate(self, step: int) -> float:
         if self._time_budget is None:
@@ -358,7 +358,7 @@ class Loop:
             self.progress.step = metrics.step
             self.progress.seen += self._data.per_step
             self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
-            self._heard = metrics.words
+            self._rank_signals = metrics.signals
             if self._monitor is not None:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             if self._inspector is not None:  # before the step's own event, which readers look for at the end

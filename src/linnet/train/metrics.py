@@ -45,7 +45,7 @@ class StepMetrics:
     per_s: float
     mfu: float | None  # None: the device's peak is not known
     seconds_left: float
-    words: dict[str, float] = field(default_factory=dict)  # what the ranks told each other with this step
+    signals: dict[str, float] = field(default_factory=dict)  # what the ranks told each other with this step
 
     @property
     def loss(self) -> float:
@@ -114,13 +114,15 @@ class MetricQueue:
         """The next step begins now: what was done since the last one is not its time."""
         self._began = moment_on(self._device)
 
-    def add(self, step: int, lr: float, metrics: Mapping[str, Tensor], words: Mapping[str, Tensor] = _NOTHING) -> None:
+    def add(
+        self, step: int, lr: float, metrics: Mapping[str, Tensor], signals: Mapping[str, Tensor] = _NOTHING
+    ) -> None:
         """Queue the metrics of a step that was just handed out, and what the ranks told each other with it."""
-        values = torch.stack([value.float() for value in (*metrics.values(), *words.values())])
+        values = torch.stack([value.float() for value in (*metrics.values(), *signals.values())])
         if self._device.type == "cuda":
             values = values.to("cpu", non_blocking=True)
         ended = moment_on(self._device)
-        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values, tuple(words)))
+        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values, tuple(signals)))
         self._began = ended
 
     def ready(self, wait: bool = False) -> list[StepMetrics]:
@@ -142,7 +144,7 @@ class MetricQueue:
         work, seconds = self._work, pending.seconds
         numbers = pending.values.tolist()
         values = dict(zip(pending.names, numbers[: len(pending.names)], strict=True))
-        words = dict(zip(pending.words, numbers[len(pending.names) :], strict=True))
+        signals = dict(zip(pending.signals, numbers[len(pending.names) :], strict=True))
         grad_norm = values.pop("grad_norm")
         mfu = self._utilization(seconds)
         values |= {
@@ -163,7 +165,7 @@ class MetricQueue:
             per_s=work.count / usual,
             mfu=self._utilization(usual),
             seconds_left=(work.last - pending.step) * usual,
-            words=words,
+            signals=signals,
         )
 
     def _utilization(self, seconds: float) -> float | None:
@@ -189,7 +191,7 @@ class _Pending:
     ended: Moment
     names: tuple[str, ...]
     values: Tensor
-    words: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

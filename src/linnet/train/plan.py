@@ -144,7 +144,7 @@ def make_plan(
     form, stored = recipe.weights_format, recipe.parameters()
     own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
     copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _averaged(recipe)
-    saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations, done)}
+    saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations)}
     saves = len(saved_at)
     checkpoints_kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = form.size(stored.values(), settings.file_type)
@@ -230,7 +230,7 @@ def _look_bytes(config: Any, settings: TrainSettings, done: int) -> int:
     )
 
 
-def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int], done: int) -> list[int]:
+def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int]) -> list[int]:
     """The evaluations whose step is kept where it is the best so far: at most all, once the data repeat themselves."""
     if not data.held_out_metrics or settings.patience is not None:
         return evaluations if settings.patience is not None else []

@@ -51,7 +51,7 @@ def rank_name() -> str:
     return f"rank {placement().rank} on {socket.gethostname()}"
 
 
-def have_met() -> bool:
+def has_process_group() -> bool:
     """Is there a process group, by which one rank can speak for all?"""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and bool(dist.is_initialized())
@@ -61,7 +61,7 @@ _abandoned: list[threading.Thread] = []
 _groups_joined: list[Callable[[], None]] = []  # how each is left
 
 
-def abandon(thread: threading.Thread) -> None:
+def abandon_thread(thread: threading.Thread) -> None:
     """Go on without a thread that does not come back from a call of C++."""
     _abandoned.append(thread)
 

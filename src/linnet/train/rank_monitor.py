@@ -26,7 +26,7 @@ from linnet.errors import LinnetError
 from linnet.runs import Session
 from linnet.runs.straggler import slowdowns
 from linnet.runs.system import GpuProbe
-from linnet.train.process import abandon
+from linnet.train.process import abandon_thread
 from linnet.train.protocols import RunData
 from linnet.train.ranks import RankError, RankLostError, Ranks, group_timeout
 from linnet.train.settings import TrainSettings
@@ -94,7 +94,7 @@ class RankMonitor:
         self._stopping.set()
         self._thread.join(timeout=_JOIN_SECONDS)
         if self._thread.is_alive():  # waiting for a store that is gone, and does not say so
-            abandon(self._thread)
+            abandon_thread(self._thread)
 
     def stepped(self, step: int, seconds: float) -> None:
         """A step has come to an end, on the device too."""

@@ -23,7 +23,7 @@ from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
 from linnet.train.process import keep_freed_memory, threads, use_threads
-from linnet.train.ranks import WORDS
+from linnet.train.ranks import SIGNALS
 from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import FULL_MOMENTUM, TrainSettings
 from linnet.train.sharded_weights import is_sharded
@@ -97,7 +97,7 @@ class StepResult:
     """The metrics of a step by name, still on the device: `loss`, what else the loss told, `grad_norm`."""
 
     metrics: dict[str, Tensor]
-    words: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.WORDS`)
+    signals: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.SIGNALS`)
     observed: Tensor | None = None  # what the step's observer has seen
 
     @property
@@ -197,10 +197,10 @@ class Step:
             self._timer = None
 
     def _result_of_ranks(self, values: tuple[Tensor, ...]) -> StepResult:
-        norm, *words = values
+        norm, *signals = values
         assert isinstance(self._sums, GradientBuffer)
         metrics = self._metrics((*self._sums.metrics(), norm))
-        return StepResult(metrics, dict(zip(WORDS, words, strict=True)))
+        return StepResult(metrics, dict(zip(SIGNALS, signals, strict=True)))
 
     def _as_timed(self, work: Work) -> Work:
         """The work, uncaptured where its parts are timed."""
@@ -307,11 +307,11 @@ class Step:
         return sums.metrics()
 
     def _update(self, norm: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' words."""
+        """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' signals."""
         assert self._sums is not None
         self._sums.attach()
         with self._timed("update"):
-            return self.optimizers.step(norm), *self._sums.words()
+            return self.optimizers.step(norm), *self._sums.signals()
 
     def _sums_for(self, order: SumOrder, device: torch.device) -> PlainGradients | GradientBuffer:
         """Where gradients are added up. One buffer holds them where ranks share them, or where shares are many."""
