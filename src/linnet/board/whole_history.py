@@ -10,7 +10,7 @@ from linnet.runs import Metrics, Run, Series
 
 
 class WholeHistory:
-    """The metrics of one run, none of them downsampled. `read` and what is asked for meanwhile are for one thread at a time.
+    """The metrics of one run, none downsampled. `read` and what is asked for meanwhile are for one thread at a time.
 
     - `journal`: told how far the stream was read, so that it reads as far.
     - `superseded`: with the steps that a resumed run trained again.
