@@ -231,7 +231,7 @@ class Journal:
             if part.columns is not None:
                 self.lines += len(part.columns[0])
             elif part.looks:
-                self._pass_looks(block[part.begin : part.end])
+                self._skip_inspection(block[part.begin : part.end])
             else:
                 self._take(block[part.begin : part.end])
 
@@ -239,11 +239,11 @@ class Journal:
         position = 0
         for begin, end in inspection_runs(block):
             self._take_lines(block[position:begin])
-            self._pass_looks(block[begin:end])
+            self._skip_inspection(block[begin:end])
             position = end
         self._take_lines(block[position:])
 
-    def _pass_looks(self, lines: bytes) -> None:
+    def _skip_inspection(self, lines: bytes) -> None:
         """Count lines of looks; of regions of a program's own the log tells."""
         count = lines.count(b"\n")
         self.lines += count

@@ -106,6 +106,11 @@ def _flag(field: re.Match[str]) -> str:
     return flag if field[2] is None else f"{flag} {field[2]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 file`, `2,000 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def is_coloured() -> bool:
     """Does the output take colours? A pipe takes none, nor a terminal where `NO_COLOR` is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

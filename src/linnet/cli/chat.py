@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import json_line, paint, width, wrapped
 from linnet.cli.streams import complain
 from linnet.cli.wrapped_output import WrappedOutput
@@ -67,7 +67,7 @@ def chat(
     path = find_model(model, runs)
     loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
     talk = linnet.chat(loaded, system=system, chat_format=chat_format or AUTO, think=think, **asdict(options))
-    tell_choice(model, path, json)
+    print_choice(model, path, json)
     if sys.stdin.isatty() and not json:
         return _converse(talk)
     return _answer_lines(talk, json)

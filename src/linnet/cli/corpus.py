@@ -133,11 +133,11 @@ def _vocabulary(
 def _print(overview: Overview, vocabulary: Vocabulary | None, origin: str, lines: int) -> None:
     corpus, unit = overview.corpus, "tokens" if overview.corpus.is_pack else "text"
     total = f"{overview.size:,} tokens" if corpus.is_pack else f"{words.size(overview.size)} of text"
-    print(f"{paint(words.plain(corpus.name), 'bold')}  {_count(len(overview.sizes), 'document')}, {total}")
+    print(f"{paint(words.plain(corpus.name), 'bold')}  {words.counted(len(overview.sizes), 'document')}, {total}")
     for kind, (files, size) in sorted(overview.kinds.items()):
-        print_facts({kind: f"{_count(files, 'file')}, {words.size(size)}"}, cut=True)
+        print_facts({kind: f"{words.counted(files, 'file')}, {words.size(size)}"}, cut=True)
     for encoding, names in overview.encodings.items():
-        print_facts({encoding: f"{_count(len(names), 'file')}: {', '.join(names[:_NAMED])}"}, cut=True)
+        print_facts({encoding: f"{words.counted(len(names), 'file')}: {', '.join(names[:_NAMED])}"}, cut=True)
     for sample in overview.samples:
         _print_document(sample, unit, vocabulary, lines)
     if vocabulary is not None and overview.samples:
@@ -228,7 +228,7 @@ def print_duplicates(overview: Overview) -> None:
 def print_left_out(left_out: Sequence[str]) -> None:
     """What is not read, and why."""
     if left_out:
-        print(f"\n{paint('left out', 'bold')}  {_count(len(left_out), 'file')}")
+        print(f"\n{paint('left out', 'bold')}  {words.counted(len(left_out), 'file')}")
         _print_some(left_out, len(left_out))
 
 
@@ -237,10 +237,6 @@ def _print_some(sentences: Sequence[str], count: int) -> None:
         print(f"  {words.shorten(words.flags(words.plain(sentence)), max(20, width() - 2))}")
     if count > _NAMED:
         print(f"  and {count - _NAMED:,} more; --json lists them")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _as_json(overview: Overview, vocabulary: Vocabulary | None, origin: str) -> dict[str, object]:

@@ -145,7 +145,7 @@ def _print(prepared: Prepared, when: str) -> None:
 def _counts(tokens: TokenSet, noun: str = "document") -> str:
     documents = len(tokens.documents) - 1
     text = f" of {words.size(tokens.bytes)}" if tokens.bytes else ""
-    return f"{len(tokens):,} tokens in {documents:,} {noun}{'s' if documents != 1 else ''}{text}"
+    return f"{len(tokens):,} tokens in {words.counted(documents, noun)}{text}"
 
 
 def _size(prepared: Prepared | PreparedPart) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table, write_over
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.data.errors import encodings_sentence, left_out_sentence
@@ -107,7 +107,7 @@ def eval(
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
         code = eval_images(path, run, images, all, chosen, json, record)
-        tell_choice(model, path, json)
+        print_choice(model, path, json)
         return code
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
@@ -120,7 +120,7 @@ def eval(
         files = find_files(path, adapter, runs, any_base=any_base)
         donor = None if tokenizer is None else find_model(tokenizer, runs)
         eval_choices(files, run, choices, chat=chat, ctx=ctx, tokenizer=donor, device=chosen, json=json, record=record)
-        tell_choice(model, path, json)
+        print_choice(model, path, json)
         return 0
     if chat:
         raise UsageError("--chat is for --choices: give a file of them")
@@ -182,7 +182,7 @@ def eval(
         print_json(result)
     else:
         _print(result)
-    tell_choice(model, path, json)
+    print_choice(model, path, json)
     if record is not None and run is not None:
         figures = {name: result[name] for name in ("loss", *_figures_of(result), "corpus", "split")}
         add_evaluation(run, record, step_of(path), {**figures, "samples": result.get("pairs", result["tokens"])})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import paint, print_json
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.cli.streams import complain
@@ -65,7 +65,7 @@ def generate(
         print_json({"model": str(path), **shared, "device": str(loaded.device), **results[0], "samples": results})
         return 0
     _explain_end(loaded, text, stream)
-    tell_choice(model, path)
+    print_choice(model, path)
     return 0
 
 

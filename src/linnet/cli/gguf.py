@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.checkpoint_kind import metadata_text
-from linnet.cli.options import AsJson, ModelName, RunsFolder, refuse_to_replace, tell_choice
+from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice, refuse_to_replace
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.gguf import AdapterFile, Card, Found, GGUFError, GGUFFile, find_models, read_card
@@ -57,7 +57,7 @@ def inspect(
             ]
             print()
             print_table(("tensor", "shape", "type", "size"), rows, right=(3,))
-    tell_choice(model, file)
+    print_choice(model, file)
     return 0
 
 
@@ -146,7 +146,7 @@ def convert(
     before, after = source.stat().st_size, written.stat().st_size
     read = words.plain(words.shown_path(source))
     print(f"{read} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
-    tell_choice(model, source)
+    print_choice(model, source)
     return 0
 
 

@@ -141,7 +141,7 @@ def delete(
         for doomed in chosen:
             print(f"deleted {words.plain(store.delete(doomed, force=force, for_good=for_good, at=now))}")
         trash.empty()
-        _tell_undo(trashes)
+        _print_undo_hint(trashes)
     return 0
 
 
@@ -183,7 +183,7 @@ def thin(
         store.discard(member, surplus_of_run.files, surplus_of_run.bytes, for_good=for_good, at=now)
     Trash(store.root).empty()
     print(f"deleted {size}")
-    _tell_undo([] if for_good else [store.trash_of(member) for member, _ in surplus])
+    _print_undo_hint([] if for_good else [store.trash_of(member) for member, _ in surplus])
     return 0
 
 
@@ -259,7 +259,7 @@ def _steps(surplus: Surplus) -> str:
     )
 
 
-def _tell_undo(trashes: Sequence[Trash]) -> None:
+def _print_undo_hint(trashes: Sequence[Trash]) -> None:
     """How to take back what went to these."""
     for root in dict.fromkeys(trash.root for trash in trashes):
         undo = f"linnet delete --undo {words.runs_flag(root)}".rstrip()

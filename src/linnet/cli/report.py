@@ -84,7 +84,7 @@ def report(
     if written.points < POINTS:
         coarse = f"long series have {written.points:,} columns instead of {POINTS:,}, so that the file stays small"
         complain(f"{coarse}; --keys chooses metrics")
-    _tell_left_out([part for part in written.left_out if not part.chosen])
+    _print_left_out([part for part in written.left_out if not part.chosen])
     return 0
 
 
@@ -132,7 +132,7 @@ def _defaults(recipe: str) -> dict[str, object]:
         return {}
 
 
-def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
+def _print_left_out(left_out: Sequence[LeftOut]) -> None:
     """What did not fit; not among the output, which may be the report."""
     for part in left_out[:_NAMED]:
         whose = "" if part.run is None else f"{plain(part.run)}: "

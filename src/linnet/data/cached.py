@@ -110,10 +110,10 @@ def chosen(corpora: Iterable[CachedCorpus], names: Iterable[str], older: float |
     """
     corpora, names = list(corpora), list(names)
     for name in names:
-        if not any(_means(name, entry) for entry in corpora):
+        if not any(_matches(name, entry) for entry in corpora):
             known = ", ".join(entry.id for entry in corpora[:5]) or "it is empty"
             raise DataError(f"there is no prepared corpus {name!r} in the cache: {known}")
-    named = [entry for entry in corpora if not names or any(_means(name, entry) for name in names)]
+    named = [entry for entry in corpora if not names or any(_matches(name, entry) for name in names)]
     return [entry for entry in named if older is None or entry.made < time.time() - older]
 
 
@@ -142,7 +142,7 @@ def remove(root: Path, entries: Iterable[CachedCorpus]) -> None:
             (root / "hashes" / f"{match[2]}.json").unlink()
 
 
-def _means(name: str, entry: CachedCorpus) -> bool:
+def _matches(name: str, entry: CachedCorpus) -> bool:
     match = _NAME.fullmatch(entry.id)
     key = match[2] if match else ""
     is_key = len(name) >= 4 and key.startswith(name)

@@ -151,7 +151,7 @@ def start(
             Gate.parse(job.settings.gate)
         if job.settings.mirror:
             check_mirror(job.settings.mirror)
-        root, called = require_writable(runs_root), Callbacks(callbacks)
+        root, listeners = require_writable(runs_root), Callbacks(callbacks)
         job, baseline = with_baseline(job, runs_root, ranks)
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         check_baseline(baseline, job, data)
@@ -165,10 +165,10 @@ def start(
             first = copy_weights(recipe)
         plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
-    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
+    start_fields = _start_fields(recipe, data, job, hardware, plan, baseline)
     with ranks.together():
         if previous is not None:
-            session = _reopen(previous.run, job, progress.step, chosen, ranks, flags=previous.kept_flags)
+            session = _reopen(previous.run, job, progress.step, start_fields, ranks, flags=previous.kept_flags)
         else:
             session = start_run(
                 root,
@@ -182,7 +182,7 @@ def start(
                 device=hardware.backend,
                 plan=plan.fields(),
                 mode=ranks.mode,  # a training always has its folder: that is where its checkpoints go
-                **chosen,
+                **start_fields,
                 **labels,
             )
         if ranks.is_first and not session.active:
@@ -198,8 +198,8 @@ def start(
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
     inspector = inspector_of(session, job, data, recipe, hardware, first)
-    along: dict[str, Any] = {"inspector": inspector, "told": remarks, "baseline": baseline}
-    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, **along)
+    loop_arguments: dict[str, Any] = {"inspector": inspector, "early_remarks": remarks, "baseline": baseline}
+    return _training(session, run_dir, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -256,7 +256,7 @@ def resume(
     - `rows`, `loss`: those of the program, where the run was started with its own.
     - `previous`: the run as the same command found it again, with the flags that it is given now.
     """
-    called = Callbacks(callbacks)
+    listeners = Callbacks(callbacks)
     run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     ranks = join(job.settings.device, job.settings.rank_timeout)
@@ -297,14 +297,14 @@ def resume(
         plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
-    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
+    start_fields = _start_fields(recipe, data, job, hardware, plan, baseline)
     changed = steps is not None or previous is not None
     with ranks.together():
-        session = _reopen(run, job, at, chosen, ranks, changed=changed, flags=flags)
+        session = _reopen(run, job, at, start_fields, ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
     inspector = inspector_of(session, job, data, recipe, hardware, first, state)
-    along: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
-    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, **along)
+    loop_arguments: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
+    return _training(session, run.path, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
 
 
 def _hardware(job: Job, ranks: Ranks) -> Hardware:
@@ -370,14 +370,16 @@ def _reopen(
     run: Run,
     job: Job,
     step: int,
-    chosen: dict[str, Any],
+    start_fields: dict[str, Any],
     ranks: Ranks,
     *,
     changed: bool = True,
     flags: dict[str, Any] | None = None,
 ) -> Session:
     """Go on writing a run, from a step on. `changed`: its settings may be others than `run.json` has."""
-    session = start_run(run.path.parent, resume=run.path.name, from_step=step, strict=True, mode=ranks.mode, **chosen)
+    session = start_run(
+        run.path.parent, resume=run.path.name, from_step=step, strict=True, mode=ranks.mode, **start_fields
+    )
     if changed and ranks.is_first:
         settings = {**session.manifest.config, **job.config_fields()}
         if job.settings.minutes is None:
@@ -385,7 +387,7 @@ def _reopen(
             settings.pop("minutes", None)
         session.manifest.config = settings
         session.manifest.flags = session.manifest.flags if flags is None else flags
-        session.manifest.compare_to = chosen.get("compare_to", session.manifest.compare_to)
+        session.manifest.compare_to = start_fields.get("compare_to", session.manifest.compare_to)
         session.manifest.write(session.run_dir)
     return session
 
@@ -413,14 +415,14 @@ def _check_metrics(job: Job, data: RunData) -> None:
         Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
 
 
-def _chosen(
+def _start_fields(
     recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan: Plan, baseline: Baseline | None
 ) -> dict[str, Any]:
     """What the run really does, for `run_start`: derived settings, what `auto` became, its cost, its baseline."""
     tokens = data.per_step if data.unit == "tokens" else None
     at_once = job.settings.batch // 2 if hardware.halves else job.settings.batch
     rows = data.rows_per_step // hardware.ranks.count
-    chosen = {
+    derived = {
         **hardware.fields(),
         "passes": -(-rows // at_once),  # of one rank, for one step
         "shard": sharing_of(recipe, data, hardware).shard,
@@ -429,7 +431,7 @@ def _chosen(
     compared = {} if baseline is None else {"compare_to": baseline.id}
     return {
         "schedule": job.settings.schedule_fields(),
-        "chosen": chosen,
+        "chosen": derived,
         "cost": plan.cost(recipe.trained),
         **compared,
     }
@@ -447,7 +449,7 @@ def _training(
     plan: Plan,
     *,
     inspector: Inspector | None,
-    told: Iterable[str] = (),
+    early_remarks: Iterable[str] = (),
     baseline: Baseline | None,
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
@@ -459,9 +461,14 @@ def _training(
     if baseline is not None:
         compared = baseline_callback(baseline, job, data, progress, callbacks)
         callbacks = callbacks.followed_by(compared)
-    along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspector": inspector}
-    loop = Loop(recipe, data, job.settings, hardware, session, **along)
-    remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
+    loop_arguments: dict[str, Any] = {
+        "progress": progress,
+        "callbacks": callbacks,
+        "plan": plan,
+        "inspector": inspector,
+    }
+    loop = Loop(recipe, data, job.settings, hardware, session, **loop_arguments)
+    remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *early_remarks, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
     if job.teacher is not None:

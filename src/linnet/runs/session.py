@@ -146,7 +146,7 @@ class Session(MediaBundle):
                             pass  # no JSON for a value, or the disk refused: the careful way knows what to do
                         else:
                             if written != len(line):
-                                sink.tear(line, written)
+                                sink.hold_rest(line, written)
                             self._last = self._last_loss = record
                             return
             if plain and "loss" not in values and type(step) is int and self._open and not rest:

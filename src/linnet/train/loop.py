@@ -146,14 +146,16 @@ class Loop:
                 self._announce_checkpoints()
             finally:
                 self._callbacks.end(reason)
-        gate = self._verdict()
+        gate = self._gate_result()
         missed = gate is not None and not gate["passed"]
         codes = {"completed": int(missed), "interrupted": stop.exit_code, "errored": failed_code}
         early = self._stop_reason if reason == "completed" and self.progress.step < self._settings.steps else None
         latest = self._checkpointer.latest
         seconds, code = self._seconds_so_far, codes.get(reason, 1)
         best = self._checkpointer.best_file
-        return Outcome(reason, error, early, self.progress, gate, seconds, latest, code, speaks, best, self._rise())
+        return Outcome(
+            reason, error, early, self.progress, gate, seconds, latest, code, speaks, best, self._held_out_rise()
+        )
 
     def _train(self) -> tuple[str, str | None]:
         offset = self._settings.data_offset or 0
@@ -167,7 +169,7 @@ class Loop:
             except DataEndedError:
                 self._ask_to_stop(f"the data ended after step {step - 1} of {self._settings.steps}")
                 return self._end_early()
-            self._tell_ranks()
+            self._signal_ranks()
             self._train_on(batch, lr, step)
             if self._profile is not None:
                 self._profile.after(step)
@@ -175,7 +177,7 @@ class Loop:
             if problem := self._log_steps(self._metrics.ready()):
                 return "aborted", problem
             self._announce_checkpoints()
-            self._follow_clock(step)
+            self._update_schedule(step)
             evaluating, sampling, saving = (self._due(kind, step) for kind in ("eval", "sample", "checkpoint"))
             if evaluating or saving or step % _COMPARE_EVERY == 0:
                 self._compare_weights(step)
@@ -228,7 +230,7 @@ class Loop:
         if not self._ranks.alone and not self._shards_weights:
             self._ranks.require_equal_weights(self._recipe.parameters().values(), step)
 
-    def _tell_ranks(self) -> None:
+    def _signal_ranks(self) -> None:
         """Say with the next step whether this rank is to stop; rank 0 also what time it is, in a run by the clock."""
         if self._ranks.alone:
             return
@@ -273,7 +275,7 @@ class Loop:
             return False
         return self._settings.due(kind, step)
 
-    def _follow_clock(self, step: int) -> None:
+    def _update_schedule(self, step: int) -> None:
         """Tell the expected time once the speed is known; of a run by the clock, how many steps there will be."""
         budget, plan = self._time_budget, self.plan
         if budget is None and (plan is None or plan.seconds is not None):
@@ -293,13 +295,13 @@ class Loop:
         if plan is None or plan.seconds is not None or step >= self._settings.steps:
             return
         if budget is not None and self._time_measured:
-            self._expect(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
+            self._announce_time(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
         if done <= WARM_STEPS:
             self._warm_at = spent
         elif budget is None and is_trusted(done, spent - self._warm_at, plan.steps):
-            self._expect(spent + plan.rest(done, step_seconds), step_seconds)
+            self._announce_time(spent + plan.rest(done, step_seconds), step_seconds)
 
-    def _expect(self, seconds: float, step_seconds: float) -> None:
+    def _announce_time(self, seconds: float, step_seconds: float) -> None:
         """Say, and write into the run, how long this session is expected to take."""
         assert self.plan is not None
         steps = self._settings.steps - self._began_at
@@ -367,11 +369,11 @@ class Loop:
             self._callbacks.call(Callback.on_step, metrics)
             self._warnings.stepped(metrics, looked=metrics.step in self._looked_at)
             self._looked_at.discard(metrics.step)
-            if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
+            if self._settings.on_nan == "stop" and (problem := self._divergence(metrics)):
                 return problem
         return None
 
-    def _cannot_go_on(self, metrics: StepMetrics) -> str | None:
+    def _divergence(self, metrics: StepMetrics) -> str | None:
         if self.progress.first_loss is None:
             self.progress.first_loss = metrics.loss
         first, advice = self.progress.first_loss, f"lower `lr` (now {self._settings.top_lr:g})"
@@ -411,7 +413,7 @@ class Loop:
         """Have the data been passed through more than once? From then on a model may overfit: the best is kept."""
         return self._data.per_epoch is not None and self.progress.seen > self._data.per_epoch
 
-    def _rise(self, evaluations: int = 1) -> str | None:
+    def _held_out_rise(self, evaluations: int = 1) -> str | None:
         """What to say of a held-out loss that has clearly risen; `evaluations` that must not have been better."""
         progress = self.progress
         best, best_step, last = progress.best_evaluation, progress.best_step, progress.last_evaluation
@@ -424,7 +426,7 @@ class Loop:
 
     def _warn_of_rise(self, step: int) -> None:
         """Tell once, where it happens, that the held-out loss has clearly risen from its best."""
-        if "held_out_rise" not in self.progress.warned and (text := self._rise(evaluations=2)) is not None:
+        if "held_out_rise" not in self.progress.warned and (text := self._held_out_rise(evaluations=2)) is not None:
             self._warn(step, TrainingWarning("held_out_rise", text, "validation/loss"))
 
     def _warn(self, step: int, found: TrainingWarning) -> None:
@@ -476,7 +478,7 @@ class Loop:
     def _seconds_so_far(self) -> float:
         return self.progress.seconds + time.monotonic() - self._began
 
-    def _verdict(self) -> dict[str, object] | None:
+    def _gate_result(self) -> dict[str, object] | None:
         """The gate's; none where its metric was not measured, because the run ended before its first evaluation."""
         if self._gate is None:
             return None

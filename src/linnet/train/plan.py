@@ -143,18 +143,18 @@ def make_plan(
     weights = Weights.of(model, settings, hardware)
     form, stored = recipe.weights_format, recipe.parameters()
     own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
-    copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _averaged(recipe)
+    copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _ema_bytes(recipe)
     saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations)}
     saves = len(saved_at)
     checkpoints_kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = form.size(stored.values(), settings.file_type)
     vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None and form.has_tokenizer else 0
     beside = sum(tensor.nbytes for tensor in form.beside(stored, settings.file_type).values())
-    state = weights.moments + _averaged(recipe) + beside
+    state = weights.moments + _ema_bytes(recipe) + beside
     layers = recipe.config.n_layers
     events = (0 if timed else _STEP_BYTES * steps + _look_bytes(recipe.config, settings, done)) + _LAYER_BYTES * layers
     device = hardware.device.type
-    reading = (weights.parameters - _looked_up(model)) / _READ_BYTES.get(device, 8e9)
+    reading = (weights.parameters - _lookup_bytes(model)) / _READ_BYTES.get(device, 8e9)
     token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
     samples = len(_times(settings, "sample", done)) * prompts
     saved = file + _TOKEN_BYTES * vocabulary + state
@@ -238,12 +238,12 @@ def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[in
     return [] if first is None else [step for step in evaluations if step >= first]
 
 
-def _looked_up(model: Any) -> int:
+def _lookup_bytes(model: Any) -> int:
     """Bytes of an embedding of which a token reads one row: it is not the output head too."""
     return model.token_embd.weight.nbytes if getattr(model, "output", None) is not None else 0
 
 
-def _averaged(recipe: TrainedModel) -> int:
+def _ema_bytes(recipe: TrainedModel) -> int:
     """Bytes of the weights that are trained, where a checkpoint holds their running average."""
     trained: Any = getattr(recipe, "trained", recipe.model)
     return 0 if trained is recipe.model else sum(parameter.nbytes for parameter in trained.parameters())

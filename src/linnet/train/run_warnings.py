@@ -44,14 +44,17 @@ class TrainingWarning:
 class RunWarnings:
     """Looks at what comes by, and tells by `tell(step, found)` of what was not told before.
 
-    - `told`: kinds that were told in an earlier session, or meanwhile.
+    - `announced`: kinds that were told in an earlier session, or meanwhile.
     - `first_loss`: that of the run's first step, where it is known from an earlier session.
     """
 
     def __init__(
-        self, tell: Callable[[int, TrainingWarning], None], told: Container[str] = (), first_loss: float | None = None
+        self,
+        announce: Callable[[int, TrainingWarning], None],
+        announced: Container[str] = (),
+        first_loss: float | None = None,
     ) -> None:
-        self._tell, self._told = tell, told
+        self._on_warning, self._announced = announce, announced
         self._loss, self._norm = _LossLevel(), _NormLevel(first_loss)
         self._speed = _Speed()
         self._looks = 0
@@ -61,7 +64,7 @@ class RunWarnings:
         findings = [self._loss.after(metrics.loss), self._norm.after(metrics.grad_norm, metrics.loss)]
         if not looked:
             findings.append(self._speed.after(metrics.values["wall_us"] / 1e6, metrics.unit))
-        self._tell_all(metrics.step, findings)
+        self._announce(metrics.step, findings)
 
     def looked(self, step: int, events: Iterable[InspectedEvent]) -> None:
         """What was seen inside the training in a step. Its first look is at weights that have learnt nothing."""
@@ -69,14 +72,14 @@ class RunWarnings:
         for event in events:
             fields.setdefault(event.kind, []).append(event.fields)
         if "grad" in fields:
-            self._tell_all(step, [of_gradients(fields["grad"], begun=step > 1)])
+            self._announce(step, [of_gradients(fields["grad"], begun=step > 1)])
         if "tap" in fields:
-            self._tell_all(step, of_taps(fields["tap"]) if step > 1 else [])
+            self._announce(step, of_taps(fields["tap"]) if step > 1 else [])
 
-    def _tell_all(self, step: int, found: Iterable[TrainingWarning | None]) -> None:
+    def _announce(self, step: int, found: Iterable[TrainingWarning | None]) -> None:
         for warning in found:
-            if warning is not None and warning.kind not in self._told:
-                self._tell(step, warning)
+            if warning is not None and warning.kind not in self._announced:
+                self._on_warning(step, warning)
 
 
 class _LossLevel:

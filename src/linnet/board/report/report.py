@@ -132,13 +132,13 @@ class _Writer:
                 parts.append(run_part(self._board, run_id, self._question.keys, curves.get(run_id), self._left_out))
             except (RequestError, OSError) as error:
                 self._left_out.append(LeftOut(run_id, f"the run, which cannot be read: {plain(str(error))}"))
-        if self._question.keys is not None and (others := self._unasked_metrics(self._question.keys)):
+        if self._question.keys is not None and (others := self._unrequested_metrics(self._question.keys)):
             and_more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
             names = shorten(plain(", ".join(others[:_NAMED])), 500)
             self._left_out.append(LeftOut(None, f"metrics that were not asked for: {names}{and_more}", chosen=True))
         return parts
 
-    def _unasked_metrics(self, keys: frozenset[str]) -> list[str]:
+    def _unrequested_metrics(self, keys: frozenset[str]) -> list[str]:
         names: dict[str, None] = {}
         for run_id in self._ids:
             with suppress(RequestError, OSError), self._board.open(run_id) as run:

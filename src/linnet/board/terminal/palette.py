@@ -6,6 +6,8 @@ from functools import cache, lru_cache
 
 from rich.style import Style
 
+from linnet.board.figure.colours import mixed
+
 DARK, LIGHT, PLAIN = "dark", "light", "plain"
 
 _RUNS = {
@@ -78,7 +80,7 @@ def _cached_style(style: str, theme: str) -> Style:
         own = _RUNS[theme][int(run[3:])]
         if variant == "block":
             return Style(color=ground, bgcolor=own, bold=True)
-        return Style(color=_mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
+        return Style(color=mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
     behind = of_theme["raised"] if raised else ground
     bold, underline = "bold" in attributes, "underline" in attributes
     if style == "cursor.cell":
@@ -89,9 +91,3 @@ def _cached_style(style: str, theme: str) -> Style:
 @cache
 def colours(theme: str) -> dict[str, str]:
     return {name: pair[(DARK, LIGHT).index(theme)] for name, pair in _COLOURS.items()}
-
-
-def _mixed(colour: str, ground: str, share: float) -> str:
-    """A colour brought near the ground it stands on."""
-    pairs = zip((colour[1:3], colour[3:5], colour[5:7]), (ground[1:3], ground[3:5], ground[5:7]), strict=True)
-    return "#" + "".join(f"{round(int(a, 16) * share + int(b, 16) * (1 - share)):02x}" for a, b in pairs)

@@ -106,7 +106,7 @@ class Changes:
             messages[id(follower)] = event("runs", {"position": self._board.position, "rows": [], "gone": []})
             for row in self._board.known(follower.runs):
                 self._seen[row.path] = stamp_of(row.path)
-                _join(messages, self._told_of_run(row, first=False))
+                _join(messages, self._run_messages(row, first=False))
             for row in self._board.known(follower.watched):  # read when it changes: there may be many, and long ones
                 self._seen.setdefault(row.path, stamp_of(row.path))
             self._watcher.watch(self._watched_folders())
@@ -118,16 +118,16 @@ class Changes:
             messages: Messages = {}
             if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _SCAN_SECONDS:
                 messages = self._scan(now=False)
-            _join(messages, self._told_of_rows(self._changed_paths(folders)))
+            _join(messages, self._row_messages(self._changed_paths(folders)))
             for row in self._followed_rows():
                 stamp = stamp_of(row.path)
                 grown = self._seen.get(row.path) != stamp
                 if row.path in folders or grown:
                     self._seen[row.path] = stamp
-                    _join(messages, self._told_of_run(row, first=grown))
+                    _join(messages, self._run_messages(row, first=grown))
             self._watcher.watch(self._watched_folders())
             self._send_all(messages)
-        self._rest()
+        self._throttle()
 
     def _look_and_send(self) -> None:
         with self._lock, suppress(LinnetError, OSError):
@@ -162,7 +162,7 @@ class Changes:
             self._sent_at[path] = now
         return due
 
-    def _told_of_rows(self, paths: list[str]) -> Messages:
+    def _row_messages(self, paths: list[str]) -> Messages:
         changed = self._board.scan_folders(paths) if paths else []
         for row in changed:
             self._summaries[self._board.id_of(row)] = row.summary
@@ -199,7 +199,7 @@ class Changes:
         runs = dict.fromkeys(run_id for follower in self._followers for run_id in (*follower.runs, *follower.watched))
         return self._board.known(list(runs))
 
-    def _told_of_run(self, row: RunRow, *, first: bool) -> Messages:
+    def _run_messages(self, row: RunRow, *, first: bool) -> Messages:
         """What is new in one run, for each page that shows it; `first`: of one that was never read, everything."""
         run_id, messages = self._board.id_of(row), dict[int, bytes]()
         with suppress(RequestError), self._board.open_runs.use_whole(row.path) as run:
@@ -223,7 +223,7 @@ class Changes:
                 with suppress(RuntimeError):  # the server is ending
                     self._loop.call_soon_threadsafe(follower.push, message)
 
-    def _rest(self) -> None:
+    def _throttle(self) -> None:
         """Wait until what this process used since the last round is a small share of a core."""
         used, self._cpu = time.process_time() - self._cpu, time.process_time()
         now = time.monotonic()
