@@ -22,7 +22,6 @@ _LEFT = frozenset(("run", "name", "status", "recipe", "experiment", "group", "pa
 _LEFT_OUT = frozenset(("recipe", "experiment", "total_steps"))  # settings that other columns tell
 _LAST = ("seed", "git")  # of the settings that differ
 _FIRST_SETTINGS = 3  # that are more important than the step
-_LONGEST = 24  # characters of a value in a terminal
 _GAP = 2
 
 

@@ -35,7 +35,6 @@ class WatchedRun:
     """A run folder under observation. One thread calls `read`; the rest is for whoever draws.
 
     - `limits`: how much of a long run is held.
-    - `scan_seconds`: between two looks at how the run stands; new events are read at every `read`.
     - `history`: makes what holds its numbers; by default they are downsampled when they are many.
     - `inherits`: a fork has the lines of the runs it came from, and a run those of its baseline.
     """
@@ -44,12 +43,11 @@ class WatchedRun:
         self,
         run: Run,
         limits: DownsamplingLimits | None = None,
-        scan_seconds: float = 1.0,
         history: Callable[[Run, Journal], RunHistory] | None = None,
         inherits: bool = True,
     ) -> None:
         self.run = run
-        self.scan_seconds = scan_seconds
+        self.scan_seconds = 1.0  # between two reads of how the run stands; new events are read at every `read`
         self.summary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
         self.history: RunHistory = History(run, limits, self.journal) if history is None else history(run, self.journal)

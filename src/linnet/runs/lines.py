@@ -169,11 +169,14 @@ def ends_inside_a_line(fd: int) -> bool:
 # -- the two ends: what is asked most often of a run is how it stands now --------------------------------------------
 
 
-def first_line(path: Path, longest: int = 1 << 20) -> bytes:
+_LONGEST_FIRST = 1 << 20  # bytes
+
+
+def first_line(path: Path) -> bytes:
     """The first whole line; empty when there is none yet."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            line = file.readline(longest)
+            line = file.readline(_LONGEST_FIRST)
     except OSError:
         return b""
     return line.removeprefix(BOM) if line.endswith(b"\n") else b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,8 +33,6 @@ from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.step import Batch
 from linnet.train.time_budget import TimeBudget
-
-log = logging.getLogger("linnet")
 
 _COMPARE_EVERY = 1000  # steps after which ranks compare their weights, if nothing else made them pause
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
