@@ -40,7 +40,7 @@ def series_of(artifacts: Iterable[Artifact]) -> list[ArtifactSeries]:
     for logged in by_key.values():
         logged.sort(key=lambda artifact: -1 if artifact.step is None else artifact.step)
     series = [ArtifactSeries(name, media, logged) for (name, media), logged in by_key.items()]
-    return sorted(series, key=lambda member: (MEDIA_KINDS.index(member.media), member.name))
+    return sorted(series, key=lambda entry: (MEDIA_KINDS.index(entry.media), entry.name))
 
 
 def find_artifact(artifacts: list[Artifact], reference: str) -> Artifact:

@@ -79,13 +79,13 @@ class LoggedArtifacts:
         shown = series if all else series[:_MOST_SERIES]
         rows = [
             (
-                member.name[:60],
-                member.media,
-                words.number(len(member.artifacts)),
-                member.steps,
-                describe(member.artifacts[-1]),
+                entry.name[:60],
+                entry.media,
+                words.number(len(entry.artifacts)),
+                entry.steps,
+                describe(entry.artifacts[-1]),
             )
-            for member in shown
+            for entry in shown
         ]
         if rows:
             print()

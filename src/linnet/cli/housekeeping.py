@@ -162,13 +162,13 @@ def thin(
     kept = Keep.parse(keep)
     store = RunStore(runs)
     chosen = _chosen(store, run, filters, "thin")
-    for member in chosen:
-        if member.status == "live":
-            raise RunError(f"run {member.id} is being written; it keeps its own checkpoints by --keep")
-    all_over = [(member, surplus_of(member, kept)) for member in chosen]
-    surplus = [(member, surplus_of_run) for member, surplus_of_run in all_over if surplus_of_run.files]
-    for member, surplus_of_run in surplus:
-        print(f"{words.bounded(member.id)}: {_steps(surplus_of_run)}, {words.size(surplus_of_run.bytes)}")
+    for chosen_run in chosen:
+        if chosen_run.status == "live":
+            raise RunError(f"run {chosen_run.id} is being written; it keeps its own checkpoints by --keep")
+    all_over = [(chosen_run, surplus_of(chosen_run, kept)) for chosen_run in chosen]
+    surplus = [(chosen_run, surplus_of_run) for chosen_run, surplus_of_run in all_over if surplus_of_run.files]
+    for chosen_run, surplus_of_run in surplus:
+        print(f"{words.bounded(chosen_run.id)}: {_steps(surplus_of_run)}, {words.size(surplus_of_run.bytes)}")
     if foreign := sum(len(surplus_of_run.foreign) for _, surplus_of_run in all_over):
         print(f"{foreign} that their run did not write stay")
     if not surplus:
@@ -179,11 +179,11 @@ def thin(
         print("nothing was deleted")
         return 1
     now = time.time()
-    for member, surplus_of_run in surplus:
-        store.discard(member, surplus_of_run.files, surplus_of_run.bytes, for_good=for_good, at=now)
+    for chosen_run, surplus_of_run in surplus:
+        store.discard(chosen_run, surplus_of_run.files, surplus_of_run.bytes, for_good=for_good, at=now)
     Trash(store.root).empty()
     print(f"deleted {size}")
-    _print_undo_hint([] if for_good else [store.trash_of(member) for member, _ in surplus])
+    _print_undo_hint([] if for_good else [store.trash_of(chosen_run) for chosen_run, _ in surplus])
     return 0
 
 
@@ -191,15 +191,17 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
     """What runs take on the disk, the largest last: weights, state, events, artifacts, and what was deleted lately."""
     store = open_store(runs)
     chosen = choose_runs(store, run, filters)
-    sizes = sorted(((bytes_of(member.path), member) for member in chosen), key=lambda pair: sum(pair[0].values()))
+    sizes = sorted(
+        ((bytes_of(chosen_run.path), chosen_run) for chosen_run in chosen), key=lambda pair: sum(pair[0].values())
+    )
     trash = Trash(store.root)
     trash.empty()
     deletions = trash.deletions()
     deleted = sum(deletion.bytes for deletion in deletions)
     if json:
         listed = [
-            {"run_id": member.id, "path": str(member.path), **parts, "total": sum(parts.values())}
-            for parts, member in sizes
+            {"run_id": chosen_run.id, "path": str(chosen_run.path), **parts, "total": sum(parts.values())}
+            for parts, chosen_run in sizes
         ]
         print_json({"runs": listed, "total": sum(sum(parts.values()) for parts, _ in sizes), "trash": deleted})
         return 0
@@ -207,8 +209,8 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
         print(f"There are no runs in the folder {words.plain(store.root)}.")
     else:
         rows = [
-            (member.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
-            for parts, member in sizes
+            (chosen_run.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
+            for parts, chosen_run in sizes
         ]
         totals = [sum(parts[part] for parts, _ in sizes) for part in PARTS]
         rows.append((f"{len(sizes)} in all", *map(words.size, totals), words.size(sum(totals))))

@@ -67,7 +67,7 @@ def report(
         raise UsageError(f"{number(len(chosen))} runs are too many for one page; choose up to {_MOST_RUNS:,}")
     question = ReportQuestion(
         root=store.root,
-        folders=tuple(member.path for member in chosen),
+        folders=tuple(chosen_run.path for chosen_run in chosen),
         title=_title(chosen) if title is None else title,
         theme=theme,
         keys=None if keys is None else _metric_names(keys, chosen),
