@@ -140,7 +140,7 @@ class ImageData:
 class RowData:
     """Rows of token ids that a program gives: `rows` names their type, since `run.json` cannot hold them."""
 
-    run_data: ClassVar[str] = "linnet.recipes.token_data:RowRunData"
+    run_data: ClassVar[str] = "linnet.recipes.row_data:RowRunData"
     rows: str
     held_out: float = 0.02  # of a map-style dataset
 
