@@ -148,7 +148,7 @@ def train(
     recipe = recipe or ("from-scratch" if fork is None else fork.parent.recipe)
     if data is not None:
         _require_rows(recipe)
-    asked = _asked(recipe, flags, runs)
+    asked = _flags_given(recipe, flags, runs)
     callbacks, preparing = _with_screen(callbacks, progress)
     previous: PreviousRun | None = None
     if resume == "auto" and not dry_run:
@@ -333,25 +333,25 @@ def _job(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | N
     return recipe_type(recipe).job({**defaults_of(flags.values()), **values, "runs": runs})
 
 
-def _asked(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> dict[str, Any]:
+def _flags_given(recipe: str, given: Mapping[str, Any], runs: str | os.PathLike[str] | None) -> dict[str, Any]:
     """The flags that were given, as `run.json` can hold them; a tokenizer that is an object is none of them."""
     flags = _known_flags(recipe, given)
-    plain = {name: value for name, value in given.items() if name != "tokenizer" or _is_named(value)}
+    plain = {name: value for name, value in given.items() if name != "tokenizer" or _is_reference(value)}
     return {name: _value(flags[name], value, runs) for name, value in plain.items()}
 
 
-def _is_named(tokenizer: Any) -> bool:
+def _is_reference(tokenizer: Any) -> bool:
     return isinstance(tokenizer, str | os.PathLike | Run)
 
 
-def _known_flags(recipe: str, given: Mapping[str, Any]) -> dict[str, Flag]:
+def _known_flags(recipe: str, values: Mapping[str, Any]) -> dict[str, Flag]:
     """The flags of a recipe; a name that is none of them is refused, with what may have been meant."""
     flags = {flag.name: flag for group in recipe_type(recipe).flags.values() for flag in group}
     own = [*flags, *inspect.signature(train).parameters]
-    for name in given:
+    for name in values:
         if name not in flags:
             meant = _ELSEWHERE.get(name)
-            close = [meant] if meant in own else near_words(name, own, strict=True)
+            close = [meant] if meant in own else near_words(name, own, cutoff=0.65)
             hint = f"did you mean {close[0]}?" if close else f"see linnet train {recipe} --help"
             if owners := [other for other in RECIPES if other != recipe and name in _flag_names(other)]:
                 hint = f"it belongs to {' and '.join(owners)}"
@@ -404,13 +404,13 @@ def _row_job(
     if "base" in flags:
         tokenizer = flags["base"] if tokenizer is None else tokenizer
     elif "vocab" not in flags:
-        size = None if _is_named(tokenizer) else vocabulary_size(tokenizer)
+        size = None if _is_reference(tokenizer) else vocabulary_size(tokenizer)
         if tokenizer is None:
             raise UsageError("train: data= needs a tokenizer or a vocab, the number of token ids")
         flags = flags if size is None else {**flags, "vocab": size}
     job = _job(recipe, flags, runs)
     held_out = float(flags.get("held_out", 0.02))
-    source = model_path(tokenizer, runs).absolute() if _is_named(tokenizer) else tokenizer
+    source = model_path(tokenizer, runs).absolute() if _is_reference(tokenizer) else tokenizer
     prompts = job.prompts if "prompt" in flags else ()
     rows = Rows(data, eval_data, source)
     return replace(job, data=RowData(type(data).__name__, held_out), rows=rows, prompts=prompts)

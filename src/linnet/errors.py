@@ -72,14 +72,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _ALLOCATOR_WORDS)
 
 
-def near_words(word: str, known: Iterable[str], count: int = 1, *, strict: bool = False) -> list[str]:
+def near_words(word: str, known: Iterable[str], count: int = 1, *, cutoff: float = 0.5) -> list[str]:
     """The words that may have been meant by one that is not known, the nearest first.
 
-    `strict`: only where few letters differ, as for flags, of which many look alike and most are not meant.
+    `cutoff`: how alike they must be, from 0 to 1; more for flags, of which many look alike and most are not meant.
     """
     import difflib
 
-    return difflib.get_close_matches(word, list(known), n=count, cutoff=0.65 if strict else 0.5)
+    return difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -340,6 +340,28 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
+def read_bounded(path: str | os.PathLike[str], largest: int) -> bytes:
+    """The content of a regular file; ValueError for one of more than `largest` bytes."""
+    with os.fdopen(open_regular(os.fspath(path)), "rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"expected a file of at most {largest >> 20} MB, found a larger one")
+    return content
+
+
+def sha256_of(path: str | Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    import hashlib  # few commands need it
+
+    with os.fdopen(open_regular(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def change_stamp(status: os.stat_result) -> list[int]:
+    """What changes whenever a file does: size, times, inode and device."""
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """A path with `~` spelled out; where nobody has that name, as it is."""
     try:

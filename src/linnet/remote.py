@@ -63,7 +63,7 @@ class Store:
 
     def files(self) -> dict[str, RemoteFile]:
         """All files below a folder, by their path from it; of a single file, itself under its name."""
-        return self._asked(self._listed)
+        return self._with_store_errors(self._listed)
 
     def fitting(self) -> dict[str, RemoteFile]:
         """The files that a pattern fits, by their path from the folder before its first star."""
@@ -75,7 +75,7 @@ class Store:
                 _relative(path, root): _described(facts) for path, facts in matches.items() if facts["type"] == "file"
             }
 
-        return self._asked(fitting)
+        return self._with_store_errors(fitting)
 
     @property
     def pattern_root(self) -> str:
@@ -86,11 +86,11 @@ class Store:
 
     def is_file(self) -> bool:
         """Is there a file of this name?"""
-        return bool(self._asked(lambda: self._files.isfile(self.path)))
+        return bool(self._with_store_errors(lambda: self._files.isfile(self.path)))
 
     def read(self, name: str, length: int) -> bytes:
         """The first bytes of a file below it."""
-        content: bytes = self._asked(lambda: self._files.cat_file(self._place(name), start=0, end=length))
+        content: bytes = self._with_store_errors(lambda: self._files.cat_file(self._path_of(name), start=0, end=length))
         return content
 
     def download(self, name: str, target: Path) -> None:
@@ -98,7 +98,7 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         staged = fetching_name(target)
         try:
-            self._asked(lambda: self._files.get_file(self._place(name), str(staged)))
+            self._with_store_errors(lambda: self._files.get_file(self._path_of(name), str(staged)))
             staged.replace(target)
         finally:
             staged.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ class Store:
                 if progress is not None:
                     progress(int(self.value))
 
-        target = self._place(name)
+        target = self._path_of(name)
 
         def put() -> None:
             if self.protocol in _WHOLE_OR_NOTHING:
@@ -122,16 +122,16 @@ class Store:
             self._files.put_file(str(source), f"{target}.linnet-partial", callback=Told())
             self._files.mv(f"{target}.linnet-partial", target)
 
-        self._asked(put)
+        self._with_store_errors(put)
 
     def remove(self, name: str) -> None:
         """Remove a file, where it is there."""
 
         def remove() -> None:
             with suppress(FileNotFoundError):
-                self._files.rm_file(self._place(name))
+                self._files.rm_file(self._path_of(name))
 
-        self._asked(remove)
+        self._with_store_errors(remove)
 
     def _listed(self) -> dict[str, RemoteFile]:
         self._files.invalidate_cache()
@@ -143,12 +143,12 @@ class Store:
             return {}
         return {_relative(path, self.path): _described(facts) for path, facts in files.items()}
 
-    def _place(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         path = self.path if not re.search(r"[*?\[]", self.path) else self.pattern_root
         is_itself = path.rpartition("/")[2] == name and self._files.isfile(path)
         return path if is_itself else f"{path.rstrip('/')}/{name}"
 
-    def _asked(self, work: Callable[[], _Answer]) -> _Answer:
+    def _with_store_errors(self, work: Callable[[], _Answer]) -> _Answer:
         """Whatever a library of a store raises becomes one line."""
         try:
             return work()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from linnet.board.fold import FoldLimits
+from linnet.board.downsampling import DownsamplingLimits
 from linnet.board.terminal.keys import View
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line, length, text_of
@@ -103,7 +103,7 @@ def trained(root: Path) -> Path:
     return write(root / "llama-20260528-001", training(), **ABOUT)
 
 
-def board_of(root: Path, *runs: str, view: View = "metrics", limits: FoldLimits | None = None) -> Board:
+def board_of(root: Path, *runs: str, view: View = "metrics", limits: DownsamplingLimits | None = None) -> Board:
     """A board on these runs, with everything read."""
     store = RunStore(root)
     board = Board(store, [store.find(run).path for run in runs], view, limits=limits)
@@ -122,7 +122,7 @@ def read(board: Board, rounds: int = 3) -> Board:
     """Let the board look at its files again."""
     reader = Reader(board, lambda: None)
     for watched in board.watched_runs:
-        watched.look_seconds = 0.0
+        watched.scan_seconds = 0.0
     for _ in range(rounds):
         reader.read_once()
     return board

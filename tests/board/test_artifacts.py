@@ -15,8 +15,8 @@ from linnet.board.gallery import describe, find_artifact, series_of
 from linnet.board.picture import braille, fitted_size, half_blocks, resized
 from linnet.board.terminal import system_viewer
 from linnet.board.terminal.actions import act, point
-from linnet.board.terminal.palette import look as look_of
-from linnet.board.terminal.sketch import sketch
+from linnet.board.terminal.artifact_lines import artifact_lines
+from linnet.board.terminal.palette import style_of
 from linnet.board.terminal.spans import length, text_of
 from linnet.board.terminal.state import Board
 from linnet.errors import UsageError
@@ -87,7 +87,7 @@ def test_arrows_walk_through_steps_and_names(logged: Path) -> None:
 )
 def test_each_kind_is_drawn_as_text(logged: Path, name: str, words: list[str]) -> None:
     board = shelf_of(logged)
-    board.shelf.select(next(series for series in board.artifacts() if series.name == name))
+    board.artifact_page.select(next(series for series in board.artifacts() if series.name == name))
     for size in ((100, 30), (40, 12), (200, 60)):
         shown = look(board, *size)
         assert size != (100, 30) or all(word in shown for word in words), shown
@@ -102,7 +102,7 @@ def test_a_long_table_scrolls_on_the_whole_screen(logged: Path) -> None:
     assert "row 59" in shown
     assert "row 0 " not in shown
     act(board, "back")
-    assert not board.shelf.whole
+    assert not board.artifact_page.whole
     assert board.view == "artifacts"
     act(board, "back")
     assert board.view == "metrics"
@@ -111,15 +111,15 @@ def test_a_long_table_scrolls_on_the_whole_screen(logged: Path) -> None:
 def test_an_image_is_half_blocks_in_its_own_colours(logged: Path) -> None:
     board = shelf_of(logged, "first")
     board.color = True
-    drawn = [span for line in look_lines(board) for span in line if span[1].startswith("pixel.")]
+    drawn = [span for line in inspection_lines(board) for span in line if span[1].startswith("pixel.")]
     assert drawn[0][1] == "pixel.646464.646464"
     assert {"pixel.ff0000.ff0000", "pixel.0000ff.0000ff"} <= {style for _, style in drawn}
     assert set("".join(text for text, _ in drawn)) == {"▀"}
-    style = look_of(drawn[0][1], "dark")
+    style = style_of(drawn[0][1], "dark")
     assert style.color is not None and style.bgcolor is not None
 
 
-def look_lines(board: Board) -> Any:
+def inspection_lines(board: Board) -> Any:
     from linnet.board.terminal.views import screen
 
     return screen.whole(board, 100, 30)
@@ -129,13 +129,13 @@ def test_the_mouse_selects_a_name_and_opens_it(logged: Path) -> None:
     board = shelf_of(logged)
     look(board, 100, 30)
     point(board, "click", 2, 1)
-    assert board.shelf.key == ("errors", "table")
+    assert board.artifact_page.key == ("errors", "table")
     point(board, "click", 90, 1)
-    assert board.shelf.key == ("errors", "table")
+    assert board.artifact_page.key == ("errors", "table")
     point(board, "double", 2, 1)
-    assert board.shelf.whole
+    assert board.artifact_page.whole
     point(board, "down", 2, 1)
-    assert board.shelf.top_line == 3
+    assert board.artifact_page.top_line == 3
 
 
 def test_what_is_logged_while_one_looks_comes_by_itself(root: Path) -> None:
@@ -181,8 +181,8 @@ def test_nothing_that_a_run_says_of_its_files_breaks_the_screen(root: Path) -> N
     assert count >= 9
     for size in ((80, 24), (20, 8), (300, 60)):
         for row, series in enumerate(board.artifacts()):
-            board.shelf.select(series)
-            board.shelf.whole = bool(row % 2)
+            board.artifact_page.select(series)
+            board.artifact_page.whole = bool(row % 2)
             shown = look(board, *size)
             assert not set(shown) & set("\x1b\x07\x00‮"), series.name
 
@@ -220,9 +220,9 @@ def test_a_smaller_picture_has_the_mean_colours_and_a_larger_one_the_same_pixels
 
 def test_without_colour_an_image_is_dots(logged: Path) -> None:
     artifact = find_artifact(linnet.open(logged / "a").artifacts(), "samples/cat")
-    dots = text_of(sketch(artifact, 20, 6, color=False))
+    dots = text_of(artifact_lines(artifact, 20, 6, color=False))
     assert any(0x2800 < ord(letter) < 0x2900 for letter in dots)
-    assert not any(style.startswith("pixel") for style in styles(sketch(artifact, 20, 6, color=False)))
+    assert not any(style.startswith("pixel") for style in styles(artifact_lines(artifact, 20, 6, color=False)))
 
 
 def test_a_file_is_opened_by_the_system_or_its_path_is_told(
@@ -236,7 +236,7 @@ def test_a_file_is_opened_by_the_system_or_its_path_is_told(
     monkeypatch.setenv("SSH_CONNECTION", "1 2 3 4")
     act(board, "open_file")
     assert board.message.startswith("over ssh")
-    path = str(board.shelf.artifact(board.artifacts()).path)  # type: ignore[union-attr]
+    path = str(board.artifact_page.artifact(board.artifacts()).path)  # type: ignore[union-attr]
     shown = "".join(line[30:].strip() for line in look(board, 80, 24).splitlines())  # whole, beside the list
     assert path in shown
     act(board, "down")
@@ -252,5 +252,5 @@ def test_a_file_is_opened_by_the_system_or_its_path_is_told(
     assert board.message.startswith("opened ")
     while not seen.exists():
         os.sched_yield()
-    assert seen.read_text().strip() == str(board.shelf.artifact(board.artifacts()).path)  # type: ignore[union-attr]
+    assert seen.read_text().strip() == str(board.artifact_page.artifact(board.artifacts()).path)  # type: ignore[union-attr]
     assert system_viewer.open_with_system(tmp_path / "gone") == (False, "the file is no longer there")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from linnet.board.fold import FoldLimits
+from linnet.board.downsampling import DownsamplingLimits
 from linnet.board.terminal.actions import act
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart, screen
 from tests.board.conftest import append, board_of, look, read, steps, styles, training, write
 
-FEW_BUCKETS = FoldLimits(exact_cells=100, least_buckets=64, bucket_cells=64)
+FEW_BUCKETS = DownsamplingLimits(exact_cells=100, least_buckets=64, bucket_cells=64)
 
 
 def test_detail_has_exact_numbers(trained: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_window_at_the_end_moves_on_with_the_run(root: Path) -> None:
 def test_looking_closely_at_a_folded_run_gives_every_row(root: Path, axis: str) -> None:
     write(root / "a", steps(5000, loss=lambda step: 2 + 6 / step, tokens=lambda step: 8))
     board = board_of(root, "a", limits=FEW_BUCKETS)
-    assert board.watched_runs[0].history.folded
+    assert board.watched_runs[0].history.downsampled
     board.open_metric("loss")
     assert "least to greatest of each stretch" in look(board)
     while board.axis != axis:

@@ -21,7 +21,7 @@ from PIL import Image
 
 import linnet
 from linnet.board.terminal import graphics
-from linnet.board.terminal.full_screen import RawTerminal, in_graphics, look_through
+from linnet.board.terminal.full_screen import RawTerminal, browse_images, in_graphics
 from tests.board.terminals import PtyTerminal, see
 
 Pixels = np.ndarray
@@ -196,7 +196,7 @@ def test_a_real_terminal_is_asked_and_keys_walk_through_the_steps(logged: Path) 
     answering.start()
     with RawTerminal(far, far) as terminal:
         assert graphics.choose_protocol(terminal.ask, {"TERM": "xterm"}) == "kitty"
-        assert look_through(terminal, "kitty", artifacts, 0) == 1
+        assert browse_images(terminal, "kitty", artifacts, 0) == 1
     answering.join(10)
     os.close(far)
     os.close(near)

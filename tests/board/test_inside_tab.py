@@ -297,8 +297,8 @@ def test_the_mouse_puts_the_cursor_and_turns_pages(inspected: Path) -> None:
 
 
 def test_without_colour_cells_have_digits_and_the_cursor_is_reversed() -> None:
-    assert palette.look("pixel.ff0000.00ff00", palette.PLAIN) == Style()
-    assert palette.look("cursor.cell", palette.PLAIN).reverse
+    assert palette.style_of("pixel.ff0000.00ff00", palette.PLAIN) == Style()
+    assert palette.style_of("cursor.cell", palette.PLAIN).reverse
 
 
 # -- histograms, times, the model -----------------------------------------------------------------------------------

@@ -428,7 +428,7 @@ def test_both_themes_are_readable() -> None:
         names = ["", "dim", "title", "key", "axis", "warning", "error", *(f"run{i}" for i in range(8))]
         names += [f"status.{s}" for s in ("live", "completed", "interrupted", "crashed", "stalled")]
         for name in names:
-            colour = palette.look(name, theme).color
+            colour = palette.style_of(name, theme).color
             assert colour is not None
             shade = light(colour.name)
             assert (max(shade, ground) + 0.05) / (min(shade, ground) + 0.05) >= 4.5, (theme, name)
@@ -445,7 +445,7 @@ def test_snapshot(two: Path, size: tuple[int, int], view: str) -> None:
         elif view in ("system", "runs"):
             await pilot.press(view[0] if view == "runs" else "y", *("o" if view == "runs" else ""))
         await settled(pilot, app)
-        while view == "runs" and (not app.board.run_table.looked or app.board.run_table.busy):
+        while view == "runs" and (not app.board.run_table.scanned or app.board.run_table.busy):
             await pilot.pause(0.02)
         app.draw()
         await pilot.pause()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linnet.board.first_look import FirstLook
+from linnet.board.initial_scan import InitialScan
 from linnet.board.terminal.actions import act
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import text_of
@@ -65,29 +65,29 @@ def test_sorted_by_the_best_value_all_are_read(board: Board) -> None:
 def test_runs_that_did_not_change_are_not_looked_at_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(board, 120, HEIGHT)
     monkeypatch.setattr("linnet.board.run_table.summarize", lambda folder: pytest.fail(f"{folder} was read again"))
-    board.run_table.look_seconds = board.run_table.look_pause = 0.0
+    board.run_table.scan_seconds = board.run_table.scan_pause = 0.0
     assert not Reader(board, lambda: None).read_once()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
 def test_another_process_looks_at_the_runs_first(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     Reader(board, lambda: None).read_once()
-    early = Board(board.store, view="runs", first_look=FirstLook(board.store))
+    early = Board(board.store, view="runs", initial_scan=InitialScan(board.store))
     with monkeypatch.context() as patch:
         patch.setattr("linnet.board.run_table.summarize", lambda folder: pytest.fail(f"{folder} was read again"))
         assert Reader(early, lambda: None).read_once()
     assert [(row.summary, row.stamp) for row in early.rows()] == [(row.summary, row.stamp) for row in board.rows()]
     write(board.store.root / "later", [{"kind": "run_end", "t": 1.0, "reason": "completed"}], created_at=BEGAN)
-    early.run_table.look_seconds = early.run_table.look_pause = 0.0
+    early.run_table.scan_seconds = early.run_table.scan_pause = 0.0
     assert Reader(early, lambda: None).read_once()
     assert len(early.rows()) == RUNS + 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader looks by itself")
 def test_where_that_process_dies_the_runs_are_listed_all_the_same(root: Path, board: Board) -> None:
-    first_look = FirstLook(board.store)
-    os.kill(first_look.process, signal.SIGKILL)
-    early = Board(board.store, view="runs", first_look=first_look)
+    initial_scan = InitialScan(board.store)
+    os.kill(initial_scan.process, signal.SIGKILL)
+    early = Board(board.store, view="runs", initial_scan=initial_scan)
     Reader(early, lambda: None).read_once()
     assert len(early.rows()) == RUNS
 
@@ -96,7 +96,7 @@ def test_where_that_process_dies_the_runs_are_listed_all_the_same(root: Path, bo
 def test_a_starter_that_ignores_dead_children_changes_nothing(board: Board) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        runs = FirstLook(board.store).result()
+        runs = InitialScan(board.store).result()
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert runs is not None and len(runs) == RUNS
@@ -108,6 +108,6 @@ def test_where_no_process_can_be_had_the_reader_looks(board: Board, monkeypatch:
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", no_fork)
-    early = Board(board.store, view="runs", first_look=FirstLook(board.store))
+    early = Board(board.store, view="runs", initial_scan=InitialScan(board.store))
     Reader(early, lambda: None).read_once()
     assert len(early.rows()) == RUNS

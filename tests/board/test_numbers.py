@@ -10,7 +10,7 @@ import pytest
 
 import linnet
 from linnet.board.curve import Curve
-from linnet.board.fold import Fold, FoldLimits
+from linnet.board.downsampling import Downsampler, DownsamplingLimits
 from linnet.board.history import History
 from linnet.runs import Metrics, Run
 from linnet.runs.series import Table
@@ -25,10 +25,10 @@ def table(values: np.ndarray, first: int = 0, names: tuple[str, ...] = ("loss",)
 
 
 def folded(values: np.ndarray, chunk: int) -> Curve:
-    fold = Fold()
+    downsampler = Downsampler()
     for begin in range(0, len(values), chunk):
-        fold.take([table(values[begin : begin + chunk], begin)])
-    curve = fold.curve("loss", "min")
+        downsampler.take([table(values[begin : begin + chunk], begin)])
+    curve = downsampler.curve("loss", "min")
     assert curve is not None
     return curve
 
@@ -39,7 +39,7 @@ def test_a_folded_run_has_the_same_extremes_mean_and_end(chunk: int) -> None:
     values[[17, 40_000]] = np.nan, np.inf
     curve = folded(values, chunk)
     finite = values[np.isfinite(values)]
-    assert len(curve) <= FoldLimits().most_buckets
+    assert len(curve) <= DownsamplingLimits().most_buckets
     assert not curve.exact
     assert curve.low[np.isfinite(curve.low)].min() == finite.min()
     assert curve.high[np.isfinite(curve.high)].max() == finite.max()
@@ -68,12 +68,12 @@ def test_a_short_run_is_folded_without_loss() -> None:
 
 
 def test_a_metric_logged_in_two_companies_is_one_curve() -> None:
-    fold = Fold()
+    downsampler = Downsampler()
     both, alone = Table(("loss", "lr")), Table(("loss",))
     both.extend([[0, 2], [1, 3], [0.0, 2.0], [np.nan] * 2, [1.0, 3.0], [0.1, 0.1]])
     alone.extend([[1], [2], [1.0], [np.nan], [2.0]])
-    fold.take([both, alone])
-    curve = fold.curve("loss", "min")
+    downsampler.take([both, alone])
+    curve = downsampler.curve("loss", "min")
     assert curve is not None
     assert curve.mean.tolist() == [1.0, 2.0, 3.0]
     assert curve.last_value == 3.0
@@ -93,7 +93,7 @@ def reference(run: Run, name: str = "loss") -> Curve:
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_history_says_what_the_run_says(root: Path, cells: int) -> None:
     run = Run.load(write(root / "a", steps(3000)))
-    curve = wait(History(run, FoldLimits(exact_cells=cells))).curve("loss")
+    curve = wait(History(run, DownsamplingLimits(exact_cells=cells))).curve("loss")
     assert curve is not None
     assert curve.stats == reference(run).stats
     np.testing.assert_array_equal(curve.mean, reference(run).mean)
@@ -102,7 +102,7 @@ def test_history_says_what_the_run_says(root: Path, cells: int) -> None:
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_history_goes_on_with_the_run(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
-    history = wait(History(Run.load(folder), FoldLimits(exact_cells=cells)))
+    history = wait(History(Run.load(folder), DownsamplingLimits(exact_cells=cells)))
     assert not history.read(0.1)
     append(folder, steps(10, first=501))
     assert history.read(0.1)
@@ -116,7 +116,7 @@ def test_history_goes_on_with_the_run(root: Path, cells: int) -> None:
 def test_a_resumed_run_drops_the_steps_it_trains_again(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
     run = Run.load(folder)
-    history = wait(History(run, FoldLimits(exact_cells=cells)))
+    history = wait(History(run, DownsamplingLimits(exact_cells=cells)))
     append(folder, [{"kind": "resume", "t": 500.0, "step": 300}, *steps(20, first=301)])
     wait(history)
     curve = history.curve("loss")
@@ -131,7 +131,7 @@ def test_a_resumed_run_drops_the_steps_it_trains_again(root: Path, cells: int) -
 @pytest.mark.parametrize("cells", [1 << 30, 100])
 def test_a_stream_that_is_replaced_is_read_anew(root: Path, cells: int) -> None:
     folder = write(root / "a", steps(500))
-    history = wait(History(Run.load(folder), FoldLimits(exact_cells=cells)))
+    history = wait(History(Run.load(folder), DownsamplingLimits(exact_cells=cells)))
     new = folder / "new"
     new.write_text("".join(json.dumps(event) + "\n" for event in steps(7, loss=lambda step: -step)))
     new.replace(folder / "events.jsonl")
@@ -146,23 +146,23 @@ def test_a_folded_run_opens_from_its_cache(root: Path) -> None:
         for step in range(20_000):
             session.log(step, loss=1 / (step + 1), lr=1e-3)
     run = Run.load(next(root.iterdir()))
-    first = wait(History(run, FoldLimits(exact_cells=1000))).curve("loss")
+    first = wait(History(run, DownsamplingLimits(exact_cells=1000))).curve("loss")
     assert (run.path / ".cache" / "metrics").exists()
-    again = wait(History(run, FoldLimits(exact_cells=1000)))
+    again = wait(History(run, DownsamplingLimits(exact_cells=1000)))
     second = again.curve("loss")
     assert first is not None
     assert second is not None
-    assert again.folded
+    assert again.downsampled
     np.testing.assert_array_equal(first.mean, second.mean)
     assert first.stats == second.stats
 
 
 def test_memory_of_a_folded_run_does_not_grow_with_it(root: Path) -> None:
-    fold = Fold()
+    downsampler = Downsampler()
     held = []
     for begin in range(0, 400_000, 10_000):
-        fold.take([table(np.ones(10_000), begin, ("loss", "lr", "acc"))])
-        held.append(fold.nbytes)
+        downsampler.take([table(np.ones(10_000), begin, ("loss", "lr", "acc"))])
+        held.append(downsampler.nbytes)
     assert held[-1] == held[2]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from linnet.board.curve import Curve
-from linnet.board.figure.chart import Look, Source, build_chart
+from linnet.board.figure.chart import ChartOptions, Source, build_chart
 from linnet.board.figure.colours import THEMES, slots
 from linnet.board.figure.end_labels import apart
 from linnet.board.figure.line_scene import draw_lines
@@ -43,8 +43,10 @@ def curve(y: list[float] | np.ndarray[Any, Any]) -> Curve:
     return Curve.through(np.arange(len(values), dtype=np.float64), values)
 
 
-def scene_of(folders: list[Path], metrics: list[str], look: Look | None = None, theme: str = "light") -> Scene:
-    chart = build_chart(sources(*folders), metrics, look or Look())
+def scene_of(
+    folders: list[Path], metrics: list[str], options: ChartOptions | None = None, theme: str = "light"
+) -> Scene:
+    chart = build_chart(sources(*folders), metrics, options or ChartOptions())
     return draw_lines(chart, 720, 440, THEMES["dark" if theme == "dark" else "light"])
 
 
@@ -302,7 +304,7 @@ def test_of_several_runs_colours_tell_the_run_and_dashes_the_metric(root: Path) 
 
 def test_metrics_of_another_quantity_have_a_panel_of_their_own(root: Path) -> None:
     folder = write(root / "a", training())
-    chart = build_chart(sources(folder), ["loss", "lr", "validation/loss", "grad_norm"], Look())
+    chart = build_chart(sources(folder), ["loss", "lr", "validation/loss", "grad_norm"], ChartOptions())
     assert [panel.label for panel in chart.panels] == ["loss", "lr", "grad_norm"]
     assert [line.metric for line in chart.panels[0].lines] == ["loss", "validation/loss"]
     scene = draw_lines(chart, 720, 600, THEMES["light"])
@@ -311,7 +313,9 @@ def test_metrics_of_another_quantity_have_a_panel_of_their_own(root: Path) -> No
 
 def test_runs_of_the_same_name_are_told_apart_by_their_ids(root: Path) -> None:
     folders = [write(root / f"id-{n}", steps(5), name="twin") for n in range(2)]
-    labels = [line.label for panel in build_chart(sources(*folders), ["loss"], Look()).panels for line in panel.lines]
+    labels = [
+        line.label for panel in build_chart(sources(*folders), ["loss"], ChartOptions()).panels for line in panel.lines
+    ]
     assert labels == ["twin (id-0)", "twin (id-1)"]
 
 
@@ -319,7 +323,7 @@ def test_runs_of_the_same_name_are_told_apart_by_their_ids(root: Path) -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_every_axis_and_scale_can_be_drawn(root: Path, axis: str, log: bool) -> None:
     folder = write(root / "a", training())
-    scene = scene_of([folder], ["loss", "validation/loss"], Look(axis=axis, log=log, log_x=log, alpha=0.3))
+    scene = scene_of([folder], ["loss", "validation/loss"], ChartOptions(axis=axis, log=log, log_x=log, alpha=0.3))
     ElementTree.fromstring(write_svg(scene))
     assert len(lines(scene)) == 2
     if axis == "tokens":

@@ -73,7 +73,7 @@ def test_runs_that_differ_in_nothing_say_so(root: Path) -> None:
 
 def test_a_run_that_is_new_or_goes_on_appears(sweep: Path) -> None:
     board = plotted(sweep)
-    board.run_table.look_seconds = board.run_table.look_pause = 0.0
+    board.run_table.scan_seconds = board.run_table.scan_pause = 0.0
     write(sweep / "late", [*steps(10, loss=lambda step: 1.0), END], config={"lr": 0.1, "seed": 1, "width": 64})
     act(board, "page_on")
     assert "0.1" in look(read(board))

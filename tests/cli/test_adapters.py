@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import linnet
+from linnet.files import sha256_of
 from linnet.gguf import AdapterFile, GGMLType, GGUFFile, GGUFWriter, MetadataBlock, write, write_adapter
 from linnet.models import LlamaConfig, build, load
 from linnet.models.adapter_shape import AdapterShape, parse_targets
 from linnet.models.adapters import add_adapter
-from linnet.models.model_files import sha256_of
 from tests.conftest import Printed, Said
 from tests.data.chats import write_jsonl
 from tests.gguf import tiny

@@ -84,7 +84,7 @@ def test_every_file_gives_the_same_messages(tmp_path: Path) -> None:
 def test_rows_with_a_text_or_a_field_are_texts_as_they_were(tmp_path: Path) -> None:
     rows = [{"text": "as it was", "instruction": "a", "output": "b"}] * 3
     assert with_rows(find_corpus(write_jsonl(tmp_path / "a.jsonl", rows))).rows == "text"
-    assert len(read(tmp_path / "a.jsonl", asked="conversations")) == 3
+    assert len(read(tmp_path / "a.jsonl", rows="conversations")) == 3
     chats(tmp_path / "b.jsonl", 3)
     assert with_rows(find_corpus(tmp_path / "b.jsonl")).rows == "conversations"
     assert with_rows(find_corpus(tmp_path / "b.jsonl", "body"), has_field=True).rows == "text"

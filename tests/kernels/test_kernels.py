@@ -33,13 +33,13 @@ def test_kernels_compile_and_fit_the_gpus_people_have(capability: int) -> None:
         ),
         "swiglu": shared(
             activations._swiglu_backward,
-            dict.fromkeys(("gate_up", "grad", "slopes", "again"), "*bf16") | {"width": "i32"},
+            dict.fromkeys(("gate_up", "grad", "slopes", "out"), "*bf16") | {"width": "i32"},
             {"BLOCK": 1024},
             capability,
         ),
         "gelu": shared(
             activations._gelu_backward,
-            dict.fromkeys(("up", "grad", "slopes", "again"), "*bf16")
+            dict.fromkeys(("up", "grad", "slopes", "out"), "*bf16")
             | {"sums": "*fp32"}
             | dict.fromkeys(("N", "columns", "programs", "width"), "i32"),
             {"ROWS": 8, "BLOCK": 256},

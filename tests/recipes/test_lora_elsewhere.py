@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 import linnet
 from linnet.architectures import ARCHITECTURES
 from linnet.data import Batches, prepare
+from linnet.files import sha256_of
 from linnet.gguf import (
     AdapterFile,
     GGUFFile,
@@ -33,7 +34,6 @@ from linnet.models import Config, GPT2Config, LlamaConfig, build, load
 from linnet.models.adapter_shape import AdapterShape, parse_targets
 from linnet.models.adapters import add_adapter, merge_adapter
 from linnet.models.frozen import load_frozen
-from linnet.models.model_files import sha256_of
 from linnet.recipes import Lora, LoraOptions
 from linnet.train import TrainSettings
 from linnet.train.hardware import choose

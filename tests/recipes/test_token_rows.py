@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import linnet
 from linnet import gguf
+from linnet.gguf.token_spelling import byte_letters, token_bytes
 from linnet.gguf.tokenizer_write import tokenizer_block, train_tokenizer
-from linnet.recipes.token_rows import _alphabet, _spelt, find_rows
+from linnet.recipes.token_rows import find_rows
 from tests.conftest import Said
 from tests.gguf.tiny_llama import plain
 
@@ -157,9 +158,9 @@ def every_byte() -> dict[str, Any]:
 @given(st.lists(st.binary(min_size=1, max_size=12) | st.text(min_size=1, max_size=8).map(str.encode), max_size=20))
 def test_the_pieces_of_a_token_spell_it(tokens: list[bytes]) -> None:
     donor = every_byte()
-    letters = {byte: letter for letter, byte in _alphabet().items()}
+    letters = {byte: letter for letter, byte in byte_letters().items()}
     texts = tuple(dict.fromkeys(["a", *("".join(letters[byte] for byte in token) for token in tokens)]))
     new = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": texts}
-    theirs = _spelt(donor)
-    for text, ids in zip(_spelt(new), sources(new, donor, pieces=True), strict=True):
+    theirs = token_bytes(donor)
+    for text, ids in zip(token_bytes(new), sources(new, donor, pieces=True), strict=True):
         assert b"".join(theirs[id_] for id_ in ids) == text  # type: ignore[misc]

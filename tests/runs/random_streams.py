@@ -7,12 +7,12 @@ import json
 from hypothesis import strategies as st
 
 from linnet.runs import Metrics
-from linnet.runs.figures import MetricFigures, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures
 
 _NAMES = ["loss", "acc", "a/b/loss", "validation/loss", "lr", "t", "sys/cpu/percent", "decode/loss"]
 _STEPS = frozenset((0, 3))
-WANTED: Wanted = dict.fromkeys(("loss", "acc", "validation/loss", "eval/acc", "decode/loss", "a/b/loss"), _STEPS)
-MACHINE: Wanted = {**WANTED, "sys/cpu/percent": _STEPS}
+WANTED: FigureRequest = dict.fromkeys(("loss", "acc", "validation/loss", "eval/acc", "decode/loss", "a/b/loss"), _STEPS)
+MACHINE: FigureRequest = {**WANTED, "sys/cpu/percent": _STEPS}
 
 _value = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**70), 2**70) | st.booleans() | st.none()
 _odd = st.text(max_size=3) | st.dictionaries(st.sampled_from(["loss", "a"]), _value, max_size=2)
@@ -72,7 +72,7 @@ def content(stream: list[bytes]) -> bytes:
     return b"".join(written + b"\n" for written in stream)
 
 
-def figures_of(metrics: Metrics, wanted: Wanted = WANTED) -> dict[str, MetricFigures]:
+def figures_of(metrics: Metrics, wanted: FigureRequest = WANTED) -> dict[str, MetricFigures]:
     """The figures that whole curves say."""
     figures = {}
     for name, steps in wanted.items():

@@ -18,7 +18,7 @@ import linnet
 from linnet.errors import LinnetError
 from linnet.runs import Inspection, RunBundle
 from linnet.runs.figure_tables import Row, tensor_row
-from linnet.runs.look_lines import is_look, look_runs, own_regions
+from linnet.runs.inspection_lines import inspection_runs, is_inspection, own_regions
 from linnet.runs.region_tree import region_tree
 from tests.conftest import FIXTURES, Printed, Said
 
@@ -187,8 +187,8 @@ LINES = (
 @given(st.lists(st.sampled_from(LINES), max_size=12))
 def test_lines_of_looks_are_known_in_stretches(lines: list[bytes]) -> None:
     block = b"".join(line + b"\n" for line in lines)
-    stretches = [block[begin:end] for begin, end in look_runs(block)]
-    looks = [line for line in lines if is_look(line)]
+    stretches = [block[begin:end] for begin, end in inspection_runs(block)]
+    looks = [line for line in lines if is_inspection(line)]
     assert b"".join(stretches) == b"".join(line + b"\n" for line in looks)
     own = [line for line in lines if line == LINES[3]]
     assert [line for stretch in stretches for line in own_regions(stretch)] == own

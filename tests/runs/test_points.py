@@ -18,7 +18,7 @@ import linnet
 from linnet.runs import Metrics, RunStore, add_note
 from linnet.runs.columns import Term
 from linnet.runs.figure_reader import read_figures
-from linnet.runs.point_keeper import PointKeeper, keep_points
+from linnet.runs.point_keeper import PointKeeper
 from linnet.runs.points_cache import kept_figures
 from linnet.runs.selection import Filters, select
 from tests.runs import random_streams
@@ -52,7 +52,7 @@ def test_kept_points_say_what_the_stream_says(
     folder = tmp_path_factory.mktemp("run")
     events, points = folder / "events.jsonl", folder / ".cache/points"
     events.write_bytes(content(lines) + torn)
-    if keep_points(events):
+    if PointKeeper(events).save():
         assert repr(kept_figures(str(folder), MACHINE)) == as_read(events)
         written = points.read_bytes()
         points.write_bytes(written[: damage % len(written)])
@@ -86,7 +86,7 @@ def test_points_may_be_collected_while_the_stream_is_written(
             keeper.collect()
     with events.open("ab") as stream:
         stream.write(written[done:])
-    if keeper.leave():
+    if keeper.save():
         assert repr(kept_figures(str(events.parent), MACHINE)) == as_read(events)
 
 

@@ -15,11 +15,11 @@ import torch
 import linnet
 from linnet.board.journal import Journal
 from linnet.train import Callback, StepMetrics
-from linnet.train.loop import Progress
-from linnet.train.run_warnings import Found, RunWarnings
+from linnet.train.progress import Progress
+from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from tests.conftest import losses
 
-Told = list[tuple[int, Found]]
+Told = list[tuple[int, TrainingWarning]]
 
 
 def watched(values: Iterator[dict[str, float]], told: tuple[str, ...] = ()) -> Told:
@@ -27,7 +27,7 @@ def watched(values: Iterator[dict[str, float]], told: tuple[str, ...] = ()) -> T
     found: Told = []
     known = list(told)
 
-    def tell(step: int, one: Found) -> None:
+    def tell(step: int, one: TrainingWarning) -> None:
         found.append((step, one))
         known.append(one.kind)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor
 
 from linnet.errors import LinnetError, UsageError
-from linnet.files import is_file, step_files, step_path
+from linnet.files import is_file, sha256_of, step_files, step_path
 from linnet.gguf import AdapterFile, GGUFFile
 from linnet.models import load
-from linnet.models.model_files import find_files, sha256_of
+from linnet.models.model_files import find_files
 from linnet.recipes.base_file import BaseOptions
 from linnet.recipes.first_weights import first_weights
 from linnet.recipes.job import Job

@@ -25,7 +25,6 @@ Progress = Callable[[str, int, int], None]  # of what, how much is done, how muc
 
 BUILT_IN = "python"  # the corpus that is on every machine
 TOKENS = "tokenizer.ggml.tokens"
-_READING = ("field", "dedup", "dedup_threshold", "plain")
 
 
 @dataclass(frozen=True)

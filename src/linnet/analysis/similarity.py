@@ -234,5 +234,5 @@ def _by_sample(x: Tensor) -> Tensor:
     return x.flatten(2).flatten(0, 1).float()
 
 
-def _label(place: Region) -> str:
-    return "embd" if place.layer is None else str(place.layer)
+def _label(region: Region) -> str:
+    return "embd" if region.layer is None else str(region.layer)

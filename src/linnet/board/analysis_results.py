@@ -62,7 +62,14 @@ def _artifacts(journal: Journal) -> tuple[list[Artifact], dict[int, Artifact]]:
         waiting = list(by_series.get((f"{kind}.json", "file"), []))
         for artifact in by_series.get((kind, "image"), []):
             pictures.append(artifact)
-            own = next((one for one in waiting if one.step == artifact.step and one.t <= artifact.t), None)
+            own = next(
+                (
+                    evaluation
+                    for evaluation in waiting
+                    if evaluation.step == artifact.step and evaluation.t <= artifact.t
+                ),
+                None,
+            )
             if own is not None:
                 waiting.remove(own)
                 files[id(artifact)] = own
@@ -78,18 +85,18 @@ def _numbers_of(file: Artifact | None, read: Callable[[Artifact], bytes]) -> dic
         return None  # there is the picture
 
 
-def _is_place(one: Evaluation) -> bool:
+def _is_place(evaluation: Evaluation) -> bool:
     """Is it the loss at a place on the line between two models?"""
-    return one.name == "lmc" and "alpha" in one.figures and "loss" in one.figures
+    return evaluation.name == "lmc" and "alpha" in evaluation.figures and "loss" in evaluation.figures
 
 
 def _lines(evaluations: Iterable[Evaluation]) -> list[tuple[int | None, dict[str, Any]]]:
     """The lines that were evaluated, each with its step and its numbers: a place that does not go on begins another."""
     lines: list[tuple[int | None, list[tuple[float, float]]]] = []
-    for one in filter(_is_place, evaluations):
-        alpha, loss = one.figures["alpha"], one.figures["loss"]
-        if not lines or lines[-1][0] != one.step or alpha <= lines[-1][1][-1][0]:
-            lines.append((one.step, []))
+    for evaluation in filter(_is_place, evaluations):
+        alpha, loss = evaluation.figures["alpha"], evaluation.figures["loss"]
+        if not lines or lines[-1][0] != evaluation.step or alpha <= lines[-1][1][-1][0]:
+            lines.append((evaluation.step, []))
         lines[-1][1].append((alpha, loss))
     return [(step, _line_numbers(places)) for step, places in lines]
 

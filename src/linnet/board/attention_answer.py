@@ -57,16 +57,16 @@ def read_attention(printed: bytes) -> AttentionAnswer | None:
     """The answer of the command; None where it is none that fits together."""
     try:
         fields = msgspec.json.decode(printed, type=_Fields)
-        layers = {one.layer: np.array(one.heads, np.float32) for one in fields.layers}
+        layers = {layer.layer: np.array(layer.heads, np.float32) for layer in fields.layers}
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         return None
-    fits = all(one.ndim == 3 and one.shape[2] == len(fields.tokens) and one.size for one in layers.values())
+    fits = all(layer.ndim == 3 and layer.shape[2] == len(fields.tokens) and layer.size for layer in layers.values())
     return AttentionAnswer(fields.tokens, layers) if layers and fits else None
 
 
-def attention_error(said: bytes) -> str:
+def attention_error(stderr: bytes) -> str:
     """Why there is none, as the command said it last."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
     return shorten(plain(lines[-1].removeprefix("error: ")), 500) if lines else "the maps could not be computed"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from linnet.board.curve import Curve
-from linnet.board.fold import FoldLimits
+from linnet.board.downsampling import DownsamplingLimits
 from linnet.board.history import History
 from linnet.runs import Run
 from linnet.runs.baseline import find_baseline
@@ -16,12 +16,12 @@ from linnet.runs.baseline import find_baseline
 class BaselineLines:
     """A baseline's metrics. One thread calls `read`; the rest is for whoever draws."""
 
-    def __init__(self, run: Run, limits: FoldLimits | None = None) -> None:
+    def __init__(self, run: Run, limits: DownsamplingLimits | None = None) -> None:
         self.run = run
         self._history = History(run, limits)
 
     @classmethod
-    def of(cls, run: Run, limits: FoldLimits | None = None) -> BaselineLines | None:
+    def of(cls, run: Run, limits: DownsamplingLimits | None = None) -> BaselineLines | None:
         """Those of the baseline that a run names; None where it names none, or that is gone."""
         named = run.manifest.compare_to is not None or "baseline" in run.manifest.config
         baseline = find_baseline(run) if named else None

@@ -1,10 +1,20 @@
-"""What a checkpoint takes, by which the commands that run it differ."""
+"""What a checkpoint takes, the commands that run it, and what its metadata say in short."""
 
 from __future__ import annotations
 
 import shlex
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linnet.board.words import command, plain, shorten
+from linnet.files import step_of
+from linnet.runs import Run
+
+if TYPE_CHECKING:
+    from linnet.gguf.metadata import Metadata
+
+_COUNTED = 4096  # an array of more values is a vocabulary: counted, not decoded
 
 
 def model_kind(path: Path) -> str:
@@ -22,6 +32,30 @@ def llama_cli(file: Path, base: object = None) -> str:
         return f'llama-cli -m {shlex.quote(str(file))} -p "…"'
     model = shlex.quote(base) if isinstance(base, str) else "BASE.gguf"
     return f'llama-cli -m {model} --lora {shlex.quote(str(file))} -p "…"'
+
+
+def checkpoint_commands(run: Run, file: Path) -> list[str]:
+    """What can be done with a checkpoint of a run, to copy."""
+    step, kind, folder = step_of(file) or 0, model_kind(file), run.path
+    if kind == "images":
+        return [command("classify", folder, "IMAGE…", checkpoint=step)]
+    if kind == "token ids":
+        return [command("eval", folder, "--corpus IDS", checkpoint=step)]
+    with_llama_cpp = plain(llama_cli(file, run.manifest.config.get("base")))
+    return [command("generate", folder, '--prompt "…"', checkpoint=step), with_llama_cpp]
+
+
+def metadata_text(metadata: Metadata, key: str, longest: int, most: int, longest_item: int) -> str:
+    """A value of at most `longest` characters; of an array its length, and `most` values of `longest_item` each."""
+    if metadata.element_type(key) is None:
+        return shorten(str(metadata[key]), longest)
+    count = metadata.length(key)
+    if count > _COUNTED:
+        return f"{count:,} values"
+    values = metadata[key]
+    assert isinstance(values, tuple)
+    shown = ", ".join(shorten(str(value), longest_item) for value in values[:most])
+    return f"{count:,} values: {shown}{' …' if count > most else ''}"
 
 
 @lru_cache(maxsize=16)

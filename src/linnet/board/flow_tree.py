@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.files import open_regular
+from linnet.files import read_bounded
 from linnet.runs.folder import FLOW
 from linnet.runs.inspection import Inspection
 from linnet.runs.region_tree import RegionNode
@@ -112,12 +111,10 @@ class _Flow(msgspec.Struct):
 def read_flow(folder: Path) -> FlowNode | None:
     """The model of a run as a tree; None where its folder has no `flow.json` that can be read."""
     try:
-        with os.fdopen(open_regular(folder / FLOW), "rb") as file:
-            content = file.read(_LARGEST + 1)
-        flow = msgspec.json.decode(content, type=_Flow) if len(content) <= _LARGEST else None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        flow = msgspec.json.decode(read_bounded(folder / FLOW, _LARGEST), type=_Flow)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return None if flow is None else flow_tree(flow.nodes)
+    return flow_tree(flow.nodes)
 
 
 def flow_tree(nodes: list[_Node]) -> FlowNode:
@@ -172,10 +169,10 @@ def module_times(regions: RegionNode) -> dict[str, dict[str, float]]:
     """Microseconds of the first pass by module, `forward` and `backward`."""
     times: dict[str, dict[str, float]] = {}
     for _, node in regions.walk():
-        for way in ("forward", "backward"):
-            before, found, path = node.path.rpartition(f"{way}/")
-            if found and (not before or before.endswith("/")):
-                times.setdefault(path.replace("/", "."), {}).setdefault(way, node.us)
+        for direction in ("forward", "backward"):
+            before, separator, path = node.path.rpartition(f"{direction}/")
+            if separator and (not before or before.endswith("/")):
+                times.setdefault(path.replace("/", "."), {}).setdefault(direction, node.us)
     return times
 
 

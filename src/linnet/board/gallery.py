@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linnet.board.words import number, plain, shorten, size
-from linnet.errors import UsageError
+from linnet.errors import UsageError, near_words
 from linnet.runs import Artifact
 from linnet.runs.artifacts import MEDIA_KINDS
 
@@ -41,7 +40,7 @@ def series_of(artifacts: Iterable[Artifact]) -> list[ArtifactSeries]:
     for logged in by_key.values():
         logged.sort(key=lambda artifact: -1 if artifact.step is None else artifact.step)
     series = [ArtifactSeries(name, media, logged) for (name, media), logged in by_key.items()]
-    return sorted(series, key=lambda one: (MEDIA_KINDS.index(one.media), one.name))
+    return sorted(series, key=lambda entry: (MEDIA_KINDS.index(entry.media), entry.name))
 
 
 def find_artifact(artifacts: list[Artifact], reference: str) -> Artifact:
@@ -58,7 +57,7 @@ def find_artifact(artifacts: list[Artifact], reference: str) -> Artifact:
         by_name = exact
     if not by_name:
         names = list(dict.fromkeys(artifact.name for artifact in artifacts))
-        close = difflib.get_close_matches(name or reference, names, n=3, cutoff=0.6)
+        close = near_words(name or reference, names, 3, cutoff=0.6)
         hint = f"did you mean {', '.join(map(plain, close))}?" if close else f"there are {_some(names)}"
         raise UsageError(f"there is no artifact {shorten(plain(reference), 100)!r}; {hint}")
     return max(by_name, key=lambda artifact: -1 if artifact.step is None else artifact.step)

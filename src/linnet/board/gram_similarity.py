@@ -42,10 +42,10 @@ def layers_alike(inspection: Inspection, region: str, step: int) -> tuple[list[i
     """The layers of a region, and how alike each is to each other at a step; NaN of those that were not told then."""
     layers = _layers(inspection, region)
     by_layer = [inspection.grams(region, layer, step=step).values for layer in layers]
-    told = {at: grams[0] for at, grams in enumerate(by_layer) if len(grams)}
+    gram_of_row = {row: grams[0] for row, grams in enumerate(by_layer) if len(grams)}
     values = np.full((len(layers), len(layers)), np.nan)
-    if len({len(gram_TT) for gram_TT in told.values()}) == 1:
-        values[np.ix_(list(told), list(told))] = cka_of_grams(np.stack(list(told.values())))
+    if len({len(gram_TT) for gram_TT in gram_of_row.values()}) == 1:
+        values[np.ix_(list(gram_of_row), list(gram_of_row))] = cka_of_grams(np.stack(list(gram_of_row.values())))
     return layers, values
 
 

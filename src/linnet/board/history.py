@@ -7,7 +7,7 @@ import time
 from typing import Protocol
 
 from linnet.board.curve import Curve
-from linnet.board.fold import Fold, FoldLimits
+from linnet.board.downsampling import Downsampler, DownsamplingLimits
 from linnet.runs import Metrics, Run
 from linnet.runs.metric_names import goal_of
 from linnet.runs.metrics import BlockListener
@@ -21,7 +21,7 @@ class RunHistory(Protocol):
     caught_up: bool
 
     @property
-    def folded(self) -> bool: ...
+    def downsampled(self) -> bool: ...
     @property
     def damaged(self) -> int: ...
     @property
@@ -45,14 +45,16 @@ class History:
     - `caught_up`: everything that was in the stream at the last look has been read.
     """
 
-    def __init__(self, run: Run, limits: FoldLimits | None = None, listener: BlockListener | None = None) -> None:
+    def __init__(
+        self, run: Run, limits: DownsamplingLimits | None = None, listener: BlockListener | None = None
+    ) -> None:
         self.caught_up = False
         self._run = run
-        self._limits = limits or FoldLimits()
+        self._limits = limits or DownsamplingLimits()
         self._listener = listener
         self._lock = threading.Lock()
         self._metrics = self._open()
-        self._fold: Fold | None = None
+        self._downsampler: Downsampler | None = None
         self._drained = False  # the rows are held in buckets only
         self._resumes = 0
         self._generation = 0
@@ -60,8 +62,8 @@ class History:
         self._names: list[str] = self._metrics.names()
 
     @property
-    def folded(self) -> bool:
-        return self._fold is not None
+    def downsampled(self) -> bool:
+        return self._downsampler is not None
 
     def read(self, seconds: float) -> bool:
         """Take in what is new, for about so long; True when there was something."""
@@ -135,33 +137,33 @@ class History:
         self._curves.clear()
         if self._metrics.generation != self._generation:  # the stream is another one: nothing read before stands
             self._generation = self._metrics.generation
-            self._fold, self._resumes = (Fold(self._limits) if self._drained else None), 0
-        if self._metrics.resumes != self._resumes:  # steps that were folded already are void
+            self._downsampler, self._resumes = (Downsampler(self._limits) if self._drained else None), 0
+        if self._metrics.resumes != self._resumes:  # steps that were downsampled already are void
             self._resumes = self._metrics.resumes
-            self._fold = None
+            self._downsampler = None
             if self._drained:  # the rows are gone: begin again, from the cache
                 self._metrics, self._drained = self._open(), False
                 self._generation = self._resumes = 0
         if self._drained:
-            assert self._fold is not None
-            self._fold.take(self._metrics.drain())
-        elif self._fold_long() and self._cells() > self._limits.whole_cells:
+            assert self._downsampler is not None
+            self._downsampler.take(self._metrics.drain())
+        elif self._downsample() and self._cells() > self._limits.whole_cells:
             self._drain()
-        self._names = self._fold.names() if self._drained and self._fold else self._metrics.names()
+        self._names = self._downsampler.names() if self._drained and self._downsampler else self._metrics.names()
 
     def _settle_cached(self) -> None:
         """Once everything is read: long runs go on in buckets. (What a cache held was never read block by block.)"""
-        if self._fold_long():
+        if self._downsample():
             self._curves.clear()
             self._names = self._metrics.names()
             self._drain()
 
-    def _fold_long(self) -> bool:
+    def _downsample(self) -> bool:
         """Bring a run that is too long to be held row by row into buckets; False where it is not."""
         if self._cells() <= self._limits.exact_cells:
             return False
-        self._fold = self._fold or Fold(self._limits)
-        self._fold.follow(self._metrics.tables())
+        self._downsampler = self._downsampler or Downsampler(self._limits)
+        self._downsampler.follow(self._metrics.tables())
         return True
 
     def _drain(self) -> None:
@@ -173,7 +175,7 @@ class History:
         return sum(table.rows * (4 + len(table.names)) for table in self._metrics.tables())
 
     def _make(self, name: str) -> Curve | None:
-        if self._fold is not None:
-            return self._fold.curve(name, goal_of(name, self._metrics.goals))
+        if self._downsampler is not None:
+            return self._downsampler.curve(name, goal_of(name, self._metrics.goals))
         series = self._metrics.get(name)
         return None if series is None else Curve.of(series)

@@ -16,8 +16,8 @@ from linnet.runs.artifacts import ArtifactList
 from linnet.runs.baseline import Comparison, latest_of, to_comparison
 from linnet.runs.decoding import Segment
 from linnet.runs.events import as_number, decode
+from linnet.runs.inspection_lines import inspection_runs, own_regions
 from linnet.runs.lines import LineReader
-from linnet.runs.look_lines import look_runs, own_regions
 
 _NUMBERS = (  # how the lines of most runs begin, or nearly so; a block of nothing else needs no second look
     b'"kind":"step"',
@@ -231,19 +231,19 @@ class Journal:
             if part.columns is not None:
                 self.lines += len(part.columns[0])
             elif part.looks:
-                self._pass_looks(block[part.begin : part.end])
+                self._skip_inspection(block[part.begin : part.end])
             else:
                 self._take(block[part.begin : part.end])
 
     def _take(self, block: bytes) -> None:
-        taken = 0
-        for begin, end in look_runs(block):
-            self._take_lines(block[taken:begin])
-            self._pass_looks(block[begin:end])
-            taken = end
-        self._take_lines(block[taken:])
+        position = 0
+        for begin, end in inspection_runs(block):
+            self._take_lines(block[position:begin])
+            self._skip_inspection(block[begin:end])
+            position = end
+        self._take_lines(block[position:])
 
-    def _pass_looks(self, lines: bytes) -> None:
+    def _skip_inspection(self, lines: bytes) -> None:
         """Count lines of looks; of regions of a program's own the log tells."""
         count = lines.count(b"\n")
         self.lines += count

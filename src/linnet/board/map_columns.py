@@ -37,9 +37,9 @@ def map_columns(heat: HeatMap, most: int) -> MapColumns:
     known = np.isfinite(finite).any(1)
     medians = np.zeros(len(values))
     medians[known] = np.nanmedian(finite[known], 1)
-    far = np.where(np.isnan(values), -1.0, np.abs(values - medians[:, None]))
+    distances = np.where(np.isnan(values), -1.0, np.abs(values - medians[:, None]))
     rows, columns = np.arange(len(values)), list(pairwise(bounds))
-    chosen = [begin + far[:, begin:end].argmax(1) for begin, end in columns]
+    chosen = [begin + distances[:, begin:end].argmax(1) for begin, end in columns]
     shown = np.stack([values[rows, at] for at in chosen], 1)
     low = np.stack([_over(np.fmin, values[:, begin:end]) for begin, end in columns], 1)
     high = np.stack([_over(np.fmax, values[:, begin:end]) for begin, end in columns], 1)

@@ -95,20 +95,22 @@ class Plot:
 
         What a column of characters has no room for stands in the column before it; at the left edge, behind it.
         """
-        taken: set[tuple[int, int]] = set()
+        used_cells: set[tuple[int, int]] = set()
         waiting = sorted(self._ends, key=lambda end: (-end[1], end[0], end[2]))
         column = self.width - 1
         while waiting and column >= 0:
-            here = [end for end in waiting if end[1] >= column]
-            waiting = here[self.height :] + waiting[len(here) :]
-            here = sorted(here[: self.height], key=lambda end: (end[0], end[2]))
-            rows = _apart([int(end[0]) for end in here], self.height)
-            for row, (_, _, letter, style) in zip(rows, here, strict=True):
+            ends_here = [end for end in waiting if end[1] >= column]
+            waiting = ends_here[self.height :] + waiting[len(ends_here) :]
+            ends_here = sorted(ends_here[: self.height], key=lambda end: (end[0], end[2]))
+            rows = _apart([int(end[0]) for end in ends_here], self.height)
+            for row, (_, _, letter, style) in zip(rows, ends_here, strict=True):
                 self.write(row, column, letter, style)
-                taken.add((row, column))
+                used_cells.add((row, column))
             column -= 1
         free = ((row, column) for column in range(self.width) for row in range(self.height))
-        for (_, _, letter, style), cell in zip(waiting, (cell for cell in free if cell not in taken), strict=False):
+        for (_, _, letter, style), cell in zip(
+            waiting, (cell for cell in free if cell not in used_cells), strict=False
+        ):
             self.write(*cell, letter, style)
 
     def _line(self, row: NDArray[np.uint32], styles: NDArray[np.int16]) -> Line:
@@ -119,7 +121,7 @@ class Plot:
         changes = used[1:][np.diff(styles[used]) != 0]  # blanks take the style of what stands before them
         cuts = [0, *changes.tolist(), len(text)]
         looks = [int(styles[used[0]]), *(int(styles[at]) for at in changes)]
-        return [(text[a:b], self._names[look]) for a, b, look in zip(cuts[:-1], cuts[1:], looks, strict=True)]
+        return [(text[a:b], self._names[style]) for a, b, style in zip(cuts[:-1], cuts[1:], looks, strict=True)]
 
     def _style(self, name: str) -> int:
         if name not in self._names:
@@ -315,11 +317,11 @@ def _dots(extents_4C: Floats, broken: NDArray[np.bool_], rows: int, y_range: Ran
     joined = drawn[:-1] & drawn[1:] & ~broken[1:]
     middle = (leave[:-1] + enter[1:]) // 2
     down = enter[1:] > leave[:-1]
-    here = np.where(joined, middle, leave[:-1])  # as far as the column itself goes towards the next
-    there = np.where(joined & (leave[:-1] != enter[1:]), np.where(down, middle + 1, middle), enter[1:])
-    there = np.where(joined & down & (there > enter[1:]), enter[1:], there)
-    top[:-1], bottom[:-1] = np.minimum(top[:-1], here), np.maximum(bottom[:-1], here)
-    top[1:], bottom[1:] = np.minimum(top[1:], there), np.maximum(bottom[1:], there)
+    first_row = np.where(joined, middle, leave[:-1])  # as far as the column itself goes towards the next
+    second_row = np.where(joined & (leave[:-1] != enter[1:]), np.where(down, middle + 1, middle), enter[1:])
+    second_row = np.where(joined & down & (second_row > enter[1:]), enter[1:], second_row)
+    top[:-1], bottom[:-1] = np.minimum(top[:-1], first_row), np.maximum(bottom[:-1], first_row)
+    top[1:], bottom[1:] = np.minimum(top[1:], second_row), np.maximum(bottom[1:], second_row)
     row = np.arange(rows)[:, None]
     dots = (row >= top) & (row <= bottom) & drawn
     cells = dots.reshape(rows // 4, 4, len(top) // 2, 2).transpose(0, 2, 1, 3)

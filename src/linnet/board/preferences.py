@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.files import open_regular, write_file
+from linnet.files import read_bounded, write_file
 
 _LARGEST = 1 << 20  # bytes
 _MOST_NAMES = 2000
@@ -56,9 +56,7 @@ class PreferenceFile:
         if self.path is None:
             return None
         try:
-            with os.fdopen(open_regular(self.path), "rb") as file:
-                content = file.read(_LARGEST + 1)
-            return msgspec.json.decode(content, type=ChartPreferences) if len(content) <= _LARGEST else None
+            return msgspec.json.decode(read_bounded(self.path, _LARGEST), type=ChartPreferences)
         except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
             return None
 

@@ -22,7 +22,6 @@ _LEFT = frozenset(("run", "name", "status", "recipe", "experiment", "group", "pa
 _LEFT_OUT = frozenset(("recipe", "experiment", "total_steps"))  # settings that other columns tell
 _LAST = ("seed", "git")  # of the settings that differ
 _FIRST_SETTINGS = 3  # that are more important than the step
-_LONGEST = 24  # characters of a value in a terminal
 _GAP = 2
 
 
@@ -153,37 +152,37 @@ def is_right(term: Term, records: Sequence[RunRecord]) -> bool:
     return term.name not in _LEFT and term not in (ABOUT, MAIN[0])
 
 
-def fit(columns: Sequence[Cells], room: int, *, kept: Sequence[Term] = ()) -> tuple[list[Cells], list[Cells]]:
+def fit(columns: Sequence[Cells], room: int, *, required: Sequence[Term] = ()) -> tuple[list[Cells], list[Cells]]:
     """The columns that fit into so many characters, in their order, and those that do not.
 
-    The run, then what was chosen (`kept`), then by what tells most. Its id, and what it is about, may be cut.
+    The run, then what was chosen (`required`), then by what tells most. Its id, and what it is about, may be cut.
     """
-    by_importance = sorted(columns, key=lambda column: _importance(column, columns, kept))
-    left, shown = room, list[Cells]()
+    by_importance = sorted(columns, key=lambda column: _importance(column, columns, required))
+    room_left, shown = room, list[Cells]()
     for column in by_importance:
         least = column.width
         if column.term == Term("field", "run"):
             least = min(column.width, max(12, room * 2 // 5))
         elif column.term == ABOUT:
             least = min(column.width, 12)
-        if least + (_GAP if shown else 0) > left:
+        if least + (_GAP if shown else 0) > room_left:
             continue
-        left -= least + (_GAP if shown else 0)
+        room_left -= least + (_GAP if shown else 0)
         shown.append(column)
     for column in shown:
         least = min(column.width, max(12, room * 2 // 5)) if column.term == Term("field", "run") else 12
         if column.term in (ABOUT, Term("field", "run")) and column.width > least:
-            wide = min(column.width, least + left)
-            left -= wide - least
+            wide = min(column.width, least + room_left)
+            room_left -= wide - least
             column.texts = [words.shorten(text, wide) for text in column.texts]
     return [column for column in columns if column in shown], [column for column in columns if column not in shown]
 
 
-def _importance(column: Cells, columns: Sequence[Cells], kept: Sequence[Term]) -> tuple[int, int]:
+def _importance(column: Cells, columns: Sequence[Cells], required: Sequence[Term]) -> tuple[int, int]:
     at = next(index for index, other in enumerate(columns) if other is column)
     if column.term == Term("field", "run"):
         return 0, at
-    if column.term in kept:
+    if column.term in required:
         return 1, at
     if column.term == Term("field", "status"):
         return 2, at

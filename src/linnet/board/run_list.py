@@ -87,11 +87,11 @@ class RunList:
         meaning = self._meaning(rows)
         return [*meaning.compared.values(), *([] if meaning.sort is None else [meaning.sort])]
 
-    def _meaning(self, rows: list[RunRow]) -> _Meaning:
+    def _meaning(self, rows: list[RunRow]) -> _ListQuery:
         """What the texts mean among these runs, worked out once for each of them."""
         texts = (self.filter, self.sort, self.columns)
         if not self._resolved or self._resolved[0] is not rows or self._resolved[1] != texts:
-            meaning = _Meaning(rows)
+            meaning = _ListQuery(rows)
             for take, text in ((meaning.take_filter, self.filter), (meaning.take_columns, self.columns)):
                 try:
                     take(text.strip())
@@ -103,11 +103,11 @@ class RunList:
                 except LinnetError:
                     self.sort = "age"
             self._resolved, self.problem = (rows, texts, meaning), meaning.problem
-        known: _Meaning = self._resolved[2]
+        known: _ListQuery = self._resolved[2]
         return known
 
 
-class _Meaning:
+class _ListQuery:
     """Filter, order and columns of a list, once it is known which settings there are."""
 
     def __init__(self, rows: Sequence[RunRow]) -> None:
@@ -130,7 +130,9 @@ class _Meaning:
         """Understand a filter; an error where it is none, and then it leaves out nothing."""
         if text:
             query = Query(text, words=True)
-            self.compared = {one.column: self.selection.term(one.column) for one in query.comparisons()}
+            self.compared = {
+                comparison.column: self.selection.term(comparison.column) for comparison in query.comparisons()
+            }
             self.query = query
 
     def take_columns(self, text: str) -> None:
@@ -146,10 +148,10 @@ class _Meaning:
             if any(row.record.has_metric(name) for row in rows):
                 continue
             if all(name in row.record.figures for row in rows):
-                return self._said_of_unknown(name, rows)
+                return self._unknown_message(name, rows)
         return ""
 
-    def _said_of_unknown(self, name: str, rows: Sequence[RunRow]) -> str:
+    def _unknown_message(self, name: str, rows: Sequence[RunRow]) -> str:
         if name not in self._unknown:
             metrics = dict.fromkeys(metric for row in rows for metric in row.summary.latest)
             settings = self.selection.setting_names()

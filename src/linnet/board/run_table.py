@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from linnet.board.first_look import FirstLook, Stamp, stamp_of
+from linnet.board.initial_scan import InitialScan, Stamp, stamp_of
 from linnet.runs import Metrics, RunStore, RunSummary, Series
 from linnet.runs.columns import Term
 from linnet.runs.folder import EVENTS
@@ -64,32 +64,32 @@ class RunTable:
 
     - `needed`: of all rows, those whose best value and curve are to be read.
     - `figures`: of all rows, those of which some columns are to be read, and those columns.
-    - `look_seconds`: between two looks for new and changed runs; after one that takes long, at thousands of runs, a
-      pause `look_pause` times as long.
-    - `first_look`: the runs, as another process finds them; taken up by the first look.
+    - `scan_seconds`: between two scans for new and changed runs; after one that takes long, at thousands of runs, a
+      pause `scan_pause` times as long.
+    - `initial_scan`: the runs, as another process finds them; taken up by the first scan.
     """
 
     def __init__(
         self,
         store: RunStore,
         needed: Callable[[list[RunRow]], list[RunRow]] = lambda rows: rows,
-        look_seconds: float = 1.0,
-        look_pause: float = 10.0,
-        first_look: FirstLook | None = None,
+        scan_seconds: float = 1.0,
+        scan_pause: float = 10.0,
+        initial_scan: InitialScan | None = None,
         figures: Callable[[list[RunRow]], Figures] = lambda rows: ([], []),
     ) -> None:
         self.store = store
         self._needed = needed
         self._figures = figures
-        self.look_seconds = look_seconds
-        self.look_pause = look_pause
-        self._first_look = first_look
+        self.scan_seconds = scan_seconds
+        self.scan_pause = scan_pause
+        self._initial_scan = initial_scan
         self.rows: list[RunRow] = []
         self.archived: list[RunRow] = []  # those that lists leave out
-        self.looked = False  # at least once
+        self.scanned = False  # at least once
         self._known: dict[str, RunRow] = {}
         self._open: dict[str, Metrics] = {}
-        self._looked_at, self._look_took = -math.inf, 0.0
+        self._scanned_at, self._scan_took = -math.inf, 0.0
 
     def read(self, seconds: float, largest: float = math.inf) -> bool:
         """Look for new and changed runs, then sum some up, for about so long; True when something is new.
@@ -98,8 +98,8 @@ class RunTable:
         """
         until = time.monotonic() + seconds
         changed = False
-        if time.monotonic() - self._looked_at >= max(self.look_seconds, self.look_pause * self._look_took):
-            changed = self.look()
+        if time.monotonic() - self._scanned_at >= max(self.scan_seconds, self.scan_pause * self._scan_took):
+            changed = self.scan()
         for row in self._waiting():
             if time.monotonic() >= until:
                 break
@@ -136,15 +136,15 @@ class RunTable:
             row.record.figures = {**row.record.figures, **record.figures}
             row.figures_of, row.figures_at = row.stamp, time.monotonic()
 
-    def look(self) -> bool:
+    def scan(self) -> bool:
         """Look for new and changed runs now, whenever the last look was; True when something is new."""
         began = time.monotonic()
-        changed = self._look()
-        self._looked_at = time.monotonic()
-        self._look_took = self._looked_at - began
+        changed = self._scan()
+        self._scanned_at = time.monotonic()
+        self._scan_took = self._scanned_at - began
         return changed
 
-    def look_at(self, folders: Iterable[str]) -> list[RunRow]:
+    def scan_folders(self, folders: Iterable[str]) -> list[RunRow]:
         """Look at some of the runs that are known, before the next look at all of them; those that changed."""
         changed, archived = [], False
         for folder in folders:
@@ -166,13 +166,13 @@ class RunTable:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _look(self) -> bool:
-        first_look, self._first_look = self._first_look, None
-        if first_look is not None and (runs := first_look.result()) is not None:
+    def _scan(self) -> bool:
+        initial_scan, self._initial_scan = self._initial_scan, None
+        if initial_scan is not None and (runs := initial_scan.result()) is not None:
             self._known = {summary.path: RunRow(summary, stamp) for stamp, summary in runs}
             self._list()
             return True
-        known, changed = {}, not self.looked
+        known, changed = {}, not self.scanned
         for folder in self.store.folders():
             key = str(folder)
             stamp = stamp_of(key)
@@ -198,7 +198,7 @@ class RunTable:
         rows = [row for row in self._known.values() if not row.summary.manifest.archived]
         archived = [row for row in self._known.values() if row.summary.manifest.archived]
         self.rows = self.rows if rows == self.rows else rows  # the same list while it is the same
-        self.archived, self.looked = self.archived if archived == self.archived else archived, True
+        self.archived, self.scanned = self.archived if archived == self.archived else archived, True
 
     def _waiting(self) -> list[RunRow]:
         now = time.monotonic()

@@ -7,7 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from linnet.files import step_of
+from linnet.board.words import visible_blanks
+from linnet.files import step_files
 from linnet.runs import Run
 
 _TOKENS, _MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
@@ -26,7 +27,7 @@ def _tokens_of(weights: Path) -> tuple[tuple[str, ...], bool]:
     from linnet.gguf.errors import GGUFError
     from linnet.gguf.file import GGUFFile
 
-    file = max(weights.glob("step_*.gguf"), key=lambda file: step_of(file) or 0)
+    _, file = step_files(weights)[-1]
     try:
         with GGUFFile.open(file) as opened:
             tokens = cast("Sequence[str]", opened.metadata.get(_TOKENS) or ())
@@ -39,18 +40,11 @@ def _readable(token: str, by_bytes: bool) -> str:
     """As it stands in a text: SentencePiece has its own blank, byte-level BPE a letter for each byte."""
     if not by_bytes:
         return token.replace("▁", "·")
+    from linnet.gguf.token_spelling import byte_letters
+
+    byte_of = byte_letters()
     try:
-        text = bytes(_BYTES[letter] for letter in token).decode("utf-8")
+        text = bytes(byte_of[letter] for letter in token).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
         return token
-    return text.replace(" ", "·").replace("\n", "⏎").replace("\t", "⇥")
-
-
-def _byte_letters() -> dict[str, int]:
-    """The letter of each byte in GPT-2's alphabet: itself where it can be printed, else one behind all bytes."""
-    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printed]
-    return {chr(byte): byte for byte in printed} | {chr(256 + at): byte for at, byte in enumerate(others)}
-
-
-_BYTES = _byte_letters()
+    return visible_blanks(text)

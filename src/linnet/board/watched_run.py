@@ -12,7 +12,7 @@ import numpy as np
 
 from linnet.board.baseline import BaselineLines
 from linnet.board.curve import Curve
-from linnet.board.fold import FoldLimits
+from linnet.board.downsampling import DownsamplingLimits
 from linnet.board.history import History, RunHistory
 from linnet.board.inherited import inherited_curves
 from linnet.board.inside import RunInside
@@ -35,27 +35,25 @@ class WatchedRun:
     """A run folder under observation. One thread calls `read`; the rest is for whoever draws.
 
     - `limits`: how much of a long run is held.
-    - `look_seconds`: between two looks at how the run stands; new events are read at every `read`.
-    - `history`: makes what holds its numbers; by default they are folded when they are many.
+    - `history`: makes what holds its numbers; by default they are downsampled when they are many.
     - `inherits`: a fork has the lines of the runs it came from, and a run those of its baseline.
     """
 
     def __init__(
         self,
         run: Run,
-        limits: FoldLimits | None = None,
-        look_seconds: float = 1.0,
+        limits: DownsamplingLimits | None = None,
         history: Callable[[Run, Journal], RunHistory] | None = None,
         inherits: bool = True,
     ) -> None:
         self.run = run
-        self.look_seconds = look_seconds
+        self.scan_seconds = 1.0  # between two reads of how the run stands; new events are read at every `read`
         self.summary = RunSummary(run_id=run.id, path=str(run.path), status="", manifest=run.manifest)
         self.journal = Journal(run)
         self.history: RunHistory = History(run, limits, self.journal) if history is None else history(run, self.journal)
         self.inside = RunInside(run)  # read by whoever shows it
         self.gone = False
-        self.close_up: Metrics | None = None  # every row, while somebody looks closely at a folded run
+        self.close_up: Metrics | None = None  # every row, while somebody looks closely at a downsampled run
         self.inherited: dict[str, Curve] = {}  # of a fork: the lines of its ancestors, up to where it began
         self.baseline: BaselineLines | None = None  # of the run that it is compared with
         self._limits, self._wants_baseline = limits, inherits
@@ -81,7 +79,7 @@ class WatchedRun:
 
     def read(self, seconds: float) -> bool:
         """Look again, for about so long; True when something is new."""
-        changed = self._look()
+        changed = self._scan()
         if self.gone:
             return changed
         changed |= self.history.read(seconds)
@@ -99,14 +97,14 @@ class WatchedRun:
         return self.gone or (self.history.caught_up and self.journal.caught_up)
 
     def want_every_row(self, wanted: bool) -> None:
-        """Ask for every row of a folded run (or say that they are not needed any more)."""
+        """Ask for every row of a downsampled run (or say that they are not needed any more)."""
         self._want_close_up = wanted
         if not wanted:
             with self._close_lock:
                 self.close_up = None
 
     def rows(self, curve: Curve, first: float, last: float) -> Curve | None:
-        """Every row of a folded curve between two steps, and some before them, by which a smoothed line begins.
+        """Every row of a downsampled curve between two steps, and some before them, by which a smoothed line begins.
 
         None while they are not there (see `want_every_row`), and where they are so many that buckets show as much.
         """
@@ -128,9 +126,9 @@ class WatchedRun:
     def step(self) -> int | None:
         return self.history.last_step if self.history.last_step is not None else self.summary.step
 
-    def elapsed(self, now: float | None = None) -> float:
+    def elapsed(self) -> float:
         """Seconds of training; of a live run, up to this moment."""
-        since = (time.time() if now is None else now) - self.summary.last_event
+        since = time.time() - self.summary.last_event
         return self.summary.t + (max(0.0, min(since, 60.0)) if self.summary.status == "live" else 0.0)
 
     def remaining(self) -> float | None:
@@ -158,8 +156,8 @@ class WatchedRun:
             self.baseline.close()
         self.want_every_row(False)
 
-    def _look(self) -> bool:
-        if time.monotonic() - self._looked < self.look_seconds:
+    def _scan(self) -> bool:
+        if time.monotonic() - self._looked < self.scan_seconds:
             return False
         self._looked = time.monotonic()
         summary = summarize(self.run.path)
@@ -203,13 +201,13 @@ class WatchedRun:
 
     def _read_baseline(self, seconds: float) -> bool:
         """Open the run that this one is compared with, once, and read on in it."""
-        wanted, self._wants_baseline = self._wants_baseline, False
-        if wanted:
+        is_wanted, self._wants_baseline = self._wants_baseline, False
+        if is_wanted:
             self.baseline = BaselineLines.of(self.run, self._limits)
         return self.baseline is not None and self.baseline.read(seconds)
 
     def _read_close_up(self) -> bool:
-        if not self._want_close_up or not self.history.folded:
+        if not self._want_close_up or not self.history.downsampled:
             return False
         if self.close_up is None:
             metrics = self.run.metrics()

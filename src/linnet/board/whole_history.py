@@ -10,14 +10,14 @@ from linnet.runs import Metrics, Run, Series
 
 
 class WholeHistory:
-    """The metrics of one run, none of them folded. `read` and what is asked for meanwhile are for one thread at a time.
+    """The metrics of one run, none downsampled. `read` and what is asked for meanwhile are for one thread at a time.
 
     - `journal`: told how far the stream was read, so that it reads as far.
     - `superseded`: with the steps that a resumed run trained again.
     - `caught_up`: everything that was in the stream at the last look has been read.
     """
 
-    folded = False
+    downsampled = False
 
     def __init__(self, run: Run, journal: Journal | None = None, superseded: bool = False) -> None:
         self.caught_up = False

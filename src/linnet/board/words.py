@@ -6,13 +6,14 @@ import math
 import os
 import re
 import shlex
+import sys
 import time
 import unicodedata
 from pathlib import Path
 
 from linnet.display import is_steering as is_steering
 from linnet.display import plain as plain
-from linnet.runs.folder import runs_folder
+from linnet.runs.folder import absolute, runs_folder
 
 _LONGEST = 10_000  # letters
 _FIELD = re.compile("`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
@@ -105,6 +106,21 @@ def _flag(field: re.Match[str]) -> str:
     return flag if field[2] is None else f"{flag} {field[2]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 file`, `2,000 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def is_coloured() -> bool:
+    """Does the output take colours? A pipe takes none, nor a terminal where `NO_COLOR` is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def visible_blanks(text: str, tab: str = "⇥") -> str:
+    """A text in which blanks, tabs and line ends are seen as marks."""
+    return text.replace("\n", "⏎").replace("\t", tab).replace(" ", "·")
+
+
 def shorten(text: str, width: int) -> str:
     """Cut to `width` columns of a terminal, with a mark where something is left out."""
     if cells(text) <= width:
@@ -134,7 +150,7 @@ def command(verb: str, run: Path, rest: str = "", *, checkpoint: int | None = No
 
     With `--runs` where the run's folder is not in the folder that is searched by default.
     """
-    run = _absolute(run)
+    run = absolute(run)
     name = run.name if checkpoint is None else f"{run.name}@{checkpoint}"
     words = ["linnet", verb, shlex.quote(name), rest, runs_flag(run.parent)]
     return plain(" ".join(word for word in words if word))
@@ -147,19 +163,14 @@ def listing(root: Path | None) -> str:
 
 def runs_flag(root: Path | None) -> str:
     """`--runs DIR`; empty where that is the folder that is searched by default."""
-    if root is None or os.path.realpath(_absolute(root)) == os.path.realpath(_absolute(runs_folder())):
+    if root is None or os.path.realpath(absolute(root)) == os.path.realpath(absolute(runs_folder())):
         return ""
     return plain(f"--runs {shlex.quote(shown_path(root))}")
 
 
 def shown_path(path: Path) -> str:
     """A path seen from the current folder if it is in it, else in full."""
-    path, here = _absolute(path), _absolute(Path())
-    return str(path.relative_to(here) if path != here and path.is_relative_to(here) else path)
-
-
-def _absolute(path: Path) -> Path:
-    try:
-        return path.absolute()
-    except FileNotFoundError:  # the current folder was deleted
-        return path
+    path, current_folder = absolute(path), absolute(Path())
+    return str(
+        path.relative_to(current_folder) if path != current_folder and path.is_relative_to(current_folder) else path
+    )

@@ -19,7 +19,7 @@ from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import (
     end_process,
-    have_met,
+    has_process_group,
     is_first_rank,
     rank_name,
     wait_asleep_where_shared,
@@ -258,7 +258,7 @@ _FILES = {
     "lens-words": "lens_words",
     "tail": "show",
     "note": "runs",
-    **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "house"),
+    **dict.fromkeys(("rename", "tag", "archive", "delete", "thin", "du"), "housekeeping"),
     "inspect": "gguf",
     "convert": "gguf",
     "models": "gguf",
@@ -374,7 +374,7 @@ def _fail(message: str, code: int) -> int:
     """
     if is_first_rank():
         complain(message)
-    elif code != UsageError.exit_code and not have_met():
+    elif code != UsageError.exit_code and not has_process_group():
         complain(f"{rank_name()}: {message}")
     return code
 
@@ -410,19 +410,19 @@ class _ConfigFile:
 
 def _take_config(arguments: list[str]) -> tuple[list[str], _ConfigFile | None]:
     """The arguments without `--config FILE.toml`, and that file; the flags of the command line win over it."""
-    rest: list[str] = []
+    other_words: list[str] = []
     path: str | None = None
     words = iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
         if word == "--":
-            rest += [word, *words]
+            other_words += [word, *words]
         elif name != "--config":
-            rest.append(word)
+            other_words.append(word)
         elif path is not None:
             raise UsageError("--config is given more than once; put all flags in one file")
         else:
             path = value if equals else next(words, "")
             if not path:
                 raise UsageError("--config needs the name of a TOML file")
-    return rest, _ConfigFile(path) if path is not None else None
+    return other_words, _ConfigFile(path) if path is not None else None

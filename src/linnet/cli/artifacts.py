@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ _HEIGHT = 30  # lines of a drawing
 _STYLES = {"head": "bold", "graph": "cyan", "axis": "dim", "dim": "dim", "warning": "yellow"}
 
 
-class Kept:
+class LoggedArtifacts:
     """What a stream and its folder tell besides numbers, read once."""
 
     def __init__(self, run: Run) -> None:
@@ -79,8 +78,14 @@ class Kept:
         series = series_of(self._artifacts)
         shown = series if all else series[:_MOST_SERIES]
         rows = [
-            (one.name[:60], one.media, words.number(len(one.artifacts)), one.steps, describe(one.artifacts[-1]))
-            for one in shown
+            (
+                entry.name[:60],
+                entry.media,
+                words.number(len(entry.artifacts)),
+                entry.steps,
+                describe(entry.artifacts[-1]),
+            )
+            for entry in shown
         ]
         if rows:
             print()
@@ -95,9 +100,9 @@ class Kept:
         links = {name: link_target(self._run.path / WEIGHTS / name) for name in ("latest", "best")}
         named = [f"{name} {step_of(Path(target))}" for name, target in links.items() if target]
         steps = [words.number(step_of(path)) for path in checkpoints]
-        few = ", ".join(steps) if len(steps) <= 6 else f"{', '.join(steps[:2])} … {', '.join(steps[-3:])}"
+        listed = ", ".join(steps) if len(steps) <= 6 else f"{', '.join(steps[:2])} … {', '.join(steps[-3:])}"
         total = words.size(sum(_size(path) or 0 for path in checkpoints))
-        return f"{len(steps)} ({total}) of steps {few}" + (f"; {', '.join(named)}" if named else "")
+        return f"{len(steps)} ({total}) of steps {listed}" + (f"; {', '.join(named)}" if named else "")
 
 
 def _at(event: Event) -> str:
@@ -148,17 +153,19 @@ def print_artifact(artifact: Artifact) -> None:
 
 
 def _draw(artifact: Artifact) -> None:
-    from linnet.board.terminal.sketch import sketch
+    from linnet.board.terminal.artifact_lines import artifact_lines
     from linnet.board.terminal.spans import text_of
 
     columns = min(width(), 200)
-    colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colored = words.is_coloured()
     if artifact.media == "image" and colored and _draw_in_graphics(artifact, columns):
         return
     if artifact.media == "text" and not colored:
         print("\n".join(words.plain(line) for line in artifact.load().splitlines()))
         return
-    lines = sketch(artifact, min(columns, 100) if artifact.media != "table" else columns, _HEIGHT, color=colored)
+    lines = artifact_lines(
+        artifact, min(columns, 100) if artifact.media != "table" else columns, _HEIGHT, color=colored
+    )
     print("\n".join("".join(map(_painted, line)) for line in lines) if colored else text_of(lines))
 
 
@@ -169,9 +176,9 @@ def _painted(span: tuple[str, str]) -> str:
         return paint(text, _STYLES[style]) if style in _STYLES else text
     from rich.color import ColorSystem
 
-    from linnet.board.terminal.palette import look
+    from linnet.board.terminal.palette import style_of
 
-    return look(style, "dark").render(text, color_system=ColorSystem.TRUECOLOR)
+    return style_of(style, "dark").render(text, color_system=ColorSystem.TRUECOLOR)
 
 
 def _draw_in_graphics(artifact: Artifact, columns: int) -> bool:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from linnet.board.first_look import FirstLook
+from linnet.board.initial_scan import InitialScan, without_collection
 from linnet.board.terminal.keys import View
 from linnet.cli.options import EVERY_RUN, RunFilters, RunsFolder, choose_runs, open_store, require_metrics
 from linnet.cli.printing import theme_of_terminal
@@ -62,18 +59,18 @@ def board(
     if key is not None:
         if not watched:
             raise UsageError(f"--key {key!r} needs a run to draw it of; name one, or start one")
-        known = list(dict.fromkeys(name for one in watched for name in one.metrics().names()))
+        known = list(dict.fromkeys(name for watched_run in watched for name in watched_run.metrics().names()))
         require_metrics([key], known, "these runs have" if len(watched) > 1 else f"run {watched[0].id} has")
     frame = _size(size)
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the board needs a terminal; `linnet board --once` prints one frame into a pipe")
 
     view = view or ("runs" if listing and not watched else "metrics")
-    first_look = FirstLook(store) if view == "runs" and not once else None  # before anything large is imported
+    initial_scan = InitialScan(store) if view == "runs" and not once else None  # before anything large is imported
 
-    with _loading():
+    with without_collection():
         from linnet.board.terminal.state import Board
-    state = Board(store, [one.path for one in watched], view, first_look=first_look)
+    state = Board(store, [watched_run.path for watched_run in watched], view, initial_scan=initial_scan)
     if key is not None:
         state.open_metric(key)
     if once:
@@ -82,13 +79,13 @@ def board(
         print_frame(state, *frame, theme or theme_of_terminal())
         return 0
 
-    look = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
-    with _loading():
+    theme_name = "plain" if os.environ.get("NO_COLOR") else theme or theme_of_terminal()
+    with without_collection():
         from linnet.board.terminal.preview import Preview
-    with Preview(state, first_look, frame, look) as preview:
-        with _loading():
+    with Preview(state, initial_scan, frame, theme_name) as preview:
+        with without_collection():
             from linnet.board.terminal.app import BoardApp
-        app = BoardApp(state, look, before_start=preview.clear)
+        app = BoardApp(state, theme_name, before_start=preview.clear)
         app.run()
     return app.return_code or 0
 
@@ -97,14 +94,14 @@ def _serve(
     store: RunStore, run: tuple[str, ...], filters: RunFilters, host: str, port: int | None, open_browser: bool
 ) -> int:
     """The board in the browser, until Ctrl-C."""
-    chosen = tuple(one.path for one in choose_runs(store, run, filters)) if run or filters else ()
+    chosen = tuple(chosen_run.path for chosen_run in choose_runs(store, run, filters)) if run or filters else ()
     elsewhere = tuple(path for path in chosen if run)
     try:
         from linnet.board.web.safe_store import SafeStore
 
         safe = SafeStore(store.root, elsewhere)
-        first_look = FirstLook(safe)  # before there are threads, and while the server is imported
-        with _loading():
+        initial_scan = InitialScan(safe)  # before there are threads, and while the server is imported
+        with without_collection():
             from linnet.board.web.serve import serve
     except ModuleNotFoundError as error:
         if needed := missing_extra(error, "linnet board --web"):
@@ -117,22 +114,8 @@ def _serve(
         return default_settings(recipe)
 
     return serve(
-        safe, chosen, host=host, port=port, open_browser=open_browser, first_look=first_look, defaults=defaults
+        safe, chosen, host=host, port=port, open_browser=open_browser, initial_scan=initial_scan, defaults=defaults
     )
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Import without a look for garbage on the way, and without one in it later: what draws stays to the end.
-
-    That is 6 % of the loading, and while the board runs a look at all of it would hold up a key.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-    gc.freeze()
 
 
 def _size(text: str | None) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.house import agreed
+from linnet.cli.housekeeping import agreed
 from linnet.cli.options import AsJson
 from linnet.cli.printing import print_json, print_table
 from linnet.errors import UsageError
@@ -55,8 +55,8 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
         print(
             f"and {words.size(leftover_bytes)} that killed preparations left; `linnet data rm --all` removes that too"
         )
-    if said := sum(folder_size(path) for path in teacher_logits_folders(root)):
-        print(f"and {words.size(said)} of what teachers said; `linnet data rm --all` removes that too")
+    if logits_bytes := sum(folder_size(path) for path in teacher_logits_folders(root)):
+        print(f"and {words.size(logits_bytes)} of what teachers said; `linnet data rm --all` removes that too")
     if copies := sum(folder_size(path) for path in fetched_copies(root)):
         print(f"and {words.size(copies)} of corpora fetched from elsewhere; `linnet data rm --all` removes that too")
     return 0

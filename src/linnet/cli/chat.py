@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import json_line, paint, width, wrapped
 from linnet.cli.streams import complain
 from linnet.cli.wrapped_output import WrappedOutput
@@ -67,7 +67,7 @@ def chat(
     path = find_model(model, runs)
     loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
     talk = linnet.chat(loaded, system=system, chat_format=chat_format or AUTO, think=think, **asdict(options))
-    tell_choice(model, path, json)
+    print_choice(model, path, json)
     if sys.stdin.isatty() and not json:
         return _converse(talk)
     return _answer_lines(talk, json)
@@ -178,11 +178,11 @@ def _write(answer: Answer) -> None:
 
 def _command_of(line: str) -> tuple[str, str] | None:
     """A command and what follows it; None for a question. `/usr/bin` is none."""
-    word, _, rest = line.partition(" ")
-    return (word, rest.strip()) if word.startswith("/") and word[1:].isalpha() else None
+    word, _, argument = line.partition(" ")
+    return (word, argument.strip()) if word.startswith("/") and word[1:].isalpha() else None
 
 
-def _obey(talk: Chat, word: str, rest: str) -> bool:
+def _obey(talk: Chat, word: str, argument: str) -> bool:
     """Do what a command says; False where it ends the conversation. What is wrong is said, and no end of it."""
     try:
         match word:
@@ -191,16 +191,16 @@ def _obey(talk: Chat, word: str, rest: str) -> bool:
                 for command, meaning in {**_COMMANDS, f"a line {_CONTINUED}": "goes on in the next one"}.items():
                     print(f"  {paint(f'{command:<{_HELP}}', 'cyan')} {wrapped(meaning, room, ' ' * (_HELP + 3))}")
             case "/system":
-                if rest:
-                    talk.system = rest
+                if argument:
+                    talk.system = argument
                 print(paint(words.plain(talk.system or "there is no system message"), "dim"))
             case "/reset":
                 talk.reset()
                 print(paint("forgotten", "dim"))
             case "/save":
-                if not rest:
+                if not argument:
                     raise UsageError("/save needs the name of a file")
-                path = talk.save(Path(rest).expanduser())
+                path = talk.save(Path(argument).expanduser())
                 print(paint(f"saved to {words.shown_path(path)}", "dim"))
             case "/quit" | "/exit" | "/bye":
                 return False
@@ -210,5 +210,5 @@ def _obey(talk: Chat, word: str, rest: str) -> bool:
     except LinnetError as error:
         complain(words.flags(str(error)))
     except OSError as error:
-        complain(f"{rest}: {error.strerror or error}")
+        complain(f"{argument}: {error.strerror or error}")
     return True

@@ -82,8 +82,8 @@ def eval_choices(
     else:
         _print(result)
     if record is not None and run is not None:
-        kept = ("choices", "chat_format", "chance", "cut", *_figures(score))
-        figures = {name: result[name] for name in kept if result[name] is not None}
+        names = ("choices", "chat_format", "chance", "cut", *_figures(score))
+        figures = {name: result[name] for name in names if result[name] is not None}
         add_evaluation(run, record, step_of(files.named), {**figures, "samples": result["rows"]})
 
 
@@ -99,11 +99,11 @@ def _print(result: dict[str, Any]) -> None:
     print(paint(words.plain(result["model"]), "bold"))
     longer = f"longer than the context of {result['ctx']:,} tokens and lost"
     cut = f"1 prompt is {longer} its" if result["cut"] == 1 else f"{result['cut']:,} prompts are {longer} their"
-    asked = f", asked as {result['chat_format']}" if result["chat_format"] else ""
+    chat_format = f", asked as {result['chat_format']}" if result["chat_format"] else ""
     print_facts(
         {
             **adapter_facts(result),
-            "choices": f"{result['choices']}: {result['rows']:,} row{'s'[: result['rows'] != 1]}{asked}",
+            "choices": f"{result['choices']}: {result['rows']:,} row{'s'[: result['rows'] != 1]}{chat_format}",
             "by chance": f"{result['chance']:.2%}",
             "cut": f"{cut} beginning" if result["cut"] else "",
             "took": words.duration(result["seconds"]),

@@ -12,7 +12,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import paint, print_json, width
 from linnet.cli.streams import complain
 from linnet.data.errors import DataError, left_out_sentence, printable
@@ -66,7 +66,7 @@ def classify(
         print_json({"model": str(path), "images": results, "left_out": [printable(file) for file in left_out]})
         return int(any("error" in result for result in results))
     screen.finish(left_out)
-    tell_choice(model, path)
+    print_choice(model, path)
     return int(screen.failed > 0)
 
 
@@ -132,7 +132,7 @@ class _Screen:
             count = self._counts.total()
             named = [f"{label} {number:,}" for label, number in self._counts.most_common(_CLASSES)]
             further = f" · {len(self._counts) - _CLASSES:,} more classes" if len(self._counts) > _CLASSES else ""
-            print(f"{count:,} image{'' if count == 1 else 's'}: {' · '.join(named)}{further}")
+            print(f"{words.counted(count, 'image')}: {' · '.join(named)}{further}")
         if left_out:
             print(paint(left_out_sentence([printable(file) for file in left_out]), "dim"))
 

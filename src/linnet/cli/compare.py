@@ -108,8 +108,8 @@ def _print_beside(
     room: int | None,
 ) -> None:
     """A column a run, of at most `room` characters."""
-    ids = [one.id for one in compared]
-    rows = [("status", *(one.status for one in compared))]
+    ids = [run.id for run in compared]
+    rows = [("status", *(run.status for run in compared))]
     rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
     if room is not None:
         rows = [(name, *_cut(values, room)) for name, *values in rows]
@@ -137,7 +137,7 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
 
     `last`: the last of all of them too.
     """
-    records = [RunRecord(one.summarize()) for one in compared]
+    records = [RunRecord(run.summarize()) for run in compared]
     terminal = sys.stdout.isatty()
     settings = differing_terms(records)
     about = [Term("field", "run"), *settings, Term("field", "status")]
@@ -153,20 +153,20 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
         columns.append(Cells(term, words.plain(labels[term]), texts, True))
     important = [*settings[:3], *(term for term in measures if term.statistic == "best")]
     columns.append(status)
-    shown, cut = fit(columns, width(), kept=important) if terminal else (columns, [])
+    shown, cut = fit(columns, width(), required=important) if terminal else (columns, [])
     print_columns(shown, [record.summary.status for record in records])
     print_cut(cut, flag="--key", also="--json")
 
 
 def _print_chart(compared: list[Run], metrics: list[Metrics], keys: list[str]) -> None:
     """The curves of all runs over each other, a chart a metric; each line ends in its run's letter."""
-    from linnet.board.figure.chart import Look, Source, build_chart
+    from linnet.board.figure.chart import ChartOptions, Source, build_chart
     from linnet.board.figure.text_chart import LETTERS, text_lines
 
     sources = [Source(run, of_run) for run, of_run in zip(compared, metrics, strict=True)][: len(LETTERS)]
     columns = min(width(), _CHART[0])
     for name in keys:
-        chart = build_chart(sources, [name], Look(), title="")
+        chart = build_chart(sources, [name], ChartOptions(), title="")
         if chart.panels:
             print()
             legend = min(len(compared), _CHART[1])

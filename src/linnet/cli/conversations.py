@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from linnet.board import words
 from linnet.cli.options import find_model
-from linnet.cli.printing import paint, print_facts, print_json, width
+from linnet.cli.printing import paint, print_facts, print_json, text_width
 from linnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -172,7 +170,7 @@ def _print(
 
 
 def _print_sample(sample: Sample, rows: RowKind, encoder: ChatEncoder | None, lines: int, train_on: TrainOn) -> None:
-    columns = _columns()
+    columns = text_width()
     print(f"\n{paint(words.shorten(words.plain(sample.name), columns), 'cyan')}")
     if len(sample.text) >= _WHOLE:
         print("  too long to be shown")
@@ -220,12 +218,12 @@ def _pieces(tokenizer: Tokenizer, ids: Sequence[int], is_trained: Sequence[bool]
 
 def _rows(pieces: Sequence[Piece], columns: int) -> Iterator[str]:
     """Pieces in rows that fit, with marks round what is trained on."""
-    colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colours = words.is_coloured()
     row, used = "", 0
     for number, piece in enumerate(pieces):
         before = pieces[number - 1].trained if number else False
         after = pieces[number + 1].trained if number + 1 < len(pieces) else False
-        shown = words.plain(piece.text.replace("\n", "⏎").replace("\t", "→").replace(" ", "·"))
+        shown = words.plain(words.visible_blanks(piece.text, tab="→"))
         for part in chop_cells(shown, max(1, columns - 3)) or [""]:
             begin = _BEGIN if piece.trained and not before else "" if colours or not number else "│"
             end = _END if piece.trained and not after else ""
@@ -242,10 +240,6 @@ def _rows(pieces: Sequence[Piece], columns: int) -> Iterator[str]:
 def _painted(text: str, trained: bool, number: int) -> str:
     style = f"97;48;5;{_SHADES[number % len(_SHADES)]}" if trained else ("2", "2;4")[number % 2]
     return f"\x1b[{style}m{text}\x1b[0m"
-
-
-def _columns() -> int:
-    return min(width(), 120) if sys.stdout.isatty() else 80
 
 
 def _as_json(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder, find_model
-from linnet.cli.printing import paint, print_facts, print_json, width
+from linnet.cli.printing import paint, print_facts, print_json, text_width, width, write_over
 from linnet.errors import UsageError
 from linnet.gguf.chat_format import ChatFormatName
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 _SHADES = (24, 58, 53, 23)  # backgrounds of neighbouring pieces, of the 256 colours; the text on them is white
 _NAMED = 10  # duplicates and files that are listed; --json has all
-_QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "max": 1.0}
 _PIECES = 400  # characters of a document that are shown as pieces
 
 
@@ -135,11 +133,11 @@ def _vocabulary(
 def _print(overview: Overview, vocabulary: Vocabulary | None, origin: str, lines: int) -> None:
     corpus, unit = overview.corpus, "tokens" if overview.corpus.is_pack else "text"
     total = f"{overview.size:,} tokens" if corpus.is_pack else f"{words.size(overview.size)} of text"
-    print(f"{paint(words.plain(corpus.name), 'bold')}  {_count(len(overview.sizes), 'document')}, {total}")
+    print(f"{paint(words.plain(corpus.name), 'bold')}  {words.counted(len(overview.sizes), 'document')}, {total}")
     for kind, (files, size) in sorted(overview.kinds.items()):
-        print_facts({kind: f"{_count(files, 'file')}, {words.size(size)}"}, cut=True)
+        print_facts({kind: f"{words.counted(files, 'file')}, {words.size(size)}"}, cut=True)
     for encoding, names in overview.encodings.items():
-        print_facts({encoding: f"{_count(len(names), 'file')}: {', '.join(names[:_NAMED])}"}, cut=True)
+        print_facts({encoding: f"{words.counted(len(names), 'file')}: {', '.join(names[:_NAMED])}"}, cut=True)
     for sample in overview.samples:
         _print_document(sample, unit, vocabulary, lines)
     if vocabulary is not None and overview.samples:
@@ -155,14 +153,14 @@ def _print_document(sample: Sample, unit: str, vocabulary: Vocabulary | None, li
     print(f"\n{paint(words.shorten(words.plain(sample.name), max(20, width() - 14)), 'cyan')}  {size}")
     if sample.ids:
         text = " ".join(map(str, sample.ids)) if vocabulary is None else vocabulary.tokenizer.decode(list(sample.ids))
-        print(f"  {words.shorten(words.plain(text), max(20, _columns() - 2))}")
+        print(f"  {words.shorten(words.plain(text), max(20, text_width() - 2))}")
         return
     first = [line for line in sample.text.splitlines() if line.strip()][:lines]
     for line in first:
-        print(f"  {next(iter(chop_cells(words.plain(line), max(20, _columns() - 2))), '')}")
+        print(f"  {next(iter(chop_cells(words.plain(line), max(20, text_width() - 2))), '')}")
     if vocabulary is not None and lines:
         pieces = list(_pieces(vocabulary, "\n".join(first)[:_PIECES]))
-        for row in _wrapped(pieces, max(20, _columns() - 4))[: max(2, lines)]:
+        for row in _wrapped(pieces, max(20, text_width() - 4))[: max(2, lines)]:
             print(f"    {_painted(row)}")
 
 
@@ -181,7 +179,7 @@ def _wrapped(pieces: Sequence[str], columns: int) -> list[list[str]]:
     rows: list[list[str]] = [[]]
     used = 0
     for piece in pieces:
-        shown = words.plain(piece.replace("\n", "⏎").replace("\t", "→").replace(" ", "·"))
+        shown = words.plain(words.visible_blanks(piece, tab="→"))
         for part in chop_cells(shown, max(1, columns - 1)) or [""]:
             if used + cell_len(part) + 1 > columns and rows[-1]:
                 rows.append([])
@@ -193,7 +191,7 @@ def _wrapped(pieces: Sequence[str], columns: int) -> list[list[str]]:
 
 def _painted(row: Sequence[str]) -> str:
     """Pieces side by side: on shades of their own in a terminal, with bars between them elsewhere."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not words.is_coloured():
         return "│".join(row)
     return "".join(f"\x1b[97;48;5;{_SHADES[k % len(_SHADES)]}m{part}\x1b[0m" for k, part in enumerate(row))
 
@@ -206,7 +204,7 @@ def print_lengths(overview: Overview, noun: str, *, in_tokens: bool = False) -> 
     print(paint(f"\nlengths of {noun}, in {'tokens' if in_tokens else 'bytes of text'}", "bold"))
     rows = overview.histogram()
     most = max(count for _, _, count in rows)
-    room = max(10, min(40, _columns() - 36))
+    room = max(10, min(40, text_width() - 36))
     for low, high, count in rows:
         bar = "█" * round(room * count / most) or ("▏" if count else "")
         print(f"  {shown(low):>8} – {shown(high):<8} {bar:<{room}} {count:,}".rstrip())
@@ -230,7 +228,7 @@ def print_duplicates(overview: Overview) -> None:
 def print_left_out(left_out: Sequence[str]) -> None:
     """What is not read, and why."""
     if left_out:
-        print(f"\n{paint('left out', 'bold')}  {_count(len(left_out), 'file')}")
+        print(f"\n{paint('left out', 'bold')}  {words.counted(len(left_out), 'file')}")
         _print_some(left_out, len(left_out))
 
 
@@ -239,15 +237,6 @@ def _print_some(sentences: Sequence[str], count: int) -> None:
         print(f"  {words.shorten(words.flags(words.plain(sentence)), max(20, width() - 2))}")
     if count > _NAMED:
         print(f"  and {count - _NAMED:,} more; --json lists them")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _columns() -> int:
-    """The terminal's columns; 80 in a pipe, so that a text is no line of a megabyte."""
-    return min(width(), 120) if sys.stdout.isatty() else 80
 
 
 def _as_json(overview: Overview, vocabulary: Vocabulary | None, origin: str) -> dict[str, object]:
@@ -296,7 +285,7 @@ def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
         return
 
     def show_progress(done: int, total: int) -> None:
-        print(f"\r\x1b[K{paint('reading', 'dim')} {done / max(1, total):4.0%}", end="", file=sys.stderr, flush=True)
+        write_over(f"{paint('reading', 'dim')} {done / max(1, total):4.0%}")
 
     yield show_progress
-    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    write_over("")

@@ -99,7 +99,7 @@ def prepare(
     if part is not None:
         _print_part(prepared_part, corpus, took, json)
     elif json:
-        print_json(_as_json(prepared, made=bool(stages)))
+        print_json(_as_json(prepared, is_new=bool(stages)))
     else:
         _print(prepared, f"joined in {took}" if join else f"made in {took}" if stages else "made before, unchanged")
     return 0
@@ -145,19 +145,19 @@ def _print(prepared: Prepared, when: str) -> None:
 def _counts(tokens: TokenSet, noun: str = "document") -> str:
     documents = len(tokens.documents) - 1
     text = f" of {words.size(tokens.bytes)}" if tokens.bytes else ""
-    return f"{len(tokens):,} tokens in {documents:,} {noun}{'s' if documents != 1 else ''}{text}"
+    return f"{len(tokens):,} tokens in {words.counted(documents, noun)}{text}"
 
 
 def _size(prepared: Prepared | PreparedPart) -> int:
     return sum(file.stat().st_size for file in prepared.path.iterdir())
 
 
-def _as_json(prepared: Prepared, made: bool) -> dict[str, object]:
+def _as_json(prepared: Prepared, is_new: bool) -> dict[str, object]:
     return {
         "corpus": prepared.record.corpus,
         "rows": prepared.rows,
         "path": str(prepared.path),
-        "made": made,
+        "made": is_new,
         "size": _size(prepared),
         **_sets_as_json(prepared),
         "vocab": prepared.vocab,

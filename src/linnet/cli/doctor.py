@@ -139,7 +139,7 @@ def _checks() -> Iterator[Check]:
         ("Shell", _shell),
     ):
         try:
-            yield from (Check(group, *found) for found in look())
+            yield from (Check(group, *check) for check in look())
         except Exception as error:  # whatever is wrong with this machine, the other checks are wanted all the more
             yield Check(group, "this check", "missing", f"could not be made: {type(error).__name__}: {error}")
 
@@ -158,11 +158,11 @@ def _machine() -> Iterator[_Found]:
 
 
 def _base_packages() -> Iterator[_Found]:
-    for name, found in _probe(_BASE).items():
-        if "error" in found:
-            yield name, "broken", found["error"], "pip install --force-reinstall linnet"
+    for name, state in _probe(_BASE).items():
+        if "error" in state:
+            yield name, "broken", state["error"], "pip install --force-reinstall linnet"
         else:
-            yield name, "ok", _version(name) or found["version"]
+            yield name, "ok", _version(name) or state["version"]
 
 
 def _extras() -> Iterator[_Found]:
@@ -241,10 +241,10 @@ def _folders() -> Iterator[_Found]:
     from linnet.runs.folder import runs_folder
 
     for name, folder in (("runs", runs_folder(None)), ("cache", cache_folder())):
-        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        free = shutil.disk_usage(there).free
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+        free = shutil.disk_usage(existing).free
         text = f"{folder} ({free / 1e9:.1f} GB free{'' if folder.exists() else ', made when it is needed'})"
-        if not os.access(there, os.W_OK):
+        if not os.access(existing, os.W_OK):
             variable = {"runs": "LINNET_RUNS", "cache": "LINNET_CACHE"}[name]
             yield name, "missing", f"{text}: cannot be written to", f"choose another with --{name} or ${variable}"
         else:
@@ -268,14 +268,14 @@ def _probe(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         lines, failure = ended.stdout.splitlines(), f"ended the process that loaded it ({ended.returncode})"
     except subprocess.TimeoutExpired:
         lines, failure = [], f"took more than {_PROBE_SECONDS} s to load"
-    found: dict[str, dict[str, Any]] = {}
+    states: dict[str, dict[str, Any]] = {}
     for line in lines:
         try:
             name, facts = encoder.loads(line)
-            found[name] = facts
+            states[name] = facts
         except (ValueError, TypeError):  # a package that prints when it is loaded
             continue
-    return {name: found.get(name, {"error": failure}) for name in names}
+    return {name: states.get(name, {"error": failure}) for name in names}
 
 
 def _version(name: str) -> str | None:

@@ -92,8 +92,8 @@ def sentence(moved: Drift) -> str:
 def _print(moved: Drift) -> None:
     print(f"\n{wrapped(sentence(moved), width())}")
     if len(moved.steps) == 1:
-        apart = [one for one in moved.tensors if one.layer is None]
-        rows = [(one.tensor, _percent(one.distance), f"{one.cosine:.3f}") for one in apart]
+        apart = [tensor for tensor in moved.tensors if tensor.layer is None]
+        rows = [(tensor.tensor, _percent(tensor.distance), f"{tensor.cosine:.3f}") for tensor in apart]
         if rows:
             print()
             print_table(("besides the layers", "distance", "cosine"), rows, right=(1, 2))

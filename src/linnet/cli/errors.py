@@ -72,7 +72,7 @@ def _unknown_option(error: UnknownOptionError, app: App, command: str) -> str:
     flag = f"--{name.lstrip('-').replace('_', '-')}"
     hints = []
     known = {flag.lstrip("-"): flag for flag in _flags(app, command)}
-    if close := near_words(flag.lstrip("-"), known, strict=True):
+    if close := near_words(flag.lstrip("-"), known, cutoff=0.65):
         hints.append(f"Did you mean {known[close[0]] if token.source == 'cli' else close[0].replace('-', '_')}?")
     if owners := [f"`linnet {other}`" for other in _commands_beside(command, app) if flag in _flags(app, other)]:
         hints.append(f"It belongs to {' and '.join(owners)}.")

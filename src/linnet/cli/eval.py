@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from linnet.architectures import task_of
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
-from linnet.cli.printing import paint, print_facts, print_json, print_table
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
+from linnet.cli.printing import paint, print_facts, print_json, print_table, write_over
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.data.errors import encodings_sentence, left_out_sentence
 from linnet.errors import UsageError
@@ -107,7 +107,7 @@ def eval(
         for flag in (flag for flag, value in text.items() if value is not None):
             raise UsageError(f"{flag} is for text, and {path} tells images apart: score it with --images")
         code = eval_images(path, run, images, all, chosen, json, record)
-        tell_choice(model, path, json)
+        print_choice(model, path, json)
         return code
     if images is not None:
         raise UsageError(f"--images is for vision transformers, and {path} is a model of text: use --corpus")
@@ -120,7 +120,7 @@ def eval(
         files = find_files(path, adapter, runs, any_base=any_base)
         donor = None if tokenizer is None else find_model(tokenizer, runs)
         eval_choices(files, run, choices, chat=chat, ctx=ctx, tokenizer=donor, device=chosen, json=json, record=record)
-        tell_choice(model, path, json)
+        print_choice(model, path, json)
         return 0
     if chat:
         raise UsageError("--chat is for --choices: give a file of them")
@@ -182,7 +182,7 @@ def eval(
         print_json(result)
     else:
         _print(result)
-    tell_choice(model, path, json)
+    print_choice(model, path, json)
     if record is not None and run is not None:
         figures = {name: result[name] for name in ("loss", *_figures_of(result), "corpus", "split")}
         add_evaluation(run, record, step_of(path), {**figures, "samples": result.get("pairs", result["tokens"])})
@@ -210,21 +210,21 @@ def window_of(ctx: int | None, model: LanguageModel, path: Path) -> int:
     return ctx
 
 
-def tokenizer_file_of(path: Path, given: Path | None, vocab: int) -> Path | None:
+def tokenizer_file_of(path: Path, tokenizer: Path | None, vocab: int) -> Path | None:
     """The file with the model's tokenizer: its own, or the one that was given; None where there is neither."""
     with GGUFFile.open(path) as file:
         has_own = _TOKENS in file.metadata
-    if given is None:
+    if tokenizer is None:
         return path if has_own else None
     if has_own:
         raise UsageError(f"--tokenizer is for a model without one, and {path} has its own: leave it out")
-    with GGUFFile.open(given) as file:
+    with GGUFFile.open(tokenizer) as file:
         tokens = file.metadata.length(_TOKENS) if _TOKENS in file.metadata else 0
     if tokens != vocab:
         raise UsageError(
-            f"--tokenizer {given} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
+            f"--tokenizer {tokenizer} has {tokens:,} tokens, and {path} a vocabulary of {vocab:,}: give its own"
         )
-    return given
+    return tokenizer
 
 
 def _scored(
@@ -353,7 +353,7 @@ def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | 
 def show_progress(done: int, total: int) -> None:
     """A line on stderr that is written over, and taken away at the end."""
     end = "\r\x1b[K" if done >= total else ""
-    print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
+    write_over(f"{paint('scoring', 'dim')} {done / total:4.0%}{end}")
 
 
 def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int) -> list[dict[str, Any]]:

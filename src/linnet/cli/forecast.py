@@ -182,12 +182,12 @@ def _device(on: MachineFlags) -> Device:
     if on.device is None or on.device in ("cpu", "cuda"):
         import torch
 
-        here = torch.cuda.is_available()
-        if on.device == "cuda" and not here:
+        has_gpu = torch.cuda.is_available()
+        if on.device == "cuda" and not has_gpu:
             raise UsageError("--device cuda: there is no GPU here; name one, as in --device h200")
-        if on.device is None and not here:
+        if on.device is None and not has_gpu:
             return H200
-        return measure_device(torch.device("cuda" if here and on.device != "cpu" else "cpu"))
+        return measure_device(torch.device("cuda" if has_gpu and on.device != "cpu" else "cpu"))
     return find_device(on.device)
 
 
@@ -195,9 +195,9 @@ def _config(model: ModelFlags) -> AnyConfig:
     from linnet.architectures import PRESETS, ViTConfig, names_for, preset
     from linnet.recipes.from_scratch import shaped_config
 
-    asked = asdict(model)
-    name, arch = asked.pop("preset"), asked.pop("arch")
-    changes = {field: value for field, value in asked.items() if value is not None}
+    values = asdict(model)
+    name, arch = values.pop("preset"), values.pop("arch")
+    changes = {field: value for field, value in values.items() if value is not None}
     base = preset(name)
     if isinstance(base, ViTConfig):
         if arch is not None:
@@ -216,15 +216,15 @@ def _settings(training: TrainingFlags, config: AnyConfig) -> TrainSettings:
     if training.steps is not None and training.tokens is not None:
         raise UsageError("--steps and --tokens both say how long to train: give one of them")
     names = ("steps", "tokens", "batch", "batch_tokens", "checkpoint_every")
-    given = {name: getattr(training, name) for name in names if getattr(training, name) is not None}
+    values = {name: getattr(training, name) for name in names if getattr(training, name) is not None}
     if isinstance(config, ViTConfig):
         if training.batch_tokens is not None or training.tokens is not None:
             raise UsageError("--batch-tokens and --tokens go with text: of images a step has --batch on each GPU")
-        given.setdefault("batch", 64)
+        values.setdefault("batch", 64)
     elif training.batch is None and training.batch_tokens is not None:
         rows = max(1, training.batch_tokens // config.ctx)
-        given["batch"] = max(size for size in (1, 2, 4, 8) if rows % size == 0)
-    return TrainSettings(optimizer=training.optimizer, **given)
+        values["batch"] = max(size for size in (1, 2, 4, 8) if rows % size == 0)
+    return TrainSettings(optimizer=training.optimizer, **values)
 
 
 def _batch_advice(config: AnyConfig, ranks: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
 from linnet.cli.printing import paint, print_json
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.cli.streams import complain
@@ -65,7 +65,7 @@ def generate(
         print_json({"model": str(path), **shared, "device": str(loaded.device), **results[0], "samples": results})
         return 0
     _explain_end(loaded, text, stream)
-    tell_choice(model, path)
+    print_choice(model, path)
     return 0
 
 
@@ -93,8 +93,8 @@ def _explain_end(model: LoadedModel, prompt: str, stream: TextStream) -> None:
     if stream.stopped == "context":
         complain(f"stopped where the model's context of {model.config.ctx} tokens is full")
     elif reason := model.why_silent(prompt, stream):
-        said, turn = reason
-        complain(words.flags(said) + ("" if turn is None else f": --prompt {_shell_word(turn)}"))
+        explanation, advice = reason
+        complain(words.flags(explanation) + ("" if advice is None else f": --prompt {_shell_word(advice)}"))
 
 
 def _shell_word(text: str) -> str:

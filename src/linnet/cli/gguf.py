@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AsJson, ModelName, RunsFolder, refuse_to_replace, tell_choice
+from linnet.board.checkpoint_kind import metadata_text
+from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice, refuse_to_replace
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
 from linnet.gguf import AdapterFile, Card, Found, GGUFError, GGUFFile, find_models, read_card
 from linnet.models.model_name import model_path
 
 _SHOWN = 5  # values of an array
-_COUNTED = 4096  # an array of more values is a vocabulary: counted, not decoded
 
 
 def inspect(
@@ -43,7 +43,13 @@ def inspect(
         _print_card(card)
         if metadata:
             print()
-            print_table(("key", "value"), [(words.shorten(key, 200), _value(opened, key)) for key in opened.metadata])
+            print_table(
+                ("key", "value"),
+                [
+                    (words.shorten(key, 200), metadata_text(opened.metadata, key, 200, _SHOWN, 200))
+                    for key in opened.metadata
+                ],
+            )
         if tensors:
             rows = [
                 (t.name, "×".join(map(str, t.shape)), t.type.name.lower(), words.size(t.nbytes))
@@ -51,7 +57,7 @@ def inspect(
             ]
             print()
             print_table(("tensor", "shape", "type", "size"), rows, right=(3,))
-    tell_choice(model, file)
+    print_choice(model, file)
     return 0
 
 
@@ -84,18 +90,6 @@ def _print_card(card: Card) -> None:
         print(f"  {paint('provenance', 'dim')}")
         for key, fact in card.provenance.items():
             print(f"    {_clean(key)} = {_clean(fact, max(20, width() - len(key) - 8))}")
-
-
-def _value(file: GGUFFile, key: str) -> str:
-    if file.metadata.element_type(key) is None:
-        return words.shorten(str(file.metadata[key]), 200)
-    count = file.metadata.length(key)
-    if count > _COUNTED:
-        return f"{count:,} values"
-    values = file.metadata[key]
-    assert isinstance(values, tuple)
-    shown = (words.shorten(str(value), 200) for value in values[:_SHOWN])
-    return f"{count:,} values: " + ", ".join(shown) + (" …" if count > _SHOWN else "")
 
 
 def _card_as_json(card: Card, file: GGUFFile, tensors: bool, metadata: bool) -> dict[str, object]:
@@ -152,15 +146,15 @@ def convert(
     before, after = source.stat().st_size, written.stat().st_size
     read = words.plain(words.shown_path(source))
     print(f"{read} ({words.size(before)}) → {words.plain(written)} ({words.size(after)}, {type})")
-    tell_choice(model, source)
+    print_choice(model, source)
     return 0
 
 
 def _from_peft(folder: str, target: Path, base: str | None, type: str, force: bool, runs: Path | None) -> int:
     """Write an adapter of peft as a GGUF."""
+    from linnet.files import sha256_of
     from linnet.gguf.config import config_of
     from linnet.gguf.peft import from_peft
-    from linnet.models.model_files import sha256_of
 
     if base is None:
         raise UsageError(f"{folder} is an adapter of peft, which does not say what its base is like: give it, --base")

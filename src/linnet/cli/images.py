@@ -82,11 +82,11 @@ def _print_evaluation(result: dict[str, Any]) -> None:
         }
     )
     worst = sorted(result["per_class"].items(), key=lambda pair: pair[1])[:_WORST]
-    rows = [(words.shorten(name, _LABEL), f"{value:.2%}", _taken_for(result, name)) for name, value in worst]
+    rows = [(words.shorten(name, _LABEL), f"{value:.2%}", _confused_with(result, name)) for name, value in worst]
     print_table(("class", "right", "taken for"), rows, right=(1,))
 
 
-def _taken_for(result: dict[str, Any], name: str) -> str:
+def _confused_with(result: dict[str, Any], name: str) -> str:
     """The three classes that a class is taken for most often."""
     labels = result["labels"]
     row = result["confusion"][labels.index(name)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
-from linnet.cli.options import AsJson, ModelName, RunsFolder, tell_choice
+from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice
 from linnet.cli.printing import paint, print_json, width, wrapped
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.errors import UsageError
@@ -65,7 +65,7 @@ def lens_words(
         picture_or_text(heat, out, theme)
         said_of = "after each token of the prompt: what a layer finds likeliest to come, and how likely in %"
         print(paint(wrapped(said_of, width(), ""), "dim"))
-    tell_choice(model, about.path, json)
+    print_choice(model, about.path, json)
     if record:
         last = said.words_LT[-1][-1]
         note = f"lens-words after {text!r}: {last.text!r} ({100 * last.probability:.0f} %)"
@@ -95,9 +95,9 @@ def lens_map(said: LensWords, rows: list[int], columns: list[int]) -> HeatMap:
 
 def shown(token: str) -> str:
     """A token with its blanks and line ends to be seen."""
-    from linnet.board.words import plain, shorten
+    from linnet.board.words import plain, shorten, visible_blanks
 
-    visible = token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·")
+    visible = visible_blanks(token)
     return shorten(plain(visible), _LONGEST) or "∅"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import AnyBase, ModelName, RunsFolder, refuse_to_replace, tell_choice
+from linnet.cli.options import AnyBase, ModelName, RunsFolder, print_choice, refuse_to_replace
 from linnet.errors import UsageError
 from linnet.gguf import read_card
 
@@ -50,5 +50,5 @@ def merge(
     named = ", ".join(f"{adapter.name}{'' if scale == 1 else f' × {scale:g}'}" for adapter, scale in files.adapters)
     about = f"{words.size(written.stat().st_size)}, {read_card(written).file_type}"
     print(f"{words.plain(words.shown_path(files.model))} + {words.plain(named)} → {words.plain(written)} ({about})")
-    tell_choice(model, files.named)
+    print_choice(model, files.named)
     return 0

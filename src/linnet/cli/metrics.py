@@ -56,26 +56,28 @@ def metrics(
     if inspect is not None:
         if key or wide:
             raise UsageError("--inspect has columns of its own: leave out --key and --wide")
-        looks = [(one, one.inspection(superseded=superseded)) for one in chosen]
-        if not any(inspect in seen.looks for _, seen in looks):
+        looks = [(chosen_run, chosen_run.inspection(superseded=superseded)) for chosen_run in chosen]
+        if not any(inspect in inspection.looks for _, inspection in looks):
             runs_named = f"run {chosen[0].id} says" if len(chosen) == 1 else "these runs say"
-            asked = "drift" if inspect == "tokens" else inspect
-            raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={asked}`")
-        told = (row for one, seen in looks for row in _told(one, seen, inspect, len(chosen) > 1))
-        _write(told, "json" if json else format or "tsv")
+            group = "drift" if inspect == "tokens" else inspect
+            raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={group}`")
+        records = (
+            row for chosen_run, inspection in looks for row in _told(chosen_run, inspection, inspect, len(chosen) > 1)
+        )
+        _write(records, "json" if json else format or "tsv")
         return 0
-    measured = [(one, one.metrics(superseded=superseded)) for one in chosen]
+    measured = [(chosen_run, chosen_run.metrics(superseded=superseded)) for chosen_run in chosen]
     known = list(dict.fromkeys(name for _, of_run in measured for name in of_run.names()))
     require_metrics(key or (), known, f"run {chosen[0].id} has" if len(chosen) == 1 else "these runs have")
     several = len(chosen) > 1
     rows: Iterator[Row]
     if wide:
         keys = key or [name for name in known if not name.startswith("sys/")]
-        rows = (row for one, of_run in measured for row in _steps(one, of_run, keys, several))
+        rows = (row for chosen_run, of_run in measured for row in _steps(chosen_run, of_run, keys, several))
     elif key:
-        rows = (row for one, of_run in measured for row in _points(one, of_run, key, several))
+        rows = (row for chosen_run, of_run in measured for row in _points(chosen_run, of_run, key, several))
     else:
-        rows = (row for one, of_run in measured for row in _summaries(one, of_run, several))
+        rows = (row for chosen_run, of_run in measured for row in _summaries(chosen_run, of_run, several))
     _write(rows, "json" if json else format or "tsv")
     return 0
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
-from linnet.cli.printing import paint, print_json
+from linnet.cli.printing import paint, print_json, write_over
 from linnet.errors import UsageError
 
 _LONGEST_FETCH = 3600.0  # seconds that other ranks wait for the first
@@ -80,4 +80,4 @@ def _progress() -> Callable[[str], None]:
     """A line that is drawn over; nothing where nobody looks."""
     if not sys.stderr.isatty():
         return lambda _: None
-    return lambda text: print(f"\r\x1b[K{paint(text, 'dim')}", end="", file=sys.stderr, flush=True)
+    return lambda text: write_over(paint(text, "dim"))

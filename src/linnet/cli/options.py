@@ -120,7 +120,7 @@ def find_model(name: str, runs: Path | None = None) -> Path:
     return find_model(name, runs)
 
 
-def tell_choice(name: str, path: Path, json: bool = False) -> None:
+def print_choice(name: str, path: Path, json: bool = False) -> None:
     """A line on stderr where a RUN's best checkpoint is taken and is not its last: people may have meant that."""
     from linnet.models.model_name import choice_sentence
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from linnet.board.figure.colours import THEMES, ThemeName, mixed
-from linnet.board.words import plain, shorten, size
+from linnet.board.words import is_coloured, plain, shorten, size
 from linnet.cli.streams import complain
 from linnet.errors import UsageError
 from linnet.files import write_file
@@ -100,7 +99,7 @@ def write_picture(scene: Scene, out: str, scale: float) -> None:
 
 def print_chart(lines: Sequence[Line], theme: ThemeName) -> None:
     """Lines of text; in colour only on a terminal that wants it."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    coloured = is_coloured()
     for line in lines:
         if coloured:
             print("".join(_painted(text, style, theme) for text, style in line))

@@ -71,7 +71,7 @@ def plot(
         height: Of the picture in pixels (440), or of the text in lines.
         scale: Pixels of a PNG for each of its width and height (2).
     """
-    from linnet.board.figure.chart import Look, build_chart
+    from linnet.board.figure.chart import ChartOptions, build_chart
     from linnet.board.figure.colours import THEMES
 
     kind = format_of(out)
@@ -79,7 +79,7 @@ def plot(
     x_ends, y_ends = _range("--x-range", x_range, bool(log_x)), _range("--y-range", y_range, log)
     store = open_store(runs)
     if against is not None:
-        from linnet.cli.scatter import choose_scatter, tell_left_out
+        from linnet.cli.scatter import choose_scatter, print_left_out
 
         scatter = choose_scatter(store, metrics, run, filters, against, by, take, log, log_x, y_ends, title)
         if kind == "text":
@@ -90,14 +90,14 @@ def plot(
             from linnet.board.figure.scatter_scene import draw_scatter
 
             write_picture(draw_scatter(scatter, *size, THEMES[theme or "light"]), out or "-", scale)
-        tell_left_out(scatter)
+        print_left_out(scatter)
         return 0
     if by is not None or take != "last":
         raise UsageError(f"--{'by' if by is not None else 'take'} goes with --against KEY, the setting to draw against")
-    look = Look(_AXES.get(axis, axis), log, bool(log_x), _alpha(smooth), clip, x_ends, y_ends)
+    options = ChartOptions(_AXES.get(axis, axis), log, bool(log_x), _alpha(smooth), clip, x_ends, y_ends)
     sources = _sources(store, run if run or filters else ("latest",), filters)
     names = _metric_names(metrics, sources)
-    chart = build_chart(sources, names, look, title)
+    chart = build_chart(sources, names, options, title)
     if not chart.panels:
         raise LinnetError(_why_empty(sources, names, axis, log or bool(log_x)))
     if kind == "text":
@@ -109,7 +109,7 @@ def plot(
 
         size = picture_size(width, height, scale, len(chart.panels))
         write_picture(draw_lines(chart, *size, THEMES[theme or "light"]), out or "-", scale)
-    _tell_left_out(chart, sources, names, axis)
+    _print_left_out(chart, sources, names, axis)
     return 0
 
 
@@ -191,7 +191,7 @@ def _why_empty(sources: Sequence[Source], names: list[str], axis: Axis, log: boo
     return f"nothing to draw: {shown} has no finite value in this range"
 
 
-def _tell_left_out(chart: LineChart, sources: Sequence[Source], names: list[str], axis: Axis) -> None:
+def _print_left_out(chart: LineChart, sources: Sequence[Source], names: list[str], axis: Axis) -> None:
     """What was asked for and is not in the chart."""
     drawn = {(id(line.source), line.metric) for panel in chart.panels for line in panel.lines}
     missing = [(source, name) for source in sources for name in names if (id(source), name) not in drawn]

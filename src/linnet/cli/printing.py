@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from linnet.board.words import cells, is_steering, padded, plain, shorten
+from linnet.board.words import cells, is_coloured, is_steering, padded, plain, shorten
 from linnet.runs.encode import encode, jsonable, jsonable_record
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -30,7 +30,7 @@ _STATUS_STYLES = {
 
 def paint(text: str, style: str) -> str:
     """Colour for a terminal; none for a pipe, or where `NO_COLOR` is set."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not is_coloured():
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if text else text
 
@@ -49,6 +49,11 @@ def theme_of_terminal() -> Literal["light", "dark"]:
 def width() -> int:
     """Columns to write in: the terminal's, or as many as a pipe likes."""
     return shutil.get_terminal_size((100, 30)).columns if sys.stdout.isatty() else 10_000
+
+
+def text_width() -> int:
+    """Columns for a text of a corpus; 80 in a pipe, so that it is no line of a megabyte."""
+    return min(width(), 120) if sys.stdout.isatty() else 80
 
 
 def print_facts(facts: Mapping[str, object], *, cut: bool = False) -> None:
@@ -93,6 +98,11 @@ def print_table(
             line = line[:start] + paint_status(row[status]) + line[end:]
         lines.append(line)
     print("\n".join(lines))
+
+
+def write_over(text: str) -> None:
+    """A line of progress on stderr, in the place of the one before; an empty one takes it away."""
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:

@@ -197,8 +197,8 @@ class LiveLine(Callback):
         shown = prompt + space + " ".join(words.plain(text).replace("␊", "⏎ ").split())
         room = max(1, _columns(self._out) - _SAMPLE_INDENT - 1)
         first, *second = wrap(shown, room, most=3)
-        begin, rest = first[: len(prompt)], first[len(prompt) :]
-        rows = [f"{paint(f'{step:>6,}', 'dim')}  {paint(begin, 'bold')}{rest}"]
+        begin, continuation = first[: len(prompt)], first[len(prompt) :]
+        rows = [f"{paint(f'{step:>6,}', 'dim')}  {paint(begin, 'bold')}{continuation}"]
         if second:
             mark = "…" if len(second) > 1 else ""
             rows.append(" " * _SAMPLE_INDENT + cut(second[0] + mark, room))

@@ -20,7 +20,7 @@ from linnet.recipes.registry import default_settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from linnet.board.report.left_out import LeftOut
+    from linnet.board.report.run_part import LeftOut
     from linnet.runs import Run
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(|B|kB|MB|GB)", re.IGNORECASE)
@@ -67,24 +67,24 @@ def report(
         raise UsageError(f"{number(len(chosen))} runs are too many for one page; choose up to {_MOST_RUNS:,}")
     question = ReportQuestion(
         root=store.root,
-        folders=tuple(one.path for one in chosen),
+        folders=tuple(chosen_run.path for chosen_run in chosen),
         title=_title(chosen) if title is None else title,
         theme=theme,
         keys=None if keys is None else _metric_names(keys, chosen),
         files=room,
         defaults=_defaults,
     )
-    made = make_report(question, page)
+    written = make_report(question, page)
     if out == "-":
         sys.stdout.flush()
-        sys.stdout.buffer.write(made.content)
+        sys.stdout.buffer.write(written.content)
     else:
-        write_file(out, made.content, sync=False)
-        print(f"{plain(out)}  {size(len(made.content))}, {made.runs} {'run' if made.runs == 1 else 'runs'}")
-    if made.points < POINTS:
-        coarse = f"long series have {made.points:,} columns instead of {POINTS:,}, so that the file stays small"
+        write_file(out, written.content, sync=False)
+        print(f"{plain(out)}  {size(len(written.content))}, {written.runs} {'run' if written.runs == 1 else 'runs'}")
+    if written.points < POINTS:
+        coarse = f"long series have {written.points:,} columns instead of {POINTS:,}, so that the file stays small"
         complain(f"{coarse}; --keys chooses metrics")
-    _tell_left_out([part for part in made.left_out if not part.chosen])
+    _print_left_out([part for part in written.left_out if not part.chosen])
     return 0
 
 
@@ -109,10 +109,10 @@ def _title(chosen: Sequence[Run]) -> str:
     return shared or f"{len(chosen)} runs"
 
 
-def _metric_names(asked: str, chosen: Sequence[Run]) -> frozenset[str]:
+def _metric_names(text: str, chosen: Sequence[Run]) -> frozenset[str]:
     """The metrics that are asked for, of any of the runs."""
     known = list(dict.fromkeys(name for run in chosen for name in run.metrics().names()))
-    words = [word.strip() for word in asked.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         raise UsageError("--keys names no metric: expected some with commas between, as in loss,validation/*")
     names: set[str] = set()
@@ -132,7 +132,7 @@ def _defaults(recipe: str) -> dict[str, object]:
         return {}
 
 
-def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
+def _print_left_out(left_out: Sequence[LeftOut]) -> None:
     """What did not fit; not among the output, which may be the report."""
     for part in left_out[:_NAMED]:
         whose = "" if part.run is None else f"{plain(part.run)}: "

@@ -33,7 +33,7 @@ def print_runs(
     columns = cells_of(selection.records, terms, longest=_LONGEST if terminal else None)
     if names:
         columns = [replace(column, texts=list(names)) if column.term == _RUN else column for column in columns]
-    shown, cut = fit(columns, width(), kept=chosen) if terminal else (columns, [])
+    shown, cut = fit(columns, width(), required=chosen) if terminal else (columns, [])
     print_columns(shown, status=[record.summary.status for record in selection])
     print_cut(cut)
     for record in selection:
@@ -61,10 +61,10 @@ def print_cut(cut: Sequence[Cells], flag: str = "--columns", also: str = "--csv"
         return
     labels = [column.label for column in cut]
     shown = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    asked = [name for column in cut for name in _typed(column)][:3]
+    examples = [name for column in cut for name in _typed(column)][:3]
     if flag == "--key":
-        asked = [column.term.name for column in cut if column.term.kind == "metric"][:1] or ["loss"]
-    text = f"no room for {shown} ({flag} {shlex.quote(','.join(asked))} shows them; {also} all)"
+        examples = [column.term.name for column in cut if column.term.kind == "metric"][:1] or ["loss"]
+    text = f"no room for {shown} ({flag} {shlex.quote(','.join(examples))} shows them; {also} all)"
     print("\n".join(paint(line, "dim") for line in textwrap.wrap(text, width(), break_on_hyphens=False)))
 
 
@@ -144,7 +144,9 @@ def print_groups(groups: Sequence[RunGroup], keys: Sequence[Term], terms: Sequen
         Cells(term, words.plain(labels[term]), [spread_text(group.spread(term), term) for group in groups], True)
         for term in terms
     ]
-    shown, cut = (columns, []) if not sys.stdout.isatty() else fit(columns, width(), kept=[*keys, Term("field", "n")])
+    shown, cut = (
+        (columns, []) if not sys.stdout.isatty() else fit(columns, width(), required=[*keys, Term("field", "n")])
+    )
     print_columns(shown)
     print_cut(cut)
     if varied := _varied(groups, keys):

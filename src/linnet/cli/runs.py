@@ -12,13 +12,13 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.run_columns import chosen_terms, default_terms, labels_of, main_terms
-from linnet.cli.family import print_family
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, open_store
 from linnet.cli.printing import print_json
 from linnet.cli.run_table import group_json, is_measured, print_csv, print_groups, print_groups_csv, print_runs
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore, RunSummary, add_note
 from linnet.runs.columns import Column, Term, split_columns, split_words
+from linnet.runs.family import FamilyMember, family_tree
 from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
 from linnet.runs.selection import RunRecord, Selection, select
@@ -73,10 +73,25 @@ def runs(
         folder = f"the folder {words.plain(store.root)}"
         print(f"No run in {folder} fits these filters." if any(store.folders()) else f"There are no runs in {folder}.")
     elif tree:
-        print_family(selection, terms, chosen=chosen or sorted_by)
+        _print_tree(selection, terms, chosen=chosen or sorted_by)
     else:
         print_runs(selection, terms, chosen=chosen or sorted_by)
     return 0
+
+
+def _print_tree(selection: Selection, terms: Sequence[Term], *, chosen: Sequence[Term] = ()) -> None:
+    """A row a run, families together; children say at which step of their parent they began."""
+    members = family_tree(record.summary for record in selection)
+    by_path = {record.path: record for record in selection}
+    ordered = Selection(selection.root, (by_path[member.summary.path] for member in members))
+    print_runs(ordered, terms, chosen=chosen, names=[_branch_name(member) for member in members])
+
+
+def _branch_name(member: FamilyMember) -> str:
+    step = member.summary.manifest.parent_step
+    at = f" @{step}" if step is not None and member.gone is None else ""
+    gone = f" (from {words.plain(member.gone)}, which is gone)" if member.gone is not None else ""
+    return f"{member.lines}{words.plain(member.summary.run_id)}{at}{gone}"
 
 
 @dataclass(frozen=True)

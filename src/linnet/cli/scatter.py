@@ -85,7 +85,7 @@ def _taken(column: Column, take: str) -> Column:
     return msgspec.structs.replace(column, statistic=statistic)
 
 
-def tell_left_out(scatter: Scatter) -> None:
+def print_left_out(scatter: Scatter) -> None:
     """Runs that are not among the points."""
     for name, count in scatter.without.items():
         remark(f"{count} {'run is' if count == 1 else 'runs are'} left out: without {words.plain(name)}")

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from linnet.board import words
-from linnet.cli.options import AdapterNames, AnyBase, ModelName, RunsFolder, tell_choice
+from linnet.cli.options import AdapterNames, AnyBase, ModelName, RunsFolder, print_choice
 from linnet.cli.printing import paint
 from linnet.cli.streams import complain
 from linnet.errors import UsageError
@@ -53,7 +53,7 @@ def serve(
     with listen(host, port, _USUAL_PORT) as listening:
         free_port = listening.getsockname()[1]
     with suppress(KeyboardInterrupt), ModelServer(files, options, host, free_port, verbose=verbose) as server:
-        tell_choice(model, files.named)
+        print_choice(model, files.named)
         _tell(server, address(host, free_port).rstrip("/"), options)
         server.wait()
     return 0

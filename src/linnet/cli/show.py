@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.gallery import describe
-from linnet.cli.artifacts import Kept, artifact_fields, choose_artifact, print_artifact, write_artifact
+from linnet.cli.artifacts import LoggedArtifacts, artifact_fields, choose_artifact, print_artifact, write_artifact
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.plan import rates_words
@@ -67,7 +67,7 @@ def show(
                 "end": summary.end,
                 "damaged_lines": metrics.damaged,
                 "metrics": {name: series_summary(metrics[name], metrics[name].goal) for name in metrics},
-                **Kept(shown).as_json(),
+                **LoggedArtifacts(shown).as_json(),
             }
         )
         return 0
@@ -76,7 +76,7 @@ def show(
     if series is not None:
         _print_chart(series)
     _print_metrics(metrics, all)
-    Kept(shown).print(all)
+    LoggedArtifacts(shown).print(all)
     if summary.warning is not None:
         print(paint(f"\n! {summary.warning}", "yellow"))
     if metrics.damaged:
@@ -141,10 +141,10 @@ def _print_head(run: Run, summary: RunSummary) -> None:
 
 def _inspected(run: Run) -> str:
     """What its training was asked to tell of its inside, and how that is read."""
-    asked = run.config.get("inspect")
-    if not isinstance(asked, str):
+    schedule = run.config.get("inspect")
+    if not isinstance(schedule, str):
         return ""
-    return words.bounded(f"{asked} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
+    return words.bounded(f"{schedule} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
 
 
 def _baseline(run: Run) -> str:

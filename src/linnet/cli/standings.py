@@ -39,9 +39,9 @@ def print_standings(
             f" baseline; `{words.listing(store.root)}` lists them"
         )
     history = LossHistory.of(base)
-    made = [(run, *_compared(run, base, history)) for run in runs]
+    compared = [(run, *_compared(run, base, history)) for run in runs]
     if json:
-        print_json([_as_json(run, base, all_made, why) for run, all_made, why in made])
+        print_json([_as_json(run, base, all_made, why) for run, all_made, why in compared])
         return
     print(f"beside {paint(words.bounded(base.id), 'bold')} ({history.end:,.0f} {history.unit})")
     roomy = width() >= _WIDE
@@ -55,7 +55,7 @@ def print_standings(
         "verdict",
         *(("ppl ×", "course") if roomy else ()),
     )
-    rows = [_row(run, all_made, why)[: len(head)] for run, all_made, why in made]
+    rows = [_row(run, all_made, why)[: len(head)] for run, all_made, why in compared]
     print_table(head, rows, right=(1, 3, 4, 5, 7))
 
 
@@ -71,18 +71,18 @@ def _compared(run: Run, base: Run, history: LossHistory) -> tuple[list[Compariso
     if (why := why_incomparable(run.manifest.model, base.manifest)) is not None:
         return [], why
     own = LossHistory.of(run)
-    made = comparisons(own, history, training=compares_training(run.config, base.config))
+    results = comparisons(own, history, training=compares_training(run.config, base.config))
     if run.status == "aborted" and run.manifest.compare_to == base.id:  # the comparison that ended it is known
-        ended = {(one.step, one.metric) for one in logged_comparisons(run) if one.aborts}
-        made = [replace(one, aborts=(one.step, one.metric) in ended) for one in made]
-    return made, None if len(own) else "no losses yet"
+        ended = {(comparison.step, comparison.metric) for comparison in logged_comparisons(run) if comparison.aborts}
+        results = [replace(comparison, aborts=(comparison.step, comparison.metric) in ended) for comparison in results]
+    return results, None if len(own) else "no losses yet"
 
 
-def _row(run: Run, made: list[Comparison], why: str | None) -> tuple[str, ...]:
-    latest = latest_of(made)
+def _row(run: Run, results: list[Comparison], why: str | None) -> tuple[str, ...]:
+    latest = latest_of(results)
     if latest is None:
         return run.id, ABSENT, why or "never after as many tokens", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ""
-    course = [one.share for one in made if one.metric == latest.metric]
+    course = [comparison.share for comparison in results if comparison.metric == latest.metric]
     return (
         run.id,
         words.number(latest.step),
@@ -96,8 +96,8 @@ def _row(run: Run, made: list[Comparison], why: str | None) -> tuple[str, ...]:
     )
 
 
-def _as_json(run: Run, base: Run, made: list[Comparison], why: str | None) -> dict[str, Any]:
-    latest = latest_of(made)
+def _as_json(run: Run, base: Run, results: list[Comparison], why: str | None) -> dict[str, Any]:
+    latest = latest_of(results)
     return {
         "run_id": run.id,
         "path": str(run.path),
@@ -106,7 +106,7 @@ def _as_json(run: Run, base: Run, made: list[Comparison], why: str | None) -> di
         "verdict": None if latest is None else latest.verdict,
         "why": why,
         "latest": None if latest is None else _fields(latest),
-        "comparisons": [_fields(one) for one in made],
+        "comparisons": [_fields(comparison) for comparison in results],
     }
 
 

@@ -117,13 +117,13 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _previous(recipe: str, run: RunFlags, asked: dict[str, Any]) -> PreviousRun | None:
+def _previous(recipe: str, run: RunFlags, flags: dict[str, Any]) -> PreviousRun | None:
     """The run that the same command has made before; None where it is not to be looked for."""
     if run.resume != "auto" or run.dry_run:
         return None
     from linnet.recipes.restart import PreviousRun
 
-    return PreviousRun.find(run.run_id, run.runs, recipe, asked, forked=run.from_ is not None)
+    return PreviousRun.find(run.run_id, run.runs, recipe, flags, forked=run.from_ is not None)
 
 
 def _go_on(previous: PreviousRun, json: bool) -> int:
@@ -136,19 +136,19 @@ def _go_on(previous: PreviousRun, json: bool) -> int:
     return run_training(partial(resume, previous.run, previous=previous), json)
 
 
-def _run_fork(recipe: str, run: RunFlags, json: bool, asked: dict[str, Any], previous: PreviousRun | None) -> int:
+def _run_fork(recipe: str, run: RunFlags, json: bool, flags: dict[str, Any], previous: PreviousRun | None) -> int:
     from linnet.recipes.fork import ForkPoint
 
     assert run.from_ is not None
     fork = ForkPoint.find(run.from_, run.runs)
-    return _run_job(fork.job(recipe, asked), run, json, asked, fork, previous)
+    return _run_job(fork.job(recipe, flags), run, json, flags, fork, previous)
 
 
 def _run_job(
     job: Job,
     run: RunFlags,
     json: bool,
-    asked: dict[str, Any],
+    flags: dict[str, Any],
     fork: ForkPoint | None = None,
     previous: PreviousRun | None = None,
 ) -> int:
@@ -159,5 +159,5 @@ def _run_job(
     if run.dry_run:
         return print_plan(job, json, fork)
     labels = {name: getattr(run, name) for name in ("run_id", "name", "experiment", "group")}
-    labels |= {"tags": list(run.tag), "flags": kept_values(recipe_type(job.recipe).flags, asked)}
+    labels |= {"tags": list(run.tag), "flags": kept_values(recipe_type(job.recipe).flags, flags)}
     return run_training(partial(start, job, runs_root=run.runs, fork=fork, previous=previous, **labels), json)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from linnet.recipes import Job, Training
     from linnet.recipes.fork import ForkPoint
     from linnet.recipes.restart import PreviousRun
-    from linnet.train.loop import Outcome
+    from linnet.train.progress import Outcome
 
 
 def resume(
@@ -150,18 +150,18 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         which = "" if is_last else f"step {step:,}, the best of {progress.step:,}; "
         _print_wrapped("  model   ", f"{words.shown_path(model)} ({words.size(model.stat().st_size)}), {which}{use}")
     if (mirrored := training.mirrored) is not None:
-        again = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
-        _print_wrapped("  mirror  ", f"{mirrored.sentence}{again}")
+        advice = f"; {words.command('mirror', folder)} copies the rest" if mirrored.missing or mirrored.error else ""
+        _print_wrapped("  mirror  ", f"{mirrored.sentence}{advice}")
     if not of_text and progress.validation is not None:
         _print_wrapped("  wrong   ", f"{words.shown_path(folder / 'artifacts')}: what was taken for what, as pictures")
     if not of_text and progress.step:
         _print_hint(progress.validation, folder, progress.step)
     next_commands = [words.command("show", folder)]
     if model is not None:
-        verb, rest = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
+        verb, arguments = ("generate", '--prompt "…"') if of_text else ("classify", "IMAGE…")
         if "chat_format" in Run.load(folder).config:
-            verb, rest = "chat", ""
-        next_commands.append(words.command(verb, folder, rest))
+            verb, arguments = "chat", ""
+        next_commands.append(words.command(verb, folder, arguments))
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))

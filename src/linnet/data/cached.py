@@ -24,14 +24,14 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(m|h|d|w)")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-class _Told(msgspec.Struct):
+class _RecordFacts(msgspec.Struct):
     """What is asked of a record."""
 
     corpus: str
     vocab: int
 
 
-class _ToldPlan(msgspec.Struct):
+class _PlanFacts(msgspec.Struct):
     """What is asked of the plan of parts."""
 
     corpus: str
@@ -110,10 +110,10 @@ def chosen(corpora: Iterable[CachedCorpus], names: Iterable[str], older: float |
     """
     corpora, names = list(corpora), list(names)
     for name in names:
-        if not any(_means(name, entry) for entry in corpora):
+        if not any(_matches(name, entry) for entry in corpora):
             known = ", ".join(entry.id for entry in corpora[:5]) or "it is empty"
             raise DataError(f"there is no prepared corpus {name!r} in the cache: {known}")
-    named = [entry for entry in corpora if not names or any(_means(name, entry) for name in names)]
+    named = [entry for entry in corpora if not names or any(_matches(name, entry) for name in names)]
     return [entry for entry in named if older is None or entry.made < time.time() - older]
 
 
@@ -142,7 +142,7 @@ def remove(root: Path, entries: Iterable[CachedCorpus]) -> None:
             (root / "hashes" / f"{match[2]}.json").unlink()
 
 
-def _means(name: str, entry: CachedCorpus) -> bool:
+def _matches(name: str, entry: CachedCorpus) -> bool:
     match = _NAME.fullmatch(entry.id)
     key = match[2] if match else ""
     is_key = len(name) >= 4 and key.startswith(name)
@@ -164,7 +164,7 @@ def _look(path: Path) -> CachedCorpus:
     if path.suffix == ".parts":
         return _look_at_parts(path, size)
     try:
-        manifest = msgspec.json.decode((path / "prepared.json").read_bytes(), type=_Told)
+        manifest = msgspec.json.decode((path / "prepared.json").read_bytes(), type=_RecordFacts)
         tokens = sum(len(TokenSet(path / name)) for name in ("train.tokens", "held_out.tokens"))
         return CachedCorpus(
             path, manifest.corpus, manifest.vocab, tokens, size, (path / "prepared.json").stat().st_mtime
@@ -178,9 +178,9 @@ def _look(path: Path) -> CachedCorpus:
 def _look_at_parts(path: Path, size: int) -> CachedCorpus:
     """Parts that are not joined yet."""
     try:
-        written_plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=_ToldPlan)
-        made = sum((path / str(number) / "part.json").is_file() for number in range(1, written_plan.parts + 1))
-        problem = f"{made} of {written_plan.parts} parts"
+        written_plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=_PlanFacts)
+        finished = sum((path / str(number) / "part.json").is_file() for number in range(1, written_plan.parts + 1))
+        problem = f"{finished} of {written_plan.parts} parts"
         return CachedCorpus(path, written_plan.corpus, 0, 0, size, (path / "plan.json").stat().st_mtime, problem)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return CachedCorpus(path, "", 0, 0, size, 0.0, "damaged")

@@ -110,14 +110,14 @@ def _row(place: str, fields: Mapping[str, Any]) -> ChoiceRow:
     return ChoiceRow(place, prompt, choices, answer, prompt_key == _QUESTION)
 
 
-def _only_key(fields: Mapping[str, Any], keys: tuple[str, ...], what: str) -> str:
+def _only_key(fields: Mapping[str, Any], keys: tuple[str, ...], meaning: str) -> str:
     """The one of these keys that a row has."""
     present = [key for key in keys if fields.get(key) is not None]
     if len(present) > 1:
         raise _RowError(f"has {present[0]!r} as well as {present[1]!r}: keep one of them")
     if not present:
         names = ", ".join(key[:_SHOWN] for key in list(fields)[:8]) or "nothing"
-        raise _RowError(f"has no {what}; it has {names}: expected one of {', '.join(keys)}")
+        raise _RowError(f"has no {meaning}; it has {names}: expected one of {', '.join(keys)}")
     return present[0]
 
 

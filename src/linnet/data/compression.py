@@ -95,7 +95,7 @@ def read_blocks(
 
 def _unpacked(path: Path, packing: Compression) -> Iterator[bytes]:
     """All streams of a file, one after the other: compressed files may be joined."""
-    given = 0
+    n_bytes = 0
     decompressor = packing.decompressor()
     with path.open("rb") as file:
         data = file.read(_PACKED_BLOCK)
@@ -107,8 +107,8 @@ def _unpacked(path: Path, packing: Compression) -> Iterator[bytes]:
             except Exception as error:  # each library has its own
                 raise DamagedError(str(error)) from None
             if block:
-                given += len(block)
-                if given > _BOMB_FROM and given > _BOMB_RATIO * file.tell():
+                n_bytes += len(block)
+                if n_bytes > _BOMB_FROM and n_bytes > _BOMB_RATIO * file.tell():
                     raise DataError(
                         f"corpus {path}: it unpacks to more than {_BOMB_RATIO} times its size: unpack it yourself to"
                         " have it read"
@@ -116,8 +116,8 @@ def _unpacked(path: Path, packing: Compression) -> Iterator[bytes]:
                 yield block
             if decompressor.eof:
                 data = (decompressor.unused_data or file.read(_PACKED_BLOCK)).lstrip(b"\0")  # padding
-                while not data and (more := file.read(_PACKED_BLOCK)):
-                    data = more.lstrip(b"\0")
+                while not data and (packed := file.read(_PACKED_BLOCK)):
+                    data = packed.lstrip(b"\0")
                 if not data:
                     return
                 if len(data) < 4:

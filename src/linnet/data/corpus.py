@@ -117,7 +117,7 @@ def find_corpus(
         return Corpus(name, _standard_library(), rules.default)
     if not name:
         raise DataError("the corpus has no name; give a file, a folder, a pattern, a URL, or python")
-    path, look, remote = expanded(name), _Look(plain), None
+    path, detector, remote = expanded(name), _FormatDetector(plain), None
     left_out: list[str] = []
     if is_url(name):
         from linnet.data.cache import cache_folder
@@ -125,17 +125,17 @@ def find_corpus(
         remote = RemoteCorpus(name, cache if cache is not None else cache_folder())
         path = remote.path
     if remote is not None and remote.is_pattern:
-        files = tuple(look.named(match) for match in remote.paths)
+        files = tuple(detector.named(match) for match in remote.paths)
     elif path.is_dir():
-        files = tuple(_in_folder(path, look, left_out))
+        files = tuple(_in_folder(path, detector, left_out))
         if not files:
             why = f" ({left_out_sentence(left_out)})" if left_out else ""
             raise DataError(f"corpus {name}: there is no text file in this folder{why}")
     elif path.exists():
-        files = (look.named(path),)
+        files = (detector.named(path),)
     elif glob.has_magic(name):
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 — Path.glob takes no absolute pattern
-        files = tuple(look.named(match) for match in matches if match.is_file())
+        files = tuple(detector.named(match) for match in matches if match.is_file())
         if not files:
             raise DataError(f"corpus {name}: no file fits this pattern")
     else:
@@ -159,9 +159,9 @@ def _standard_library() -> tuple[CorpusFile, ...]:
     return files
 
 
-def _in_folder(folder: Path, look: _Look, left_out: list[str]) -> Iterator[CorpusFile]:
+def _in_folder(folder: Path, detector: _FormatDetector, left_out: list[str]) -> Iterator[CorpusFile]:
     """Every file that is text or a corpus format, hidden and empty ones aside; the others are added to `left_out`."""
-    ignore = GitIgnore(folder) if look.plain is not None else None
+    ignore = GitIgnore(folder) if detector.plain is not None else None
     paths = _walk(folder, ignore=ignore)
     if ignore is not None and ignore.ignored:
         if paths:
@@ -177,12 +177,12 @@ def _in_folder(folder: Path, look: _Look, left_out: list[str]) -> Iterator[Corpu
             left_out.append(f"{name}: not a file that can be read")
         elif path.stat().st_size:
             try:
-                yield look.at(path)
+                yield detector.at(path)
             except FileError as error:
                 left_out.append(f"{name}: {error.problem}")
 
 
-class _Look:
+class _FormatDetector:
     """How files are to be read, told by their names and first bytes."""
 
     def __init__(self, plain: bool | None) -> None:

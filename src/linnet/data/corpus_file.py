@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from linnet.data.compression import DamagedError, compression_by_name, read_blocks
 from linnet.data.encoding import UTF8, NulError, decode
 from linnet.data.errors import DataError
 
 LARGEST = 1 << 28  # bytes of a line, a row or a file that is held in memory whole, a few times over
+
+
+_Block = TypeVar("_Block", bytes, str)
 
 
 class FileError(DataError):
@@ -56,13 +60,15 @@ class CorpusFile:
 
     def blocks(self) -> Iterator[bytes]:
         """Its bytes, unpacked; what is damaged is a FileError behind what came before."""
-        given = 0
+        n_bytes = 0
         try:
             for block in read_blocks(self.path, self.compression, span=self.span):
                 yield block
-                given += len(block)
+                n_bytes += len(block)
         except DamagedError as error:
-            raise FileError(self.path, f"the compressed file is damaged after {given:,} bytes of it: {error}") from None
+            raise FileError(
+                self.path, f"the compressed file is damaged after {n_bytes:,} bytes of it: {error}"
+            ) from None
 
     def text(self, switched: Callable[[str], None] | None = None) -> Iterator[str]:
         """Its text, in blocks; `switched` is told of an encoding that shows itself late."""
@@ -71,32 +77,26 @@ class CorpusFile:
         except NulError as error:
             raise FileError(self.path, f"this is not text: {error}") from None
         except UnicodeDecodeError as error:
-            name, near = "UTF-8" if self.encoding == UTF8 else self.encoding, error.start + (self.span or (0,))[0]
+            name, position = "UTF-8" if self.encoding == UTF8 else self.encoding, error.start + (self.span or (0,))[0]
             raise FileError(
-                self.path, f"this is not {name} near byte {near}; convert the file or leave it out"
+                self.path, f"this is not {name} near byte {position}; convert the file or leave it out"
             ) from None
 
     def content(self, most: int = LARGEST) -> bytes:
         """All of its bytes; more than `most` are refused before they are read or unpacked."""
-        blocks, size = [], 0
-        for block in self.blocks():
-            size += len(block)
-            if size > most:
-                raise FileError(self.path, f"it is larger than {most >> 20} MiB, the most that is read of such a file")
-            blocks.append(block)
-        return b"".join(blocks)
+        return b"".join(self._bounded(self.blocks(), most))
 
     def whole_text(self) -> str:
         """All of its text, of a file that is a document of its own format."""
-        size, blocks = 0, []
-        for block in self.text():
+        return "".join(self._bounded(self.text(), LARGEST))
+
+    def _bounded(self, blocks: Iterable[_Block], most: int) -> Iterator[_Block]:
+        size = 0
+        for block in blocks:
             size += len(block)
-            if size > LARGEST:
-                raise FileError(
-                    self.path, f"it is larger than {LARGEST >> 20} MiB, the most that is read of such a file"
-                )
-            blocks.append(block)
-        return "".join(blocks)
+            if size > most:
+                raise FileError(self.path, f"it is larger than {most >> 20} MiB, the most that is read of such a file")
+            yield block
 
 
 class ReadingReport:

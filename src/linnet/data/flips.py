@@ -25,19 +25,19 @@ def flip_keeps_class(images: ImageSet) -> bool | None:
     """
     chosen = np.linspace(0, len(images) - 1, min(_MOST, len(images))).astype(np.int64)
     chosen = np.random.default_rng(0).permutation(chosen)
-    some = images.take(chosen)
-    fitted, asked = slice(0, len(some) // 2), slice(len(some) // 2, None)
-    labels_N = some.labels_N
-    known_labels = labels_N[asked]
+    sample = images.take(chosen)
+    fitted, tested = slice(0, len(sample) // 2), slice(len(sample) // 2, None)
+    labels_N = sample.labels_N
+    known_labels = labels_N[tested]
     if len(known_labels) < 2 or len(np.unique(labels_N[fitted])) < 2:
         return None
-    small_NCHW = _reduced(some.images_NCHW)
+    small_NCHW = _reduced(sample.images_NCHW)
     mean = small_NCHW[fitted].mean(0, keepdims=True)
-    features_NF = (small_NCHW - mean).reshape(len(some), -1)
-    mirrored_NF = (small_NCHW[..., ::-1] - mean).reshape(len(some), -1)
+    features_NF = (small_NCHW - mean).reshape(len(sample), -1)
+    mirrored_NF = (small_NCHW[..., ::-1] - mean).reshape(len(sample), -1)
     weights_FK, offset_K = _ridge(features_NF[fitted], labels_N[fitted])
     right, right_mirrored = (
-        float(((part[asked] @ weights_FK + offset_K).argmax(1) == known_labels).mean())
+        float(((part[tested] @ weights_FK + offset_K).argmax(1) == known_labels).mean())
         for part in (features_NF, mirrored_NF)
     )
     by_chance = float(np.bincount(known_labels).max()) / len(known_labels)

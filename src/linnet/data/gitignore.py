@@ -117,13 +117,13 @@ def _rule(line: str) -> _Rule | None:
 
 def _without_blanks(line: str) -> str:
     """A line without the blanks at its end, unless a backslash stands before them."""
-    kept = at = 0
+    end = at = 0
     while at < len(line):
         is_escaped = line[at] == "\\"
         at += 2 if is_escaped else 1
         if is_escaped or line[at - 1] != " ":
-            kept = at
-    return line[:kept]
+            end = at
+    return line[:end]
 
 
 def _expression(segment: str) -> str:

@@ -134,8 +134,10 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[_Member]:
     for names in _NAMES:
         if stored.issuperset(names):
             return [_member(path, archive, name) for name in names]
-    found = ", ".join(name[:40] for name in sorted(stored)[:8]) or "none"
-    raise DataError(f"{path}: expected arrays images and labels, or x_train, y_train, x_test and y_test, found {found}")
+    stored_names = ", ".join(name[:40] for name in sorted(stored)[:8]) or "none"
+    raise DataError(
+        f"{path}: expected arrays images and labels, or x_train, y_train, x_test and y_test, found {stored_names}"
+    )
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> _Member:

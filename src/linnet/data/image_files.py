@@ -123,12 +123,12 @@ def find_images(folder: Path) -> tuple[list[Path], list[Path]]:
 
     endings = {ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN}
     images: list[Path] = []
-    others: list[Path] = []
+    skipped: list[Path] = []
     for inside, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(inside, name) for name in names if not name.startswith(".")):
-            (images if path.suffix.lower() in endings else others).append(path)
-    return sorted(images), sorted(others)
+            (images if path.suffix.lower() in endings else skipped).append(path)
+    return sorted(images), sorted(skipped)
 
 
 def _refuse(error: OSError) -> None:

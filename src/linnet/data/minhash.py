@@ -153,14 +153,14 @@ def _word_hashes(letters: NDArray[np.uint8], starts: Numbers) -> Hashes:
 def _shingles(words: Hashes, passage: Numbers) -> tuple[Hashes, Numbers]:
     """The hash of each run of five words within a passage, and that passage; one of fewer words is one shingle."""
     weights, count = _random(1, _WORDS), len(words)
-    whole = np.zeros(0, np.int64)
+    starts = np.zeros(0, np.int64)
     hashes = np.zeros(0, np.uint64)
     if count >= _WORDS:
-        whole = np.flatnonzero(passage[: count - _WORDS + 1] == passage[_WORDS - 1 :])
+        starts = np.flatnonzero(passage[: count - _WORDS + 1] == passage[_WORDS - 1 :])
         mixed = words[: count - _WORDS + 1] * weights[0]
         for k in range(1, _WORDS):
             mixed += words[k : count - _WORDS + 1 + k] * weights[k]
-        hashes = mixed[whole]
+        hashes = mixed[starts]
     first = np.flatnonzero(np.r_[True, passage[1:] != passage[:-1]])
     sizes = np.diff(np.r_[first, count])
     short = first[sizes < _WORDS]
@@ -169,7 +169,7 @@ def _shingles(words: Hashes, passage: Numbers) -> tuple[Hashes, Numbers]:
     for k in range(_WORDS - 1):
         has = lengths > k
         joined[has] += words[short[has] + k] * weights[k]
-    return _mixed(np.r_[hashes, joined]), np.r_[passage[whole], passage[short]]
+    return _mixed(np.r_[hashes, joined]), np.r_[passage[starts], passage[short]]
 
 
 def _densify(bins: Hashes, is_missing: NDArray[np.bool_]) -> None:

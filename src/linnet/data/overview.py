@@ -156,8 +156,8 @@ class _Chooser:
         elif len(self._heap) < self._count:
             heappush(self._heap, (rank, number))
         elif self._heap and rank > self._heap[0][0]:
-            _, gone = heapreplace(self._heap, (rank, number))
-            self._kept.pop(gone, None)
+            _, replaced = heapreplace(self._heap, (rank, number))
+            self._kept.pop(replaced, None)
         else:
             return
         self._open = number

@@ -215,27 +215,25 @@ def corpus_vocabulary(
     source: Corpus,
     *,
     vocab: int | None = None,
-    similarity: float | None = None,
     cache: str | os.PathLike[str] | None = None,
-    progress: PrepareProgress | None = None,
 ) -> tuple[Vocabulary, bool]:
     """The vocabulary that `prepare` trains on a corpus, to look at; and whether it was found in the cache.
 
     Where the corpus cannot give so many tokens, it has as many as that gives. It is not kept.
     """
-    source.complete(progress=progress)
+    source.complete()
     root, size = cache_folder(cache), vocabulary_rows(source, None, vocab)
-    request = Request(source, root, size, similarity=similarity, workers=1, progress=progress or Request.progress)
+    request = Request(source, root, size, workers=1)
     prepared = ExistingFolder(request, request.key(content_hash(source, root))).opened()
     if prepared is not None:
         assert prepared.vocabulary is not None
         return prepared.vocabulary, True
     with tempfile.TemporaryDirectory(prefix="linnet-") as name:
-        looked = request.preparation(Path(name))
+        preparation = request.preparation(Path(name))
         try:
-            return looked.train_vocabulary(DEFAULT_PRE), False
+            return preparation.train_vocabulary(DEFAULT_PRE), False
         except FewTokensError as error:
-            return replace(looked, vocab=error.reached).train_vocabulary(DEFAULT_PRE), False
+            return replace(preparation, vocab=error.reached).train_vocabulary(DEFAULT_PRE), False
 
 
 def _opened(request: Request, key: str) -> Prepared | None:

@@ -19,13 +19,13 @@ from linnet.data.rows import DEFAULT_FIELD, ROW_READERS, json_array_rows
 _HEAD = 1 << 16  # bytes of a JSON list in which its first object is looked for
 
 
-def with_rows(source: Corpus, asked: RowKind | None = None, *, has_field: bool = False) -> Corpus:
-    """A corpus with what its rows are: as `asked`, else by looking at the first; texts where a field was named."""
-    if asked == "text" or source.name == PYTHON or source.is_pack:
-        if asked not in (None, "text"):
-            raise DataError(f"corpus {source.name}: it holds no rows, and `rows={asked}` needs some: JSONL, Parquet, …")
+def with_rows(source: Corpus, rows: RowKind | None = None, *, has_field: bool = False) -> Corpus:
+    """A corpus with what its rows are: as `rows` says, else by looking at the first; texts where a field was named."""
+    if rows == "text" or source.name == PYTHON or source.is_pack:
+        if rows not in (None, "text"):
+            raise DataError(f"corpus {source.name}: it holds no rows, and `rows={rows}` needs some: JSONL, Parquet, …")
         return source
-    kind = asked or ("text" if has_field else _first_kind(source))
+    kind = rows or ("text" if has_field else _first_kind(source))
     if kind == "text":
         return source
     files, left_out = [], list(source.left_out)

@@ -111,10 +111,10 @@ def bundles(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
         yield bundle
 
 
-def n_workers(asked: int | None, n_bytes: int) -> int:
+def n_workers(requested: int | None, n_bytes: int) -> int:
     """How many processes to encode with: as asked, else by cores and text."""
-    if asked is not None:
-        return max(1, asked)
+    if requested is not None:
+        return max(1, requested)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, n_bytes // _WORTH))
 

@@ -132,7 +132,7 @@ class _Stated:
                 tensors += [tensor.replace("attn_q.", "attn_qkv.") for tensor in tensors]  # fused by other converters
                 present.setdefault(row.condition, False)
                 present[row.condition] |= any(tensor in self._file.tensors for tensor in tensors)
-        return {field.removeprefix("!"): there != field.startswith("!") for field, there in present.items()}
+        return {field.removeprefix("!"): is_present != field.startswith("!") for field, is_present in present.items()}
 
     def _rope_scaling(self) -> RopeScaling | None:
         try:

@@ -229,10 +229,10 @@ class _Cursor:
                 at += 8 + length_of(window, at)[0]
                 left -= 1
             count = left
-            here = self._window_start + at
-            if here > self._end:
-                raise self._too_long(here - self.at, place)
-            self.at = here
+            position = self._window_start + at
+            if position > self._end:
+                raise self._too_long(position - self.at, place)
+            self.at = position
 
     def _enter(self, length: int, place: str) -> int:
         """Make sure that the next `length` bytes are in the window."""

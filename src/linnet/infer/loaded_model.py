@@ -168,12 +168,15 @@ class LoadedModel(Shown):
         if stream.text or stream.stopped != "end":
             return None
         end = self.tokenizer.id_to_token(stream.tokens[-1])
-        said = f"the model ended the text at once, with {end}"
+        explanation = f"the model ended the text at once, with {end}"
         if self.chat_template is None:
-            return f"{said}: it sees nothing to go on with; try another `prompt`, or a higher `temperature`", None
+            return (
+                f"{explanation}: it sees nothing to go on with; try another `prompt`, or a higher `temperature`",
+                None,
+            )
         return (
-            f"{said}: it was tuned for chats (see linnet chat), and answers a question that is written as its chat"
-            " template has it",
+            f"{explanation}: it was tuned for chats (see linnet chat), and answers a question that is written as its"
+            " chat template has it",
             as_turn(prompt, self.chat_template),
         )
 

@@ -214,7 +214,9 @@ class CastWeights:
         copies = {id(master): cast for master, cast in zip(self._masters, self._cast, strict=True)}
         for parameter in parameters:
             if id(parameter) in copies:
-                copies[id(parameter)].register_post_accumulate_grad_hook(partial(_hand_on, parameter, on_gradient))
+                copies[id(parameter)].register_post_accumulate_grad_hook(
+                    partial(_add_to_master_grad, parameter, on_gradient)
+                )
             else:
                 parameter.register_post_accumulate_grad_hook(on_gradient)
 
@@ -248,7 +250,7 @@ def _side_by_side(tensors: list[Tensor]) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _hand_on(master: nn.Parameter, on_gradient: Callable[[Tensor], None], cast: Tensor) -> None:
+def _add_to_master_grad(master: nn.Parameter, on_gradient: Callable[[Tensor], None], cast: Tensor) -> None:
     """The gradient of a cast weight goes to its parameter, whose gradient has a place already."""
     if master.grad is not None and cast.grad is not None:
         master.grad += cast.grad

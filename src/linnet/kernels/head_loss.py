@@ -211,15 +211,15 @@ _ones: dict[torch.device, Tensor] = {}
 
 def backward(loss: Tensor) -> None:
     """`loss.backward()`, for which the head's gradients, the largest of all, need not be multiplied by 1."""
-    loss.backward(_one(loss.device))
+    loss.backward(_scalar_one(loss.device))
 
 
 def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
     """`torch.autograd.grad` likewise; None for what the loss does not depend on."""
-    return list(torch.autograd.grad(loss, parameters, _one(loss.device), allow_unused=True))
+    return list(torch.autograd.grad(loss, parameters, _scalar_one(loss.device), allow_unused=True))
 
 
-def _one(device: torch.device) -> Tensor:
+def _scalar_one(device: torch.device) -> Tensor:
     if device not in _ones:
         _ones[device] = torch.ones((), device=device)
     return _ones[device]

@@ -51,7 +51,7 @@ class Graph:
         self._graph.replay()
         return self._results
 
-    def plainly(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+    def uncaptured(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work once without the graph, for somebody who looks at what Python does."""
         return self._eagerly(inputs)
 
@@ -116,7 +116,7 @@ class Recording:
                 operation(*arguments, **named)
         return self._results
 
-    def plainly(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+    def uncaptured(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         """Do the work once without the recording, for somebody who looks at what Python does."""
         return self._work(*inputs)
 
@@ -194,8 +194,8 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 def _is_view(results: list[Tensor], inputs: Iterable[Tensor]) -> bool:
     """Does a result lie in an input's memory? Then it changes with it, and nothing needs to be done."""
-    taken = {tensor.untyped_storage().data_ptr() for tensor in inputs if tensor.numel()}
-    return any(result.untyped_storage().data_ptr() in taken for result in results if result.numel())
+    storages = {tensor.untyped_storage().data_ptr() for tensor in inputs if tensor.numel()}
+    return any(result.untyped_storage().data_ptr() in storages for result in results if result.numel())
 
 
 def _into(result: Any, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _Call:
@@ -210,10 +210,10 @@ def _into(result: Any, func: Any, args: tuple[Any, ...], named: dict[str, Any]) 
     for name in forms:
         form = getattr(func.overloadpacket, name)
         outs = [a for a in form._schema.arguments if a.is_out]
-        taken = [(a.name, str(a.type)) for a in form._schema.arguments if not a.is_out]
-        if taken == wanted and [str(out.type) for out in outs] == ["List[Tensor]"]:
+        arguments = [(a.name, str(a.type)) for a in form._schema.arguments if not a.is_out]
+        if arguments == wanted and [str(out.type) for out in outs] == ["List[Tensor]"]:
             return form._op, args, {**named, outs[0].name: results}
-        if taken == wanted and len(outs) == len(results):
+        if arguments == wanted and len(outs) == len(results):
             return form._op, args, {**named, **{out.name: kept for out, kept in zip(outs, results, strict=True)}}
 
     call, several = func._op, not isinstance(result, Tensor)

@@ -43,7 +43,7 @@ def load_frozen(
         config = retied(config, weights)
         divisors = weights.pop("rope_freqs.weight", None)
         model = allocate(config, "meta")
-        _put(model, weights, at, file)
+        _assign_weights(model, weights, at, file)
         finish_language_model(model, None if divisors is None else _plain(divisors))
     model.set_compute_dtype(dtype)
     return model.requires_grad_(False)
@@ -52,8 +52,11 @@ def load_frozen(
 def _weight(name: str, stored: TensorInfo | Joined, device: torch.device, dtype: torch.dtype) -> Tensor | PackedMatrix:
     """A parameter as it stays in memory."""
     leaves = list(_leaves(stored))
-    kept = {leaf.type for leaf in leaves} & {*planes.SPLITTABLE, *(() if dtype.itemsize == 2 else _SIXTEEN_BITS)}
-    if len(stored.shape) != 2 or name in (LENS, "position_embd.weight") or not kept:
+    packed_types = {leaf.type for leaf in leaves} & {
+        *planes.SPLITTABLE,
+        *(() if dtype.itemsize == 2 else _SIXTEEN_BITS),
+    }
+    if len(stored.shape) != 2 or name in (LENS, "position_embd.weight") or not packed_types:
         exact = torch.from_numpy(stored.read()).to(device)
         return exact.to(dtype) if len(stored.shape) == 2 and "position_embd" not in name else exact
     parts = [_part(leaf, device) for leaf in leaves]
@@ -104,7 +107,7 @@ def _plain(weight: Tensor | PackedMatrix) -> Tensor:
     return weight if isinstance(weight, Tensor) else weight.unpacked()
 
 
-def _put(
+def _assign_weights(
     model: LanguageModel, weights: Mapping[str, Tensor | PackedMatrix], device: torch.device, file: GGUFFile
 ) -> None:
     """Give a model without memory its weights, and layers of its own to those that are packed."""

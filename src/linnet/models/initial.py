@@ -159,10 +159,10 @@ def _normal(bits_N: Tensor) -> Tensor:
     quantile = ((bits_N >> 12).double() + 0.5) * 2.0**-52  # in (−½, ½), symmetric, never at an end
     deviate = quantile * _ratio(_CENTRE, 0.180625 - quantile * quantile)
     outer = (quantile.abs() > 0.425).nonzero().squeeze(1)
-    far = quantile[outer]
-    root = torch.sqrt(-_log(0.5 - far.abs()))
+    beyond = quantile[outer]
+    root = torch.sqrt(-_log(0.5 - beyond.abs()))
     tail = torch.where(root <= 5.0, _ratio(_MIDDLE, root - 1.6), _ratio(_TAIL, root - 5.0))
-    deviate[outer] = torch.copysign(tail, far)
+    deviate[outer] = torch.copysign(tail, beyond)
     return deviate
 
 

@@ -142,20 +142,20 @@ def _read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> dict[str,
 def _assign(model: Transformer, params: dict[str, Tensor], file: GGUFFile) -> None:
     """Take the tensors over as they are: a model is held once in memory, not twice."""
     check_names(model, params, file)
-    wanted = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for name, tensor in params.items():
-        wanted[name].data = tensor.contiguous()
+        parameters[name].data = tensor.contiguous()
 
 
 def check_names(model: Transformer, weights: Mapping[str, Any], file: GGUFFile) -> None:
     """Refuse weights that are not just those of the model."""
-    wanted = dict(model.named_parameters())
-    for name in wanted:
+    parameters = dict(model.named_parameters())
+    for name in parameters:
         if name not in weights:
-            expected = str(list(wanted[name].shape))
+            expected = str(list(parameters[name].shape))
             raise GGUFError("the parameter is missing", path=file.path, place=name, expected=expected, found="none")
     for name, tensor in weights.items():
-        if name not in wanted:
+        if name not in parameters:
             problem = "only some blocks have this parameter, and the first has not"
             raise GGUFError(problem, path=file.path, place=name, expected="none", found=str(list(tensor.shape)))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from linnet.errors import UsageError
-from linnet.files import step_of
+from linnet.files import sha256_of, step_of
 from linnet.gguf.adapter import AdapterFile
 from linnet.gguf.config import config_of
 from linnet.gguf.file import GGUFFile
@@ -82,12 +81,6 @@ def check_adapters(base: Path, adapters: Iterable[AdapterFile], *, any_base: boo
         if adapter.base_sha256 and not any_base:
             digest = digest or sha256_of(base)
             adapter.require_base(digest, base)
-
-
-def sha256_of(path: Path) -> str:
-    """The digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_adapter(path: Path) -> bool:

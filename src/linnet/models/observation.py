@@ -150,13 +150,13 @@ def activations(model: Any, *inputs: Any, regions: Collection[str] = REGIONS) ->
 
     Inputs are what the model is called with: token ids [B, T], or a vision transformer's images.
     """
-    kept = Activations(regions)
-    with observe(model, kept):
-        if "logits" in kept._regions or not hasattr(model, "hidden"):
+    recorded = Activations(regions)
+    with observe(model, recorded):
+        if "logits" in recorded._regions or not hasattr(model, "hidden"):
             model(*inputs)
         else:
             model.hidden(*inputs)
-    return kept
+    return recorded
 
 
 class _Watch:

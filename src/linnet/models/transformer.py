@@ -186,7 +186,7 @@ class LanguageModel(Transformer):
         Positions go on through the row. `divisor` replaces the number of targets in the mean. `executor` runs the
         layers: eagerly, or compiled.
         """
-        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        hidden_ND, head_VD = self._rows_and_head(ids_BT, documents_BT, executor)
         return ops.head_loss(hidden_ND, head_VD, targets_BT.flatten(), divisor, executor)
 
     def target_log_probs(
@@ -198,7 +198,7 @@ class LanguageModel(Transformer):
         executor: Executor = eager,
     ) -> Tensor:
         """[B, T]: log p of each target in float32, 0 where it is negative; as `loss` otherwise."""
-        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        hidden_ND, head_VD = self._rows_and_head(ids_BT, documents_BT, executor)
         return ops.target_log_probs(hidden_ND, head_VD, targets_BT.flatten()).view_as(ids_BT)
 
     def distilled_loss(
@@ -212,9 +212,15 @@ class LanguageModel(Transformer):
         executor: Executor = eager,
     ) -> DistilledLoss:
         """The loss of a student: cross entropy as in `loss`, and the divergence from its teacher."""
-        hidden_ND, head_VD = self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
+        hidden_ND, head_VD = self._rows_and_head(ids_BT, documents_BT, executor)
         targets_N = targets_BT.flatten()
         return ops.distilled_head_loss(hidden_ND, head_VD, targets_N, distillation, divisor, executor)
+
+    def _rows_and_head(
+        self, ids_BT: Tensor, documents_BT: Tensor | None, executor: Executor
+    ) -> tuple[Tensor, Tensor | PackedMatrix]:
+        """[B·T, D]: what the head reads of every token, and the head."""
+        return self._read_by_head(self.hidden(ids_BT, documents_BT, executor=executor).flatten(0, 1))
 
     def _read_by_head(self, hidden: Tensor) -> tuple[Tensor, Tensor | PackedMatrix]:
         """What the head reads, and the head: of an adapted one both with some columns more."""

@@ -75,9 +75,11 @@ class MergedFormat:
         """Bytes of the whole model."""
         from linnet.gguf.writer import storage_type, writable_type
 
-        wanted = writable_type(type)
+        stored_type = writable_type(type)
         with gguf.GGUFFile.open(self.base) as file:
             return sum(
-                tensor.values // tensor.shape[-1] * storage_type(name, tensor.shape, wanted).row_bytes(tensor.shape[-1])
+                tensor.values
+                // tensor.shape[-1]
+                * storage_type(name, tensor.shape, stored_type).row_bytes(tensor.shape[-1])
                 for name, tensor in file.tensors.items()
             )

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from linnet.board.words import bounded
 from linnet.errors import UsageError
 from linnet.recipes.flags import ModelName
-from linnet.recipes.job import Job
 from linnet.recipes.text_model_file import TextModelFile
 
 _CTX = 256  # of a sequence, where nobody says
@@ -51,7 +50,7 @@ class BaseFile(TextModelFile):
         return min(_CTX, most) if ctx is None else ctx
 
 
-def known_base(job: Job, options: _Options, *, force: bool = False) -> _Options:
+def known_base(options: _Options, *, force: bool = False) -> _Options:
     """The options with the name and the hash of the base's file; another file than the run began with is refused."""
     if options.base_sha256 is not None and not Path(options.base).exists():
         raise UsageError(
@@ -59,12 +58,7 @@ def known_base(job: Job, options: _Options, *, force: bool = False) -> _Options:
             f" {options.base_sha256})"
         )
     file = BaseFile(options.base)
-    digest = file.sha256()
-    if options.base_sha256 not in (None, digest) and not force:
-        raise UsageError(
-            f"the base {file.path} is another file than the run began with: put that one back (sha256"
-            f" {options.base_sha256}), or go on all the same with `force`"
-        )
+    digest = file.sha256(options.base_sha256, force=force)
     if options.base_sha256 is not None:
         return options
     return replace(options, base_name=bounded(file.name), base_sha256=digest)

@@ -16,7 +16,7 @@ from linnet.train.baseline_callback import BaselineCallback
 
 if TYPE_CHECKING:
     from linnet.train.callback import Callbacks
-    from linnet.train.loop import Progress
+    from linnet.train.progress import Progress
     from linnet.train.protocols import RunData
     from linnet.train.ranks import Ranks
 

@@ -128,16 +128,16 @@ class Donor:
     def table(self, rows: int | None = None) -> NDArray[np.float32]:
         """The first rows of its embedding, or all, as float32; every one is a usable row."""
         tensor = self.embedding
-        wanted = tensor.shape[0] if rows is None else rows
-        if tensor.shape[0] < wanted:
+        n_rows = tensor.shape[0] if rows is None else rows
+        if tensor.shape[0] < n_rows:
             raise self.error(
                 "the donor has fewer rows than the vocabulary",
                 f"tensor {quoted(_TABLE)}",
-                f"{wanted:,} rows or more",
+                f"{n_rows:,} rows or more",
                 f"{tensor.shape[0]:,}; map them by the tokens' text (`tokens`), or take the donor's tokenizer",
             )
         with donor_errors():
-            table = tensor.read(slice(0, wanted))
+            table = tensor.read(slice(0, n_rows))
         check_rows(table, self.path)
         return table
 

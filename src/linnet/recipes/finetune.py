@@ -57,7 +57,7 @@ class Finetune(FromScratch):
     def admitted(cls, job: Job, *, force: bool = False) -> Job:
         """The job with the name and the hash of its base; a run that has begun needs it no more."""
         assert isinstance(job.options, BaseOptions)
-        return job if job.options.base_sha256 else replace(job, options=known_base(job, job.options))
+        return job if job.options.base_sha256 else replace(job, options=known_base(job.options))
 
     @classmethod
     def begins_from_seed(cls, job: Job) -> bool:

@@ -41,9 +41,9 @@ def first_weights(run_dir: Path, job: Job, *, forked: bool) -> Mapping[str, Tens
     """The weights that a run began with, by the names of its parameters: kept, or made again from the seed."""
     from linnet.train.state import load
 
-    kept, kind = run_dir / STATE / _FILE, recipe_type(job.recipe)
-    if kept.is_file():
-        return load(kept).parameters
+    file, kind = run_dir / STATE / _FILE, recipe_type(job.recipe)
+    if file.is_file():
+        return load(file).parameters
     if forked or not kind.begins_from_seed(job):
         raise UsageError(
             f"run {run_dir.name} did not begin from a seed, and its first weights were not kept: it was started without"

@@ -84,8 +84,8 @@ def config_flags(configs: Iterable[type[Any]], leave_out: Iterable[str] = (), **
 
 def changed_fields(flags: Iterable[Flag], values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a config that were given with these flags."""
-    given = [flag for flag in flags if values[flag.name] is not None and values[flag.name] is not False]
-    return {flag.turns_off or flag.name: False if flag.turns_off else values[flag.name] for flag in given}
+    changed = [flag for flag in flags if values[flag.name] is not None and values[flag.name] is not False]
+    return {flag.turns_off or flag.name: False if flag.turns_off else values[flag.name] for flag in changed}
 
 
 def fill(kind: type[_Data], values: Mapping[str, Any]) -> _Data:

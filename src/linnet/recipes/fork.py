@@ -24,7 +24,7 @@ from linnet.train.settings import TrainSettings
 if TYPE_CHECKING:
     from linnet.recipes.recipe import AnyRecipe
     from linnet.recipes.training import JobData
-    from linnet.train.loop import Progress
+    from linnet.train.progress import Progress
     from linnet.train.state import State
 
 # How a model began, and what of it is trained.
@@ -116,54 +116,54 @@ class ForkPoint:
     def _check_model(self, flag: Flag, value: Any) -> None:
         """Refuse another model, tokenizer or beginning than the parent's."""
         model, name = self.parent.model, flag.turns_off or flag.name
-        wanted = not value if flag.turns_off else value
+        expected = not value if flag.turns_off else value
         if value is None or (flag.turns_off and not value):
             return
         have = getattr(model, name, getattr(self.parent.options, name, None))
-        if have != wanted:
+        if have != expected:
             known = "" if have is None or flag.turns_off else f", whose `{flag.name}` is {have}"
             raise UsageError(f"`{flag.name}` does not go with `from`: the model is that of run {self.run.id}{known}")
 
-    def _settings(self, given: Mapping[str, Any]) -> TrainSettings:
+    def _settings(self, flags: Mapping[str, Any]) -> TrainSettings:
         """Without a budget the parent's schedule goes on; with one a schedule of its own begins."""
         settings = self.parent.settings
-        budgets = [name for name in BUDGETS if given.get(name) is not None]
+        budgets = [name for name in BUDGETS if flags.get(name) is not None]
         if len(budgets) > 1:
             raise UsageError(f"`{budgets[0]}` and `{budgets[1]}` both say how long to train: give one of them")
         if budgets:
-            last = self.step + given["steps"] if budgets == ["steps"] else max(settings.steps, self.step + 1)
-            given = {**given, "steps": last, "schedule_start": self.step, "minutes": given.get("minutes")}
+            last = self.step + flags["steps"] if budgets == ["steps"] else max(settings.steps, self.step + 1)
+            flags = {**flags, "steps": last, "schedule_start": self.step, "minutes": flags.get("minutes")}
         elif self.step >= settings.steps:
             raise UsageError(
                 f"run {self.run.id} has done its {settings.steps} steps: say how long to go on, with `steps`, `tokens`,"
                 " `epochs` or `minutes`"
             )
         else:
-            given = {**given, "minutes": None}
-        return replace(settings, **_with_rates(settings, given))
+            flags = {**flags, "minutes": None}
+        return replace(settings, **_with_rates(settings, flags))
 
-    def _teacher(self, given: Mapping[str, Any]) -> TeacherOptions | None:
+    def _teacher(self, flags: Mapping[str, Any]) -> TeacherOptions | None:
         """The parent's teacher, another one, or other words about it."""
         known = self.parent.teacher
-        kept = {} if known is None else {flag.name: getattr(known, flag.name) for flag in teacher_flags()}
-        named = {name: value for name, value in given.items() if value is not None}
+        parents = {} if known is None else {flag.name: getattr(known, flag.name) for flag in teacher_flags()}
+        named = {name: value for name, value in flags.items() if value is not None}
         if "teacher" in named:
             named["teacher"] = str(model_path(named["teacher"], self.run.path.parent))
-        return teacher_of({**kept, **named})
+        return teacher_of({**parents, **named})
 
-    def _data(self, given: Mapping[str, Any], rows: Rows | None) -> Any:
+    def _data(self, flags: Mapping[str, Any], rows: Rows | None) -> Any:
         """The parent's data, or others cut into its tokens."""
         parent = self.parent.data
         if rows is not None:
-            return RowData(type(rows.rows).__name__, float(given.get("held_out", getattr(parent, "held_out", 0.02))))
+            return RowData(type(rows.rows).__name__, float(flags.get("held_out", getattr(parent, "held_out", 0.02))))
         if isinstance(parent, RowData):
             raise UsageError(
                 f"run {self.run.id} was trained on the data of a program ({parent.rows}): fork it there,"
                 " linnet.train(from_=…, data=…)"
             )
-        data = _changed(parent, given)
-        same = {name for name, value in given.items() if value == getattr(parent, name)}
-        return data if given.keys() <= {"cache", "documents"} | same else self.with_tokens(data)
+        data = _changed(parent, flags)
+        same = {name for name, value in flags.items() if value == getattr(parent, name)}
+        return data if flags.keys() <= {"cache", "documents"} | same else self.with_tokens(data)
 
     def with_tokens(self, data: Any) -> Any:
         """The data, to be cut into the tokens of the checkpoint."""
@@ -187,10 +187,10 @@ class ForkPoint:
         job, model = data.job, self.parent.model
         if isinstance(model, ViTConfig):
             for name in ("num_classes", "num_channels"):
-                have, wanted = getattr(job.model, name), getattr(model, name)
-                if have != wanted:
+                own, expected = getattr(job.model, name), getattr(model, name)
+                if own != expected:
                     raise UsageError(
-                        f"the {data.description} has {name} {have}, and the model of run {self.run.id} {wanted}"
+                        f"the {data.description} has {name} {own}, and the model of run {self.run.id} {expected}"
                     )
             job = replace(job, model=replace(job.model, image_mean=model.image_mean, image_std=model.image_std))
         before = self.parent.settings
@@ -209,7 +209,7 @@ class ForkPoint:
 
     def restore(self, recipe: AnyRecipe, data: JobData) -> tuple[Progress, str]:
         """Put the checkpoint into a recipe that is built: where the loop stands, and a line for people."""
-        from linnet.train.loop import Progress
+        from linnet.train.progress import Progress
 
         state, settings = self.state, data.job.settings
         before = self.parent.settings
@@ -218,17 +218,17 @@ class ForkPoint:
             moments = f"the optimizer's moments begin anew, the state of step {self.step} is gone"
         elif other:
             moments = f"the optimizer's moments begin anew (another {other})"
-            kept = {name: tensor for name, tensor in state.moments.items() if name.startswith("trained/")}
-            state = replace(state, moments=kept)
+            trained = {name: tensor for name, tensor in state.moments.items() if name.startswith("trained/")}
+            state = replace(state, moments=trained)
         else:
             moments = "the optimizer's moments"
         recipe.restore(self.weights, state)
         recipe.step_index = self.step
         where = "goes on in the same data" if self.has_same_data(data) else "begins with other data"
         facts = self.state.facts
-        seen = facts.get("seen") or self._metadata.get(f"linnet.{data.unit}_seen") or self.step * data.per_step
+        trained_on = facts.get("seen") or self._metadata.get(f"linnet.{data.unit}_seen") or self.step * data.per_step
         loss = facts.get("loss", self._metadata.get("linnet.train_loss", float("nan")))
-        progress = Progress(step=self.step, seen=int(seen), loss=float(loss), first_loss=facts.get("first_loss"))
+        progress = Progress(step=self.step, seen=int(trained_on), loss=float(loss), first_loss=facts.get("first_loss"))
         return progress, f"forked from {self.run.id}@{self.step}: its weights; {moments}; {where}"
 
     @property
@@ -247,7 +247,7 @@ class ForkPoint:
     @cached_property
     def state(self) -> State:
         """What the checkpoint has besides its weights; nothing where only those were kept."""
-        from linnet.recipes.training import check_pair
+        from linnet.recipes.resume_checks import check_pair
         from linnet.train.state import State, load, state_path
 
         if not self.has_state:
@@ -278,7 +278,7 @@ def _with_rates(parent: TrainSettings, given: Mapping[str, Any]) -> dict[str, An
     return {**rates, **given}
 
 
-def _changed(data: Any, given: Mapping[str, Any]) -> Any:
+def _changed(data: Any, flags: Mapping[str, Any]) -> Any:
     """A dataclass with some fields changed, with paths that hold in any folder."""
-    kept = {field.name: getattr(data, field.name) for field in fields(data)}
-    return fill(type(data), {**kept, **given})
+    values = {field.name: getattr(data, field.name) for field in fields(data)}
+    return fill(type(data), {**values, **flags})

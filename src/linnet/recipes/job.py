@@ -140,7 +140,7 @@ class ImageData:
 class RowData:
     """Rows of token ids that a program gives: `rows` names their type, since `run.json` cannot hold them."""
 
-    run_data: ClassVar[str] = "linnet.recipes.token_data:RowRunData"
+    run_data: ClassVar[str] = "linnet.recipes.row_data:RowRunData"
     rows: str
     held_out: float = 0.02  # of a map-style dataset
 
@@ -276,17 +276,17 @@ class Job:
 
     def fingerprint(self) -> str:
         """A hash of everything that would make the continuation another run."""
-        kept = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in FREE}
-        if kept.get("plain") is False:  # the usual case, which it was before there was a word for it
-            del kept["plain"]
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+        fixed = {name: v for name, v in {**self.model_fields(), **self.config_fields()}.items() if name not in FREE}
+        if fixed.get("plain") is False:  # the usual case, which it was before there was a word for it
+            del fixed["plain"]
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def settings_of(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
     """The settings that the values of flags ask for; two that both say how long to train are refused."""
-    given = [name for name in BUDGETS if values.get(name) is not None]
-    if len(given) > 1:
-        raise UsageError(f"`{given[0]}` and `{given[1]}` both say how long to train: give one of them")
+    budgets = [name for name in BUDGETS if values.get(name) is not None]
+    if len(budgets) > 1:
+        raise UsageError(f"`{budgets[0]}` and `{budgets[1]}` both say how long to train: give one of them")
     return fill(kind, {name: value for name, value in values.items() if name != "steps" or value is not None})
 
 
@@ -299,10 +299,10 @@ def teacher_flags() -> tuple[Flag, ...]:
 def teacher_of(values: Mapping[str, Any]) -> TeacherOptions | None:
     """The teacher that the values of flags ask for; what speaks of one where there is none is refused."""
     names = [flag.name for flag in teacher_flags()]
-    given = {name: values[name] for name in names if values.get(name) is not None}
-    if given and "teacher" not in given:
-        raise UsageError(f"`{next(iter(given))}` says how to learn from a teacher: name one with `teacher`")
-    return fill(TeacherOptions, given) if given else None
+    fields = {name: values[name] for name in names if values.get(name) is not None}
+    if fields and "teacher" not in fields:
+        raise UsageError(f"`{next(iter(fields))}` says how to learn from a teacher: name one with `teacher`")
+    return fill(TeacherOptions, fields) if fields else None
 
 
 def settings_flags(kind: type[TrainSettings], leave_out: Iterable[str] = ()) -> tuple[Flag, ...]:

@@ -140,7 +140,7 @@ class Lora(FromScratch):
         if job.learns_preferences:
             _check_preferences(job)
             options = replace(options, beta=options.reward_scale)
-        known = known_base(job, options, force=force)
+        known = known_base(options, force=force)
         if known.adapter is not None and options.base_sha256 is None and not known.any_base:
             AdapterFile.read(known.adapter).require_base(known.base_sha256 or "", known.base)
         return replace(job, options=known)

@@ -26,7 +26,7 @@ _OF_A_MACHINE = (
 )
 
 
-def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
+def require_shared_folder(session: Session, root: Path, ranks: Ranks) -> Path:
     """The run's folder, which every rank must see: after a restart another one may be rank 0, and reads it."""
     if ranks.alone:
         return session.run_dir
@@ -37,7 +37,7 @@ def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
         mark.touch()
     ranks.wait()
     patience = 0.0 if ranks.on_one_machine else _LATE_SECONDS
-    missing = [rank for rank, seen in enumerate(ranks.gather(_appears(mark, patience))) if not seen]
+    missing = [rank for rank, seen in enumerate(ranks.gather(_wait_for_file(mark, patience))) if not seen]
     if ranks.is_first:
         mark.unlink(missing_ok=True)
     if missing:
@@ -47,7 +47,7 @@ def seen_by_all(session: Session, root: Path, ranks: Ranks) -> Path:
     return run_dir
 
 
-def _appears(path: Path, seconds: float) -> bool:
+def _wait_for_file(path: Path, seconds: float) -> bool:
     """Is a file there? A network's file system may be some seconds late."""
     deadline = time.monotonic() + seconds
     while not path.exists():

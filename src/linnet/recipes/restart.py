@@ -82,12 +82,12 @@ class PreviousRun:
             return None
         run = Run.load(folder)
         _check_recipe(run, recipe, forked)
-        kept = provenance.mask_config(kept_values(recipe_type(recipe).flags, flags))
-        _check_flags(run, kept)
+        recorded = provenance.mask_config(kept_values(recipe_type(recipe).flags, flags))
+        _check_flags(run, recorded)
         _wait_for_writer(run)
         run = Run.load(folder)
-        asked = {name: value for name, value in flags.items() if value is not None}
-        return cls(run, asked, max(steps_with_state(folder), default=None), _is_done(run, asked))
+        given_flags = {name: value for name, value in flags.items() if value is not None}
+        return cls(run, given_flags, max(steps_with_state(folder), default=None), _is_done(run, given_flags))
 
     @property
     def exit_code(self) -> int:
@@ -114,10 +114,10 @@ def _is_done(run: Run, flags: Mapping[str, Any]) -> bool:
     if run.status != "completed":
         return False
     known, config = run.manifest.flags, run.manifest.config
-    given = {name: flags[name] for name in BUDGETS if is_budget(name, flags.get(name))}
+    budgets = {name: flags[name] for name in BUDGETS if is_budget(name, flags.get(name))}
     if known is None:
-        return all(config.get(name) == value for name, value in given.items())
-    return given == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
+        return all(config.get(name) == value for name, value in budgets.items())
+    return budgets == {name: known[name] for name in BUDGETS if is_budget(name, known.get(name))}
 
 
 def _bring_back(folder: Path, mirror: str | None) -> None:
@@ -184,8 +184,8 @@ def _clear_unborn(folder: Path) -> bool:
 def _check_recipe(run: Run, recipe: str, forked: bool) -> None:
     other = f"choose another `run_id`, or delete it: linnet delete {run.id}"
     if run.manifest.recipe != recipe:
-        made = f"of the recipe {run.manifest.recipe}" if run.manifest.recipe else "not made by linnet train"
-        raise UsageError(f"run {run.id} is {made}, and this command trains {recipe}; {other}")
+        origin = f"of the recipe {run.manifest.recipe}" if run.manifest.recipe else "not made by linnet train"
+        raise UsageError(f"run {run.id} is {origin}, and this command trains {recipe}; {other}")
     if forked != (run.manifest.parent is not None):
         began = f"forked from {run.manifest.parent}" if run.manifest.parent else "not forked from another run"
         raise UsageError(f"run {run.id} was {began}, and this command {'is' if forked else 'is not'}; {other}")
@@ -202,9 +202,10 @@ def _check_flags(run: Run, given: Mapping[str, Any]) -> None:
         if name in FREE or name == "prompt" or is_budget(name, before) or is_budget(name, now) or before == now:
             continue
         started = f"with `{name}={before}`" if before is not None else f"without `{name}`"
-        asked = f"`{name}={now}`" if now is not None else f"no `{name}`"
+        setting = f"`{name}={now}`" if now is not None else f"no `{name}`"
         raise UsageError(
-            f"run {run.id} was started {started}, and this command has {asked}: give it as it was, or another `run_id`"
+            f"run {run.id} was started {started}, and this command has {setting}: give it as it was, or another"
+            " `run_id`"
         )
 
 
@@ -212,7 +213,7 @@ def _wait_for_writer(run: Run) -> None:
     """Wait for a writer that is about to end; one that goes on writing is an error."""
     began = changed = time.monotonic()
     size, origin = -1, run.manifest.provenance
-    here = origin.get("boot_id") == provenance.boot_id()
+    is_same_boot = origin.get("boot_id") == provenance.boot_id()
     writer = f"process {origin.get('pid')} on {origin.get('host')}"
     while run.status == "live":
         now = time.monotonic()
@@ -220,7 +221,7 @@ def _wait_for_writer(run: Run) -> None:
             log.warning("run %s is still being written by %s: waiting for it to end", run.id, writer)
         if (latest := (run.path / EVENTS).stat().st_size) != size:
             size, changed = latest, now
-        if not here and now - changed > _SILENT_SECONDS:
+        if not is_same_boot and now - changed > _SILENT_SECONDS:
             return
         if now - began > _WAIT_SECONDS:
             raise LinnetError(f"run {run.id} is being written by {writer}; stop it first, or choose another `run_id`")

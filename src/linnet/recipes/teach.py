@@ -120,14 +120,14 @@ def teach(plan: TeachPlan, device: str = "auto", progress: TeachProgress = lambd
             )
         progress(writer.done, header.rows)
         if writer.done < header.rows:
-            _speak(plan, writer, plan.file.loaded(hardware, header.vocab), hardware, progress)
+            _write_logits(plan, writer, plan.file.loaded(hardware, header.vocab), hardware, progress)
         writer.finish()
     cached = find_teacher_logits(plan.path.parent.parent, header.key, header.top)
     assert cached is not None
     return cached
 
 
-def _speak(
+def _write_logits(
     plan: TeachPlan, writer: TeacherLogitsWriter, teacher: LiveTeacher, hardware: Hardware, progress: TeachProgress
 ) -> None:
     """Write part by part what the teacher says."""
@@ -149,8 +149,8 @@ def _speak(
         top = teacher.top(batch.ids_BT, batch.documents_BT, eager, header.top, header.temperature)
         ids.append(top.ids_NK.cpu().numpy())
         log_p.append(top.log_p_NK1.half().cpu().numpy())
-        wanted = min(header.part, header.rows - writer.done)
-        if sum(map(len, ids)) >= wanted:
-            writer.add(np.concatenate(ids)[:wanted], np.concatenate(log_p)[:wanted])
+        end = min(header.part, header.rows - writer.done)
+        if sum(map(len, ids)) >= end:
+            writer.add(np.concatenate(ids)[:end], np.concatenate(log_p)[:end])
             ids, log_p = [], []
             progress(writer.done, header.rows)

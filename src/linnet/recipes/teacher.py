@@ -94,12 +94,7 @@ def admitted(job: Job, hardware: Hardware, *, force: bool = False) -> Job:
     file.require_ctx(job.ctx)
     if not _may_have_cache(job):  # else the teacher may not have to run: it is known when the tokens are
         file.require_memory(hardware)
-    digest = file.sha256()
-    if options.teacher_sha256 not in (None, digest) and not force:
-        raise UsageError(
-            f"the teacher {file.path} is another file than the run began with: put that one back (sha256"
-            f" {options.teacher_sha256}), or go on all the same with `force`"
-        )
+    digest = file.sha256(options.teacher_sha256, force=force)
     if options.teacher_sha256 is not None:
         return job
     return replace(job, teacher=replace(options, teacher_name=bounded(file.name), teacher_sha256=digest))
@@ -112,7 +107,7 @@ def _may_have_cache(job: Job) -> bool:
     return next(teacher_logits_folder(cache_folder(job.data.cache)).glob("*.taught"), None) is not None
 
 
-def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:
+def prepare_teacher(data: JobData, hardware: Hardware, *, begun: bool) -> None:
     """Once the data are read: the teacher's tokens must be theirs, and a cache may stand for it.
 
     `begun`: the run goes on from a checkpoint, with what it began with.
@@ -134,9 +129,9 @@ def meet(data: JobData, hardware: Hardware, *, begun: bool) -> None:
 def teacher_remark(options: TeacherOptions, vocab: int) -> str:
     """What is learnt from whom, in a line."""
     top = options.top_k_distill or None
-    over = f"all {vocab:,} tokens" if top is None else f"its {top} likeliest tokens, the others as one"
+    scope = f"all {vocab:,} tokens" if top is None else f"its {top} likeliest tokens, the others as one"
     read = " out of a cache" if options.teacher_cache else ""
     return (
-        f"teacher {options.teacher_name}: {options.distill:.0%} of the loss is its distribution over {over}{read}, at"
+        f"teacher {options.teacher_name}: {options.distill:.0%} of the loss is its distribution over {scope}{read}, at"
         f" temperature {options.temperature_distill:g}"
     )

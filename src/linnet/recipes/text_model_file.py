@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import cached_property
 from math import prod
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from linnet.architectures import task_of
 from linnet.board.words import bounded
 from linnet.errors import UsageError
+from linnet.files import sha256_of
 from linnet.gguf import GGUFFile, resolve_link
 from linnet.gguf.card import read_card
 from linnet.models import config_of
@@ -70,10 +70,15 @@ class TextModelFile:
             tokens: Any = file.metadata[TOKENS]
             return tuple(tokens)
 
-    def sha256(self) -> str:
-        """The hash of the file, to know it again."""
-        with self.file.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    def sha256(self, recorded: str | None = None, *, force: bool = False) -> str:
+        """The file's SHA-256; another than the run began with is refused, unless `force` says so."""
+        digest = sha256_of(self.file)
+        if recorded not in (None, digest) and not force:
+            raise UsageError(
+                f"the {self.role} {self.path} is another file than the run began with: put that one back (sha256"
+                f" {recorded}), or go on all the same with `force`"
+            )
+        return digest
 
     @cached_property
     def sizes(self) -> tuple[int, int]:

@@ -6,22 +6,20 @@ Tokens are compared by the bytes they stand for, not by their spelling in the fi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linnet.gguf.tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, rebuild_tokenizer
+from linnet.gguf.token_spelling import token_bytes
+from linnet.gguf.tokenizer import NORMAL, USER_DEFINED, rebuild_tokenizer
 from linnet.recipes.donor import DonorError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-_WRITTEN = (UNKNOWN, CONTROL, USER_DEFINED)  # spelt as they are, not in the kind's own alphabet
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Names of the token that ends a text. A chat model's `eos` ends a turn, so these go first.
 _ENDS_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 _NOISE = 0.1  # of the spread of the donor's rows
@@ -71,12 +69,12 @@ class TokenRows:
         total = len(self.counts)
         if self.same:
             return f"all {total:,} rows by the donor's own tokenizer"
-        rest = "".join(
-            f", {number:,} {what}"
-            for number, what in ((self.means, "from the mean of their pieces"), (self.new, "new"))
+        sources = "".join(
+            f", {number:,} {source}"
+            for number, source in ((self.means, "from the mean of their pieces"), (self.new, "new"))
             if number
         )
-        return f"{self.own:,} of {total:,} rows are tokens of the donor's ({self.own / total:.1%}){rest}"
+        return f"{self.own:,} of {total:,} rows are tokens of the donor's ({self.own / total:.1%}){sources}"
 
     def take(self, table_VW: NDArray[np.float32], seed: int = 0) -> NDArray[np.float32]:
         """The new table, out of the donor's; rows without a source are drawn with the mean and spread of the others."""
@@ -108,15 +106,15 @@ class TokenRows:
     def _equal(self) -> list[int]:
         """Means that are the row of a token as it is, or another mean: `dd` of d and d, `fd` and `df`."""
         counts = self.counts
-        taken: set[tuple[tuple[int, int], ...]]
-        taken = {((number, 1),) for number in self.of[self.first[:-1][counts == 1]].tolist()}
+        matched: set[tuple[tuple[int, int], ...]]
+        matched = {((number, 1),) for number in self.of[self.first[:-1][counts == 1]].tolist()}
         equal = []
         for row in np.flatnonzero(counts > 1).tolist():
             pieces, times = np.unique(self.of[self.first[row] : self.first[row + 1]], return_counts=True)
             shares = tuple(zip(pieces.tolist(), (times // np.gcd.reduce(times)).tolist(), strict=True))
-            if shares in taken:
+            if shares in matched:
                 equal.append(row)
-            taken.add(shares)
+            matched.add(shares)
         return equal
 
 
@@ -141,7 +139,7 @@ def find_rows(donor: Mapping[str, Any], new: Mapping[str, Any], *, pieces: bool,
             expected="the texts of its tokens",
             found="none",
         )
-    theirs = _spelt(donor)
+    theirs = token_bytes(donor)
     known: dict[bytes | str, int] = {}
     for number, text in enumerate(theirs):
         known.setdefault(text, number)
@@ -152,7 +150,7 @@ def find_rows(donor: Mapping[str, Any], new: Mapping[str, Any], *, pieces: bool,
     cut = _Cutter(rebuild_tokenizer(donor), theirs, known) if pieces else None
     of: list[int] = []
     first = [0]
-    for number, text in enumerate(_spelt(new)):
+    for number, text in enumerate(token_bytes(new)):
         if text and text in known:
             of.append(known[text])
         elif number == new.get("tokenizer.ggml.eos_token_id") and isinstance(end, int):
@@ -211,30 +209,3 @@ def _as_bytes(text: bytes | str) -> bytes:
 def _type(tokenizer: Mapping[str, Any], number: int) -> int:
     types = tokenizer.get("tokenizer.ggml.token_type", ())
     return int(types[number]) if number < len(types) else NORMAL
-
-
-def _spelt(tokenizer: Mapping[str, Any]) -> list[bytes | str]:
-    """What each token stands for: bytes; or its text, for control tokens; or nothing, for unused rows."""
-    texts: Sequence[str] = tokenizer["tokenizer.ggml.tokens"]
-    types = list(tokenizer.get("tokenizer.ggml.token_type", ())) or [NORMAL] * len(texts)
-    alphabet = _alphabet() if tokenizer.get("tokenizer.ggml.model") == "gpt2" else None
-    out: list[bytes | str] = []
-    for text, kind in zip(texts, types, strict=False):
-        if kind == UNUSED:
-            out.append("")
-        elif kind in _WRITTEN:
-            out.append(text)
-        elif alphabet is not None:
-            out.append(bytes(alphabet[letter] for letter in text) if all(c in alphabet for c in text) else text)
-        elif kind == BYTE and (match := _BYTE_TOKEN.fullmatch(text)):
-            out.append(bytes.fromhex(match[1]))
-        else:
-            out.append(text.replace("▁", " ").encode())
-    return out
-
-
-def _alphabet() -> dict[str, int]:
-    """The byte behind each letter of byte-level BPE: printable ones are themselves, the rest follow from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}

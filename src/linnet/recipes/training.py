@@ -17,12 +17,19 @@ from linnet.recipes.baseline import baseline_callback, baseline_remark, check_ba
 from linnet.recipes.first_weights import copy_weights, first_weights, keep_first_weights
 from linnet.recipes.fork import ForkPoint
 from linnet.recipes.inspecting import inspector_of, is_inspected, require_inspectable
-from linnet.recipes.job import Job, PrepareProgress, RowData, Rows, weights_of_layers
-from linnet.recipes.rank_guard import rank_remarks, require_same_training, seen_by_all, sharing_of
+from linnet.recipes.job import Job, PrepareProgress, Rows, weights_of_layers
+from linnet.recipes.rank_guard import rank_remarks, require_same_training, require_shared_folder, sharing_of
 from linnet.recipes.recipe import AnyRecipe
 from linnet.recipes.registry import imported, recipe_type
 from linnet.recipes.restart import PreviousRun
-from linnet.recipes.teacher import TeacherFile, admitted, meet, teacher_remark
+from linnet.recipes.resume_checks import (
+    check_pair,
+    check_same_data,
+    check_steps_left,
+    newest_step,
+    with_data_and_loss,
+)
+from linnet.recipes.teacher import TeacherFile, admitted, prepare_teacher, teacher_remark
 from linnet.runs import Run, RunStore, Session
 from linnet.runs import start as start_run
 from linnet.runs.baseline import Baseline, Comparison
@@ -30,18 +37,18 @@ from linnet.runs.folder import WEIGHTS, check_template, require_writable
 from linnet.runs.mirror import Mirror, MirrorReport, check_mirror
 from linnet.train.baseline_callback import BaselineCallback
 from linnet.train.callback import Callback, Callbacks
-from linnet.train.checkpoint import checkpoint_event, sha256_of
 from linnet.train.flow import write_flow
 from linnet.train.hardware import Hardware, choose
 from linnet.train.inspection.inspector import Inspector
-from linnet.train.loop import Loop, Outcome, Progress
+from linnet.train.loop import Loop
 from linnet.train.metrics import Gate
 from linnet.train.mirror_callback import MirrorCallback
 from linnet.train.plan import Plan, make_plan, shortages
 from linnet.train.process import StopSignals
+from linnet.train.progress import Outcome, Progress
 from linnet.train.protocols import RunData
 from linnet.train.ranks import ALONE, Ranks, join
-from linnet.train.state import State, StateError, load, state_path, steps_with_state
+from linnet.train.state import load, state_path
 from linnet.train.step import LossFunction
 
 if TYPE_CHECKING:
@@ -144,7 +151,7 @@ def start(
             Gate.parse(job.settings.gate)
         if job.settings.mirror:
             check_mirror(job.settings.mirror)
-        root, called = require_writable(runs_root), Callbacks(callbacks)
+        root, listeners = require_writable(runs_root), Callbacks(callbacks)
         job, baseline = with_baseline(job, runs_root, ranks)
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         check_baseline(baseline, job, data)
@@ -158,10 +165,10 @@ def start(
             first = copy_weights(recipe)
         plan = plan_of(recipe, data, job, hardware, progress.step)
     require_same_training(recipe, data, job, ranks)
-    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
+    start_fields = _start_fields(recipe, data, job, hardware, plan, baseline)
     with ranks.together():
         if previous is not None:
-            session = _reopen(previous.run, job, progress.step, chosen, ranks, flags=previous.kept_flags)
+            session = _reopen(previous.run, job, progress.step, start_fields, ranks, flags=previous.kept_flags)
         else:
             session = start_run(
                 root,
@@ -175,13 +182,13 @@ def start(
                 device=hardware.backend,
                 plan=plan.fields(),
                 mode=ranks.mode,  # a training always has its folder: that is where its checkpoints go
-                **chosen,
+                **start_fields,
                 **labels,
             )
         if ranks.is_first and not session.active:
             session.finish("errored", "the run folder cannot be written")
             raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
-    run_dir = seen_by_all(session, root, ranks)
+    run_dir = require_shared_folder(session, root, ranks)
     if ranks.is_first:
         write_flow(session.run_dir, recipe.model, job.settings.batch, job.ctx)
     if first is not None:
@@ -191,8 +198,8 @@ def start(
     if len(data.left_out) > NAMED:  # a note names the first few of them
         session.text(0, "left out", "\n".join(data.left_out))
     inspector = inspector_of(session, job, data, recipe, hardware, first)
-    along: dict[str, Any] = {"inspector": inspector, "told": remarks, "baseline": baseline}
-    return _training(session, run_dir, job, data, recipe, hardware, progress, called, plan, **along)
+    loop_arguments: dict[str, Any] = {"inspector": inspector, "early_remarks": remarks, "baseline": baseline}
+    return _training(session, run_dir, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -218,7 +225,7 @@ def prepare(
         if not fork.has_same_tokens(data):
             data = _read(replace(job, data=fork.with_tokens(job.data)), hardware, preparing)
         fork.place(data)
-    meet(data, hardware, begun=False)
+    prepare_teacher(data, hardware, begun=False)
     if data.job.teacher is not None and data.job.teacher.teacher_cache is not None:
         hardware = _hardware(data.job, ranks)  # as a resume chooses it: the teacher does not run
     if fork is None or data.job.settings.lr is None:
@@ -249,12 +256,12 @@ def resume(
     - `rows`, `loss`: those of the program, where the run was started with its own.
     - `previous`: the run as the same command found it again, with the flags that it is given now.
     """
-    called = Callbacks(callbacks)
+    listeners = Callbacks(callbacks)
     run = run if isinstance(run, Run) else RunStore(runs_root).find(os.fspath(run))
     job = Job.from_fields(run.manifest.model, run.manifest.config, run.manifest.recipe)
     ranks = join(job.settings.device, job.settings.rank_timeout)
     with ranks.together():
-        at = _newest_step(run, free=previous is not None)
+        at = newest_step(run, free=previous is not None)
     at = ranks.first(at)
     with ranks.together():
         # Rank 0 looks for damage, all of both files; each rank then reads what it needs of them.
@@ -262,23 +269,23 @@ def resume(
         weights = step_path(run.path / WEIGHTS, at)
         if ranks.is_first and not force:
             check_pair(run, at, state, weights)
-        job = _with_own(run, job, weights, rows, loss)
+        job = with_data_and_loss(run, job, weights, rows, loss)
         if steps is not None:
             job = replace(job, settings=replace(job.settings, steps=steps, minutes=None))
         if previous is not None:
             job = previous.changed(job)
         job, baseline = with_baseline(job, run.path.parent, ranks, resumed=run)
         if job.settings.tokens is None and job.settings.epochs is None:
-            _check_steps_left(run, at, job.settings.steps)
+            check_steps_left(run, at, job.settings.steps)
         require_writable(run.path)
         hardware = _hardware(job, ranks)
         job = recipe_type(job.recipe).admitted(admitted(job, hardware, force=force), force=force)
         data = _read(job, hardware, preparing, tokenizer=_tokenizer_in(weights))
         if data.job.settings.lr is None:
             _settle(data, hardware)
-        _check_steps_left(run, at, data.job.settings.steps)
-        meet(data, hardware, begun=True)
-        _check_same(run, data, state, force)
+        check_steps_left(run, at, data.job.settings.steps)
+        prepare_teacher(data, hardware, begun=True)
+        check_same_data(run, data, state, force)
         recipe, job = _built(data, hardware, resumed=True)
         recipe.restore(weights, state)
         _check_metrics(job, data)
@@ -290,34 +297,14 @@ def resume(
         plan = plan_of(recipe, data, job, hardware, at)
     require_same_training(recipe, data, job, ranks, state.digest)
     flags = None if previous is None else previous.kept_flags
-    chosen = _chosen(recipe, data, job, hardware, plan, baseline)
+    start_fields = _start_fields(recipe, data, job, hardware, plan, baseline)
     changed = steps is not None or previous is not None
     with ranks.together():
-        session = _reopen(run, job, at, chosen, ranks, changed=changed, flags=flags)
+        session = _reopen(run, job, at, start_fields, ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
     inspector = inspector_of(session, job, data, recipe, hardware, first, state)
-    along: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
-    return _training(session, run.path, job, data, recipe, hardware, progress, called, plan, **along)
-
-
-def _with_own(run: Run, job: Job, weights: Path, rows: Rows | None, loss: LossFunction | None) -> Job:
-    """The job with the data and the loss of the program that started it; without them it cannot go on."""
-    if isinstance(job.data, RowData) and rows is None:
-        raise UsageError(
-            f"run {run.id} was trained on the data of a program ({job.data.rows}): go on with it there,"
-            " linnet.resume(run, data=…)"
-        )
-    if rows is not None and not isinstance(job.data, RowData):
-        raise UsageError(f"run {run.id} was not trained on the data of a program: leave data= out")
-    if rows is not None and rows.tokenizer is None:
-        with gguf.GGUFFile.open(weights) as file:
-            rows = replace(rows, tokenizer=weights) if "tokenizer.ggml.tokens" in file.metadata else rows
-    if (job.loss_name is None) != (loss is None):
-        known = "was trained with the model's own loss: leave loss= out"
-        if job.loss_name is not None:
-            known = f"was trained with a loss of its own ({job.loss_name}): give it, linnet.resume(run, loss=…)"
-        raise UsageError(f"run {run.id} {known}")
-    return replace(job, rows=rows, loss=loss)
+    loop_arguments: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
+    return _training(session, run.path, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
 
 
 def _hardware(job: Job, ranks: Ranks) -> Hardware:
@@ -383,14 +370,16 @@ def _reopen(
     run: Run,
     job: Job,
     step: int,
-    chosen: dict[str, Any],
+    start_fields: dict[str, Any],
     ranks: Ranks,
     *,
     changed: bool = True,
     flags: dict[str, Any] | None = None,
 ) -> Session:
     """Go on writing a run, from a step on. `changed`: its settings may be others than `run.json` has."""
-    session = start_run(run.path.parent, resume=run.path.name, from_step=step, strict=True, mode=ranks.mode, **chosen)
+    session = start_run(
+        run.path.parent, resume=run.path.name, from_step=step, strict=True, mode=ranks.mode, **start_fields
+    )
     if changed and ranks.is_first:
         settings = {**session.manifest.config, **job.config_fields()}
         if job.settings.minutes is None:
@@ -398,50 +387,9 @@ def _reopen(
             settings.pop("minutes", None)
         session.manifest.config = settings
         session.manifest.flags = session.manifest.flags if flags is None else flags
-        session.manifest.compare_to = chosen.get("compare_to", session.manifest.compare_to)
+        session.manifest.compare_to = start_fields.get("compare_to", session.manifest.compare_to)
         session.manifest.write(session.run_dir)
     return session
-
-
-def _check_steps_left(run: Run, done: int, last: int) -> None:
-    if done > last or (done == last and run.status == "completed"):
-        raise UsageError(f"run {run.id} has done {done} steps; go further with `steps=N`")
-
-
-def _newest_step(run: Run, *, free: bool = False) -> int:
-    """The step to go on from; a run that cannot be gone on with is refused by its reason.
-
-    `free`: nobody writes it, though its last words on another machine may be young.
-    """
-    if run.status == "live" and not free:
-        raise LinnetError(f"run {run.id} is still being written; wait for it, or stop it first")
-    steps = steps_with_state(run.path)
-    if not steps:
-        raise StateError(f"run {run.id} has no checkpoint with a state to resume from")
-    if run.manifest.dialect != "linnet":
-        manifest = run.path / "run.json"
-        raise StateError(f"{manifest} is missing or damaged, and resume needs the settings in it: put it back")
-    return steps[-1]
-
-
-def check_pair(run: Run, at: int, state: State, weights: Path) -> None:
-    """Refuse a state and weights that were not written together, or that have changed since."""
-    with gguf.GGUFFile.open(weights) as file:
-        origin = {
-            weights: {"step": file.metadata.get("general.step"), "run_id": file.metadata.get("general.run_id")},
-            state_path(run.path, at): state.facts,
-        }
-    expected = {"step": at, "run_id": run.id}
-    for path, facts in origin.items():
-        for name, value in expected.items():
-            if name in facts and facts[name] != value:
-                raise StateError(
-                    f"{path} is not of this checkpoint: its {name} is {facts[name]}, expected {value}; "
-                    "put the right file back, or go on all the same with `force`"
-                )
-    event = checkpoint_event(run.path, at) or {}
-    if "sha256" in event and event["sha256"] != sha256_of(weights):
-        raise StateError(f"{weights} is damaged: its content is not what was written; go on all the same with `force`")
 
 
 def _built(data: JobData, hardware: Hardware, *, resumed: bool) -> tuple[AnyRecipe, Job]:
@@ -467,14 +415,14 @@ def _check_metrics(job: Job, data: RunData) -> None:
         Gate.parse(settings.gate).require([*data.step_metrics, *(f"validation/{name}" for name in held_out)])
 
 
-def _chosen(
+def _start_fields(
     recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, plan: Plan, baseline: Baseline | None
 ) -> dict[str, Any]:
     """What the run really does, for `run_start`: derived settings, what `auto` became, its cost, its baseline."""
     tokens = data.per_step if data.unit == "tokens" else None
     at_once = job.settings.batch // 2 if hardware.halves else job.settings.batch
     rows = data.rows_per_step // hardware.ranks.count
-    chosen = {
+    derived = {
         **hardware.fields(),
         "passes": -(-rows // at_once),  # of one rank, for one step
         "shard": sharing_of(recipe, data, hardware).shard,
@@ -483,7 +431,7 @@ def _chosen(
     compared = {} if baseline is None else {"compare_to": baseline.id}
     return {
         "schedule": job.settings.schedule_fields(),
-        "chosen": chosen,
+        "chosen": derived,
         "cost": plan.cost(recipe.trained),
         **compared,
     }
@@ -501,7 +449,7 @@ def _training(
     plan: Plan,
     *,
     inspector: Inspector | None,
-    told: Iterable[str] = (),
+    early_remarks: Iterable[str] = (),
     baseline: Baseline | None,
 ) -> Training:
     progress.fingerprints = {"config": job.fingerprint(), "data": data.fingerprint}
@@ -513,9 +461,14 @@ def _training(
     if baseline is not None:
         compared = baseline_callback(baseline, job, data, progress, callbacks)
         callbacks = callbacks.followed_by(compared)
-    along: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "plan": plan, "inspector": inspector}
-    loop = Loop(recipe, data, job.settings, hardware, session, **along)
-    remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *told, *data.remarks]
+    loop_arguments: dict[str, Any] = {
+        "progress": progress,
+        "callbacks": callbacks,
+        "plan": plan,
+        "inspector": inspector,
+    }
+    loop = Loop(recipe, data, job.settings, hardware, session, **loop_arguments)
+    remarks = [hardware.why, *rank_remarks(recipe, data, hardware), *early_remarks, *data.remarks]
     if recipe.remark is not None and progress.step == 0:
         remarks.append(recipe.remark)
     if job.teacher is not None:
@@ -524,16 +477,3 @@ def _training(
         remarks.append(remark)
     all_remarks = [*remarks, *shortages(plan, run_dir)]
     return Training(session, run_dir, loop, all_remarks, hardware.ranks, mirror, compared)
-
-
-def _check_same(run: Run, data: JobData, state: State, force: bool) -> None:
-    """Refuse to go on with other data or settings than the run began with."""
-    before = state.facts.get("fingerprints", {})
-    now = {"data": data.fingerprint, "config": data.job.fingerprint()}
-    words = {"config": "config in run.json", "data": data.description}
-    for name, mark in now.items():
-        if before.get(name) != mark and not force:
-            raise StateError(
-                f"run {run.id}: the {words[name]} has changed since the checkpoint of step {state.facts.get('step')}; "
-                "put it back, or go on all the same with `force`"
-            )

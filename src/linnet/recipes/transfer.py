@@ -51,8 +51,8 @@ class Init:
             shown = ", ".join(f"{name}:N" if name in _NUMBERED else name for name in known)
             raise UsageError(f"`init` {text!r} is not known; choose from {shown}")
         if (kind in _NUMBERED) != bool(colon):
-            wanted = f"{kind}:N, such as {kind}:2" if kind in _NUMBERED else f"{kind} alone"
-            raise UsageError(f"`init` {text!r} is not understood; say {wanted}")
+            expected = f"{kind}:N, such as {kind}:2" if kind in _NUMBERED else f"{kind} alone"
+            raise UsageError(f"`init` {text!r} is not understood; say {expected}")
         if colon and (not number.isdigit() or int(number) < 1):
             raise UsageError(f"`init` {text!r}: expected a whole number from 1 after the colon, found {number!r}")
         return cls(kind, int(number or 0))
@@ -67,7 +67,7 @@ class Init:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TransferredTensors:
     """Tensors for the new model by our names, and what they are in a line."""
 
     tensors: dict[str, Array]
@@ -85,13 +85,13 @@ class Transfer:
     rescale: bool = True  # of `embed`: give its rows the mean and spread of new ones
     seed: int = 0
 
-    def take(self, init: Init) -> Taken:
+    def take(self, init: Init) -> TransferredTensors:
         """Take over what `init` says."""
         mode = getattr(self, f"_{init.kind}")
-        taken: Taken = mode(init.number) if init.kind in _NUMBERED else mode()
-        return taken
+        transferred: TransferredTensors = mode(init.number) if init.kind in _NUMBERED else mode()
+        return transferred
 
-    def _embed(self) -> Taken:
+    def _embed(self) -> TransferredTensors:
         """The rows of an embedding of the same width."""
         from linnet.models.initial import EMBEDDING_STD
         from linnet.models.lens import SEEN_STD
@@ -102,26 +102,26 @@ class Transfer:
             table = table - table.mean(0)
             # A tied head has the size of a head.
             table *= (EMBEDDING_STD if self.config.tied else SEEN_STD) / table.std(0)
-        return Taken({_EMBEDDING: table}, f"embedding copied ({self.rows.words}); the rest is new")
+        return TransferredTensors({_EMBEDDING: table}, f"embedding copied ({self.rows.words}); the rest is new")
 
-    def _full(self) -> Taken:
+    def _full(self) -> TransferredTensors:
         """Everything: training goes on."""
         self._require("full", self._theirs(*_SIZES, "n_layers", "tied", *_KIND))
         words = f"every tensor of its {self.config.n_layers} layers copied ({self.rows.words})"
-        return Taken(dict(self._parameters()), words)
+        return TransferredTensors(dict(self._parameters()), words)
 
-    def _inherit(self, layers: int) -> Taken:
+    def _inherit(self, layers: int) -> TransferredTensors:
         """The first layers, with embedding and head."""
-        there = self.donor.config.n_layers
-        if layers > there:
-            raise self._error(f"inherit:{layers} takes more layers than there are", f"{layers} or more", there)
+        donor_layers = self.donor.config.n_layers
+        if layers > donor_layers:
+            raise self._error(f"inherit:{layers} takes more layers than there are", f"{layers} or more", donor_layers)
         self._require(f"inherit:{layers}", {**self._theirs(*_SIZES, *_KIND), "n_layers": layers})
         tensors = {name: array for name, array in self._parameters() if (_layer(name) or 0) < layers}
         last = f"layers 0 to {layers - 1}" if layers > 1 else "layer 0"
-        words = f"{last} of {there} copied, with embedding and last norm ({self.rows.words})"
-        return Taken(self._with_head(tensors), words)
+        words = f"{last} of {donor_layers} copied, with embedding and last norm ({self.rows.words})"
+        return TransferredTensors(self._with_head(tensors), words)
 
-    def _select(self) -> Taken:
+    def _select(self) -> TransferredTensors:
         """Some layers, and evenly chosen heads and channels; one choice of channels for the whole residual stream."""
         theirs, config = self.donor.config, self.config
         self._require("select", self._theirs(*_KIND))
@@ -147,9 +147,9 @@ class Transfer:
             f"layers {', '.join(map(str, layers))} of {theirs.n_layers}, {config.d_model} of {theirs.d_model} channels,"
             f" {config.n_heads} of {theirs.n_heads} heads, {config.d_ff} of {theirs.d_ff} hidden ({self.rows.words})"
         )
-        return Taken(self._with_head(tensors), words)
+        return TransferredTensors(self._with_head(tensors), words)
 
-    def _widen(self, n: int) -> Taken:
+    def _widen(self, n: int) -> TransferredTensors:
         """Every channel, head and hidden unit N times, and each matrix a share of itself: the function stays the same.
 
         RMSNorm sees the same mean square; a matrix reads N copies of its input, each through 1/N of itself. The N
@@ -178,7 +178,7 @@ class Transfer:
                 copies = np.concatenate([np.concatenate([part] * n) for part in np.split(array, cuts)])
                 tensors[name] = copies if array.ndim == 1 else _shares(copies, n, name, self.seed)
         words = f"every channel, head and hidden unit {n} times: {theirs.d_model} → {self.config.d_model} wide"
-        return Taken(tensors, f"{words}, same function ({self.rows.words})")
+        return TransferredTensors(tensors, f"{words}, same function ({self.rows.words})")
 
     def _parameters(self) -> Iterator[tuple[str, Array]]:
         """The donor's, with the rows of the new vocabulary."""
@@ -194,8 +194,8 @@ class Transfer:
     def _theirs(self, *fields: str) -> dict[str, Any]:
         return {field: getattr(self.donor.config, field) for field in fields}
 
-    def _require(self, mode: str, wanted: dict[str, Any], hint: str = "") -> None:
-        for field, value in wanted.items():
+    def _require(self, mode: str, expected: dict[str, Any], hint: str = "") -> None:
+        for field, value in expected.items():
             ours = getattr(self.config, field)
             if ours != value:
                 raise self._error(f"`init={mode}` needs the model's {field} to fit the donor's", value, f"{ours}{hint}")
@@ -264,8 +264,8 @@ def _stem(name: str) -> str:
     return name.rsplit(".", 2)[-2]
 
 
-def shape_from(donor: LlamaConfig, init: Init, **asked: Any) -> LlamaConfig:
-    """The config of a model that begins with a donor; `asked` are fields of it that were given.
+def shape_from(donor: LlamaConfig, init: Init, **sizes: Any) -> LlamaConfig:
+    """The config of a model that begins with a donor; `sizes` are fields of it that were given.
 
     - `full`, `inherit:K` and `widen:N` have the donor's sizes, of which K and N say what is changed.
     - `select` keeps the donor's head size and gives a narrower model fewer heads, hidden units and as many layers.
@@ -277,34 +277,34 @@ def shape_from(donor: LlamaConfig, init: Init, **asked: Any) -> LlamaConfig:
     elif init.kind == "widen":
         base = replace(base, **{field: init.number * getattr(donor, field) for field in _SIZES})
     elif init.kind != "full":
-        base = _narrowed(base, init, asked)
-    return replace(base, **asked)
+        base = _narrowed(base, init, sizes)
+    return replace(base, **sizes)
 
 
-def _narrowed(donor: LlamaConfig, init: Init, asked: dict[str, Any]) -> LlamaConfig:
+def _narrowed(donor: LlamaConfig, init: Init, sizes: dict[str, Any]) -> LlamaConfig:
     """Heads, keys and hidden units for the width that was asked for."""
-    width = asked.get("d_model", donor.d_model)
+    width = sizes.get("d_model", donor.d_model)
     if init.kind == "select":
         head = donor.head_size
     else:
-        if "n_heads" in asked and "head_dim" not in asked:
-            head = width // asked["n_heads"] if width % asked["n_heads"] == 0 else 0
+        if "n_heads" in sizes and "head_dim" not in sizes:
+            head = width // sizes["n_heads"] if width % sizes["n_heads"] == 0 else 0
         else:
-            head = asked.get("head_dim") or donor.head_size
+            head = sizes.get("head_dim") or donor.head_size
         donor = replace(donor, rope_scaling=None, qkv_bias=False, output_bias=False, ffn_bias=False)
-    n_heads = asked.get("n_heads") or max(1, round(width / head))
+    n_heads = sizes.get("n_heads") or max(1, round(width / head))
     hidden = donor.d_ff
     if width != donor.d_model:
         hidden = max(1, round(donor.d_ff * width / donor.d_model / _HIDDEN_STEP)) * _HIDDEN_STEP
     fresh = {
         "d_model": width,
         "n_heads": n_heads,
-        "n_kv": asked.get("n_kv") or _keys(donor, n_heads),
+        "n_kv": sizes.get("n_kv") or _keys(donor, n_heads),
         "head_dim": head if head * n_heads != width else 0,
         "d_ff": min(hidden, donor.d_ff) if init.kind == "select" else hidden,
         "tied": donor.tied and not init.has_lens,
     }
-    return replace(donor, **{**fresh, **asked})
+    return replace(donor, **{**fresh, **sizes})
 
 
 def _keys(donor: LlamaConfig, n_heads: int) -> int:

@@ -283,8 +283,8 @@ class VitTiny(ModelRecipe["ViT"]):
 
 def _known_donor(options: VitOptions, donor: Path) -> VitOptions:
     """The options with the name and the hash of the donor's file, by which it is known again."""
+    from linnet.files import sha256_of
     from linnet.gguf.card import read_card
-    from linnet.models.model_files import sha256_of
 
     return replace(options, donor_name=bounded(read_card(donor).name or donor.name), donor_sha256=sha256_of(donor))
 

@@ -271,13 +271,13 @@ class WarmStart(FromScratch):
             )
         with donor_errors(), nullcontext(donor) if isinstance(donor, Donor) else Donor(donor) as opened:
             rows = self._rows(opened, tokenizer)
-            taken = self._see_through_lens(opened, rows) if self.init.has_lens else self._take_over(opened, rows)
+            summary = self._use_lens(opened, rows) if self.init.has_lens else self._transfer_layers(opened, rows)
             self.options = replace(
                 self.options,
                 donor_name=opened.name,
                 donor_sha256=opened.sha256(),
                 coverage=rows.coverage,
-                taken=taken,
+                taken=summary,
             )
             if not rows.same:
                 self.options = replace(
@@ -285,7 +285,7 @@ class WarmStart(FromScratch):
                     donor_rows=rows.own,
                     mean_rows=rows.means,
                     new_rows=rows.new,
-                    taken=f"{taken}; {_in_place_of(opened, rows)}",
+                    taken=f"{summary}; {_in_place_of(opened, rows)}",
                 )
 
     def upload_donor(self, table_VW: NDArray[np.float32] | Sequence[float], n_floats: int | None = None) -> None:
@@ -339,7 +339,7 @@ class WarmStart(FromScratch):
             )
         return rows
 
-    def _see_through_lens(self, donor: Donor, rows: TokenRows) -> str:
+    def _use_lens(self, donor: Donor, rows: TokenRows) -> str:
         vocab, D, width = self.config.vocab, self.config.d_model, self.model.token_embd.weight.shape[1]
         if donor.width != width:
             raise donor.error(
@@ -363,7 +363,7 @@ class WarmStart(FromScratch):
         frozen = "trained" if self.options.train_table else "frozen"
         return f"embedding {width} wide, {frozen}, seen through {how} ({rows.words}); layers are new"
 
-    def _take_over(self, donor: Donor, rows: TokenRows) -> str:
+    def _transfer_layers(self, donor: Donor, rows: TokenRows) -> str:
         import torch
 
         if not isinstance(self.config, LlamaConfig):
@@ -372,9 +372,9 @@ class WarmStart(FromScratch):
             )
         options = self.options
         transfer = Transfer(donor, self.config, rows, options.layers, options.rescale, self._settings.seed)
-        taken = transfer.take(self.init)
-        put(self.model, {name: torch.from_numpy(array) for name, array in taken.tensors.items()})
-        return taken.words
+        parts = transfer.take(self.init)
+        put(self.model, {name: torch.from_numpy(array) for name, array in parts.tensors.items()})
+        return parts.words
 
     @property
     def _window(self) -> str:
@@ -384,9 +384,9 @@ class WarmStart(FromScratch):
         if self._window == "not opened":
             raise LinnetError(f"{call} was called before there is a model: call realize_scratch(config) first")
         if self._window == "closed":
-            again = "a second time" if call == "build()" else "after build()"
+            how_often = "a second time" if call == "build()" else "after build()"
             between = "a donor's values are taken between realize_scratch() and build()"
-            raise LinnetError(f"{call} was called {again}: {between}")
+            raise LinnetError(f"{call} was called {how_often}: {between}")
 
     def _require_lens(self, call: str) -> Lens:
         lens: Lens | None = self.model.lens
@@ -438,14 +438,14 @@ def _copy(array: NDArray[np.float32], target: Tensor) -> None:
     target.data.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float32)))
 
 
-def _read_lens(path: str | os.PathLike[str], wanted: tuple[int, int]) -> NDArray[np.float32]:
+def _read_lens(path: str | os.PathLike[str], shape: tuple[int, int]) -> NDArray[np.float32]:
     proj_DW = read_lens(path).proj
-    if proj_DW.shape != wanted:
+    if proj_DW.shape != shape:
         raise DonorError(
             "the lens is of another shape",
             path=path,
             place="tensor 'lens.proj.weight'",
-            expected=f"{list(wanted)}, [d_model, donor width]",
+            expected=f"{list(shape)}, [d_model, donor width]",
             found=str(list(proj_DW.shape)),
         )
     return proj_DW
@@ -463,6 +463,6 @@ def _rows_of(flat: NDArray[np.float32], n_floats: int | None, wanted: Sequence[i
     return flat[:count].reshape(tuple(wanted))
 
 
-def _check_shape(name: str, shape: Sequence[int], wanted: Sequence[int], axes: str) -> None:
-    if tuple(shape) != tuple(wanted):
-        raise UsageError(f"{name}: the shape is wrong; expected {list(wanted)}, {axes}, found {list(shape)}")
+def _check_shape(name: str, shape: Sequence[int], expected: Sequence[int], axes: str) -> None:
+    if tuple(shape) != tuple(expected):
+        raise UsageError(f"{name}: the shape is wrong; expected {list(expected)}, {axes}, found {list(shape)}")

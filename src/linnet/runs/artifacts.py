@@ -151,8 +151,8 @@ class ArtifactList:
         self._digests[artifact.path] = artifact.sha256
         self._artifacts.append(artifact)
 
-    def _keep(self, wanted: Callable[[Artifact], bool]) -> None:
-        self._artifacts = deque(filter(wanted, self._artifacts), maxlen=_MOST)
+    def _keep(self, predicate: Callable[[Artifact], bool]) -> None:
+        self._artifacts = deque(filter(predicate, self._artifacts), maxlen=_MOST)
 
     def __iter__(self) -> Iterator[Artifact]:
         return iter(self._artifacts)

@@ -224,9 +224,9 @@ def comparisons(own: LossHistory, baseline: LossHistory, *, training: bool = Tru
     own, baseline = _in_one_unit(own, baseline)
     every = interval(int(own.step[-1])) if len(own) else 1
     rows = [row for row, step in enumerate(own.step.tolist()) if training and step % every == 0]
-    made = [compare_step(own, baseline, row) for row in rows]
-    made += [compare_evaluation(own, baseline, row) for row in range(len(own.evaluations))]
-    return sorted((one for one in made if one is not None), key=lambda one: (one.step, one.metric))
+    results = [compare_step(own, baseline, row) for row in rows]
+    results += [compare_evaluation(own, baseline, row) for row in range(len(own.evaluations))]
+    return sorted((one for one in results if one is not None), key=lambda one: (one.step, one.metric))
 
 
 def interval(steps: int) -> int:
@@ -234,10 +234,10 @@ def interval(steps: int) -> int:
     return max(1, steps // TIMES)
 
 
-def latest_of(made: Sequence[Comparison]) -> Comparison | None:
+def latest_of(results: Sequence[Comparison]) -> Comparison | None:
     """The comparison that a run is judged by: the last one of the held-out loss, else of the training loss."""
-    held_out = [one for one in made if one.metric != "loss"]
-    judged = held_out or made
+    held_out = [result for result in results if result.metric != "loss"]
+    judged = held_out or results
     return judged[-1] if judged else None
 
 
@@ -245,13 +245,13 @@ def logged_comparisons(run: Run) -> list[Comparison]:
     """What the stream of a run says of its baseline, without the steps that were trained again."""
     from linnet.runs.scan import events_of_kinds
 
-    made: list[Comparison] = []
+    results: list[Comparison] = []
     for event in events_of_kinds(run.events_path, ("compare", "resume"), run.origin):
         if event.kind == "resume":
-            made = made if event.step is None else [one for one in made if one.step <= event.step]
+            results = results if event.step is None else [result for result in results if result.step <= event.step]
         elif (comparison := to_comparison(event)) is not None:
-            made.append(comparison)
-    return made
+            results.append(comparison)
+    return results
 
 
 def to_comparison(event: Event) -> Comparison | None:

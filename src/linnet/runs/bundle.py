@@ -441,10 +441,12 @@ class RunBundle(Shown):
         None: it goes on where it was, and nothing is dropped.
         """
         origin = self.manifest.provenance
-        here = {name: origin[name] for name in ("host", "pid", "boot_id")}
+        process = {name: origin[name] for name in ("host", "pid", "boot_id")}
         if (step := whole_number(from_step)) is not None:
             self._last, self._last_loss = {"step": step}, {}
-        self._event("resume", from_step, {"resumed_at": iso_now(), **here, "git": origin.get("git") or None, **fields})
+        self._event(
+            "resume", from_step, {"resumed_at": iso_now(), **process, "git": origin.get("git") or None, **fields}
+        )
         self._sink.sync()
 
     @never_raises

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from linnet.files import StagedFile, open_regular
+from linnet.files import StagedFile, change_stamp, open_regular
 from linnet.runs.folder import CACHE
 from linnet.runs.line_struct import Int64
 from linnet.runs.lines import checksum
@@ -145,10 +145,10 @@ class StoredRows:
         """Some rows of a column; those of a ramp are computed, and the others are not touched."""
         picked, begin = np.empty(len(rows), dtype=column_type(key)), 0
         for part, (_, piece) in enumerate(self.parts):
-            here = (rows >= begin) & (rows < begin + piece.rows)
-            if here.any():
-                ramp, indices = piece.columns[self._index[key]], rows[here] - begin
-                picked[here] = ramp.rows(indices) if isinstance(ramp, Ramp) else self._array(key, part)[indices]
+            in_piece = (rows >= begin) & (rows < begin + piece.rows)
+            if in_piece.any():
+                ramp, indices = piece.columns[self._index[key]], rows[in_piece] - begin
+                picked[in_piece] = ramp.rows(indices) if isinstance(ramp, Ramp) else self._array(key, part)[indices]
             begin += piece.rows
         return picked
 
@@ -227,19 +227,15 @@ def _stands(events: Path, header: Header) -> bool:
         status = os.fstat(stream.fileno())
         if status.st_size < header.position:
             return False
-        return header.stamp == _stamp(status) or checksum(stream.fileno(), header.position) == header.crc
+        return header.stamp == change_stamp(status) or checksum(stream.fileno(), header.position) == header.crc
 
 
 def stamp(events: Path) -> list[int]:
     """What changes whenever a file does; taken before reading, it says whether what was read is still all there is."""
     try:
-        return _stamp(events.stat())
+        return change_stamp(events.stat())
     except OSError:
         return []
-
-
-def _stamp(status: os.stat_result) -> list[int]:
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

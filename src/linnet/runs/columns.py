@@ -136,13 +136,13 @@ def find_setting(name: str, settings: Iterable[str]) -> str | None:
     """The full name of a setting: `lr` is `config.lr`. None where there is none; an error where there are several."""
     known = list(dict.fromkeys(settings))
     spelled = name.replace("-", "_")
-    for wanted in dict.fromkeys((name, spelled)):
-        if wanted in known:
-            return wanted
+    for spelling in dict.fromkeys((name, spelled)):
+        if spelling in known:
+            return spelling
         for prefix in _PREFERRED:
-            if f"{prefix}{wanted}" in known:
-                return f"{prefix}{wanted}"
-        ends = [key for key in known if key.endswith(f".{wanted}")]
+            if f"{prefix}{spelling}" in known:
+                return f"{prefix}{spelling}"
+        ends = [key for key in known if key.endswith(f".{spelling}")]
         if len(ends) > 1:
             raise UsageError(f"{name!r} could be any of {', '.join(ends[:5])}; say which")
         if ends:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from linnet.files import read_at
 from linnet.runs.events import Event, parse
+from linnet.runs.inspection_lines import INSPECTION_HEADS, SHORT_HEADS
 from linnet.runs.line_struct import LineStructs, NumberFields
 from linnet.runs.lines import LineReader
-from linnet.runs.look_lines import LOOK_HEADS, SHORT_HEADS
 from linnet.runs.metric_names import is_field_name, rows
 
 _ENVELOPE = ("kind", "phase", "t", "step", "epoch")
@@ -102,7 +102,7 @@ def schema_of(line: bytes) -> LineSchema | None:
 class Segment(NamedTuple):
     """Successive whole lines, `block[begin:end]`: steps of one schema as columns; without columns, to take singly.
 
-    `looks`: lines without columns in which there are no metrics (`look_lines.py`), so many.
+    `looks`: lines without columns in which there are no metrics (`inspection_lines.py`), so many.
     """
 
     begin: int
@@ -135,7 +135,7 @@ def _are_looks(content: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray
     ends = content[np.maximum(starts[1:] - 2, 0)]
     looks: NDArray[Any] = np.isin(heads, SHORT_HEADS) & (ends == _BRACE)
     for at in np.flatnonzero(looks & (heads == SHORT_HEADS[-1])):  # longer heads begin so: `region_`
-        looks[at] = content[starts[at] : starts[at + 1]].tobytes().startswith(LOOK_HEADS)
+        looks[at] = content[starts[at] : starts[at + 1]].tobytes().startswith(INSPECTION_HEADS)
     return looks
 
 

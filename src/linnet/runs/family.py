@@ -56,12 +56,12 @@ def _below(parent: RunSummary, children: dict[str, list[RunSummary]], before: st
 
 def _descends(run_id: str, ancestor: str, known: dict[str, RunSummary]) -> bool:
     """Is `ancestor` an ancestor of a run, or the run itself? Manifests may say anything, a circle too."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     at: str | None = run_id
-    while at is not None and at in known and at not in seen:
+    while at is not None and at in known and at not in visited:
         if at == ancestor:
             return True
-        seen.add(at)
+        visited.add(at)
         at = known[at].manifest.parent
     return False
 
@@ -76,20 +76,20 @@ class Ancestor:
 
 def ancestors(run: Run) -> list[Ancestor]:
     """The runs that a fork came from, as far as they are still there beside it, the nearest first."""
-    found: list[Ancestor] = []
-    seen = {run.id}
+    chain: list[Ancestor] = []
+    visited = {run.id}
     at = run
     while (parent := at.manifest.parent) is not None and at.manifest.parent_step is not None:
-        if parent in seen or Path(parent).name != parent or len(found) >= _MOST_ANCESTORS:
+        if parent in visited or Path(parent).name != parent or len(chain) >= _MOST_ANCESTORS:
             break
         try:
-            until = at.manifest.parent_step if not found else min(at.manifest.parent_step, found[-1].until)
+            until = at.manifest.parent_step if not chain else min(at.manifest.parent_step, chain[-1].until)
             at = Run.load(run.path.parent / parent)
         except (LinnetError, OSError):
             break
-        seen.add(parent)
-        found.append(Ancestor(at, until))
-    return found
+        visited.add(parent)
+        chain.append(Ancestor(at, until))
+    return chain
 
 
 def origin_of(run_id: str | None, step: int | None) -> str | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from linnet.files import is_folder, open_regular, write_file
-from linnet.runs.figures import MetricFigures, Wanted
+from linnet.files import change_stamp, is_folder, open_regular, write_file
+from linnet.runs.figures import FigureRequest, MetricFigures
 from linnet.runs.folder import CACHE, EVENTS
 
 _VERSION = 1
@@ -24,7 +24,7 @@ _NAME = "figures"
 _LARGEST = 256 << 20
 _SETTLED = 2.0  # seconds since the last change of a stream that is kept
 
-Stamp = tuple[int, int, int, int, int]
+Stamp = tuple[int, ...]
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -48,13 +48,13 @@ class FigureIndex:
         self._runs = _load(self._path)
         self._changed = False
 
-    def get(self, folder: str, stamp: Stamp | None, wanted: Wanted) -> dict[str, MetricFigures] | None:
+    def get(self, folder: str, stamp: Stamp | None, request: FigureRequest) -> dict[str, MetricFigures] | None:
         """The wanted figures of a run, those that it has; None where they are not known."""
         entry = self._runs.get(folder.removeprefix(self._prefix))
         if stamp is None or entry is None or entry.stamp != stamp:
             return None
         known = {}
-        for name, steps in wanted.items():
+        for name, steps in request.items():
             if name not in entry.figures:
                 return None
             figures = entry.figures[name]
@@ -64,7 +64,7 @@ class FigureIndex:
                 known[name] = figures
         return known
 
-    def put(self, folder: str, stamp: Stamp | None, wanted: Wanted, figures: dict[str, MetricFigures]) -> None:
+    def put(self, folder: str, stamp: Stamp | None, request: FigureRequest, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read of a stream that had this stamp before."""
         if stamp is None or time.time() - max(stamp[1], stamp[2]) / 1e9 < _SETTLED:
             return
@@ -74,7 +74,7 @@ class FigureIndex:
         entry = self._runs.get(folder)
         if entry is None or entry.stamp != stamp:
             entry = self._runs[folder] = _Entry(stamp, {})
-        for name in wanted:
+        for name in request:
             figure, known = figures.get(name), entry.figures.get(name)
             if figure is not None and known is not None:
                 figure.at = {**known.at, **figure.at}
@@ -99,7 +99,7 @@ def stamp_of(folder: str) -> Stamp | None:
         status = os.stat(f"{folder}/{EVENTS}")  # noqa: PTH116 - one for each of thousands of runs
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
+    return tuple(change_stamp(status))
 
 
 def _load(path: Path) -> dict[str, _Entry]:

@@ -12,41 +12,41 @@ from pathlib import Path
 
 from linnet.files import is_file, open_regular
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
-from linnet.runs.figures import MetricFigures, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures
 from linnet.runs.folder import CACHE, EVENTS
+from linnet.runs.inspection_lines import without_inspection
 from linnet.runs.lines import BOM, LineReader, UnfitLinesError
-from linnet.runs.look_lines import without_looks
 from linnet.runs.metric_names import goal_of
 from linnet.runs.points_cache import kept_figures
 
 _SHORT = 8 << 20  # bytes of a stream that is read at once
 
 
-def read_figures(folder: str, wanted: Wanted, *, foreign: bool = False) -> dict[str, MetricFigures]:
+def read_figures(folder: str, request: FigureRequest, *, foreign: bool = False) -> dict[str, MetricFigures]:
     """The figures of the wanted metrics that the run has. `foreign`: another writer's events, in its own words."""
-    if not foreign and (figures := kept_figures(folder, wanted)) is not None:
+    if not foreign and (figures := kept_figures(folder, request)) is not None:
         return figures
     events = Path(folder) / EVENTS
-    if not foreign and not any(name.startswith(OWN_ROWS) for name in wanted) and not _has_cache(folder):
+    if not foreign and not any(name.startswith(OWN_ROWS) for name in request) and not _has_cache(folder):
         try:
-            return _scan(events, wanted)
+            return _scan(events, request)
         except UnfitLinesError:
             pass
-    return _figures_of_metrics(folder, wanted)
+    return _figures_of_metrics(folder, request)
 
 
 def _has_cache(folder: str) -> bool:
     return is_file(f"{folder}/{CACHE}/metrics")
 
 
-def _figures_of_metrics(folder: str, wanted: Wanted) -> dict[str, MetricFigures]:
+def _figures_of_metrics(folder: str, request: FigureRequest) -> dict[str, MetricFigures]:
     from linnet.runs.metrics import Metrics
     from linnet.runs.summary import load_manifest
 
     manifest = load_manifest(Path(folder))
     metrics = Metrics(Path(folder) / EVENTS, origin=manifest.origin if manifest is not None else 0.0)
     figures = {}
-    for name, steps in wanted.items():
+    for name, steps in request.items():
         series = metrics.get(name)
         if series is None or not len(series):
             continue
@@ -69,11 +69,11 @@ def _figures_of_metrics(folder: str, wanted: Wanted) -> dict[str, MetricFigures]
     return figures
 
 
-def _scan(events: Path, wanted: Wanted) -> dict[str, MetricFigures]:
-    figures = {name: MetricFigures(at=dict.fromkeys(steps)) for name, steps in wanted.items()}
-    decoder = figure_decoder(tuple(wanted))
+def _scan(events: Path, request: FigureRequest) -> dict[str, MetricFigures]:
+    figures = {name: MetricFigures(at=dict.fromkeys(steps)) for name, steps in request.items()}
+    decoder = figure_decoder(tuple(request))
     for block in _blocks(events):
-        decoder.take(without_looks(block), figures)
+        decoder.take(without_inspection(block), figures)
     return {name: figure for name, figure in figures.items() if figure.count}
 
 

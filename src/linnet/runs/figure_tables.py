@@ -175,7 +175,7 @@ class FigureTable:
 
     def rows_with(self, figure: str, *, heads: bool = False) -> list[Row]:
         """The rows that tell a figure; or their heads."""
-        return [row for row, told in self._points.items() if figure in told and (row.head is not None) == heads]
+        return [row for row, points in self._points.items() if figure in points and (row.head is not None) == heads]
 
     def heat_map(
         self, figure: str, name: str | None = None, *, layer: int | None = None, heads: bool = False

@@ -10,7 +10,7 @@ import msgspec
 
 from linnet.runs.metric_names import Goal
 
-Wanted = Mapping[str, frozenset[int]]  # metrics, and the steps at which their values are wanted
+FigureRequest = Mapping[str, frozenset[int]]  # metrics, and the steps at which their values are wanted
 Point = tuple[int, float]  # step, value
 
 
@@ -54,10 +54,10 @@ class MetricFigures(msgspec.Struct, array_like=True):
         if steps != sorted(steps):
             order = sorted(range(len(steps)), key=steps.__getitem__)
             steps, values = [steps[at] for at in order], [values[at] for at in order]
-        for wanted, known in self.at.items():
-            at = bisect_right(steps, wanted) - 1
+        for step, known in self.at.items():
+            at = bisect_right(steps, step) - 1
             if at >= 0 and (known is None or steps[at] >= known[0]):
-                self.at[wanted] = steps[at], values[at]
+                self.at[step] = steps[at], values[at]
 
     def add_sparse(self, steps: Sequence[int], values: Sequence[float | None]) -> None:
         """The same of points among which some are missing; where `at` is empty."""

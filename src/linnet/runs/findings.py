@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from linnet.files import STAGED_SUFFIX, is_file, is_folder, open_regular
+from linnet.files import STAGED_SUFFIX, is_file, is_folder, sha256_of
 from linnet.runs.decoding import Segment, decoded_blocks, workers_for
 from linnet.runs.events import as_step, decode
 from linnet.runs.folder import ARTIFACTS, LEFTOVERS, MANIFEST, WEIGHTS, is_leftover
@@ -188,9 +186,8 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _sha256(file: Path) -> str | None:
-    """The digest of a file, read piece by piece; None when it cannot be read."""
+    """The digest of a file; None when it cannot be read."""
     try:
-        with os.fdopen(open_regular(file), "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256_of(file)
     except OSError:
         return None

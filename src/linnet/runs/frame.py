@@ -26,11 +26,11 @@ def wide_table(metrics: Metrics, names: Iterable[str] | None = None) -> tuple[In
     if names is None:
         names = [name for name in metrics.names() if not name.startswith(_MACHINE)]
     series = {name: metrics[name] for name in ([names] if isinstance(names, str) else names)}
-    steps = np.unique(np.concatenate([np.empty(0, np.int64), *(one.step for one in series.values())]))
+    steps = np.unique(np.concatenate([np.empty(0, np.int64), *(metric.step for metric in series.values())]))
     columns: dict[str, Floats] = {}
-    for name, one in series.items():
+    for name, metric in series.items():
         column = np.full(len(steps), np.nan)
-        column[np.searchsorted(steps, one.step)] = one.value  # of equal steps the later row is written last
+        column[np.searchsorted(steps, metric.step)] = metric.value  # of equal steps the later row is written last
         columns[name] = column
     return steps, columns
 

@@ -24,22 +24,22 @@ from numpy.typing import NDArray
 
 from linnet.errors import LinnetError
 from linnet.runs.figure_tables import FigureTable, Grams, Row, TapTable, known_words, tensor_row
-from linnet.runs.lines import LineReader
-from linnet.runs.look_events import (
+from linnet.runs.inspection_events import (
     DRIFT_FIGURES,
     GRAD_FIGURES,
     NO_GRAM,
     TAP_FIGURES,
     Drift,
-    Entered,
     Grad,
-    Left,
+    RegionEntered,
+    RegionLeft,
     Resumed,
     Tap,
     Timing,
     gram_of,
-    look_events,
+    inspection_events,
 )
+from linnet.runs.lines import LineReader
 from linnet.runs.region_tree import RegionNode, region_tree
 
 
@@ -94,7 +94,7 @@ class Inspection:
             if self._reader.generation != self._generation:
                 self._generation = self._reader.generation
                 self._clear()
-            for event in look_events(block):
+            for event in inspection_events(block):
                 _TAKERS[type(event)](self, event)
                 changed = True
             self.changes += 1
@@ -167,8 +167,8 @@ class Inspection:
         row = Row(name, layer)
         if row not in self._grams:
             raise LinnetError(f"no Gram matrix of {row}{known_words(str(row), [str(known) for known in self._grams])}")
-        told = [(at, raw) for at, raw in sorted(self._grams[row].items()) if step is None or at == step]
-        decoded = {at: gram_of(raw) for at, raw in told}
+        grams = [(at, raw) for at, raw in sorted(self._grams[row].items()) if step is None or at == step]
+        decoded = {at: gram_of(raw) for at, raw in grams}
         known = {at: gram for at, gram in decoded.items() if gram is not None}
         size = len(known[max(known)]) if known else 0
         known = {at: gram for at, gram in known.items() if len(gram) == size}
@@ -182,8 +182,8 @@ class Inspection:
         return sum(table.cells for table in self._tables.values()) + grams + others
 
     def __repr__(self) -> str:
-        told = [f"{name} at {len(steps)} steps" for name, steps in self.looks.items()]
-        return f"<Inspection: {', '.join(told) or 'nothing'}>"
+        counts = [f"{name} at {len(steps)} steps" for name, steps in self.looks.items()]
+        return f"<Inspection: {', '.join(counts) or 'nothing'}>"
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -218,9 +218,9 @@ class Inspection:
         cosine, distance = (np.nan if one is None else one for one in (event.cos_to_init, event.l2_to_init))
         self._tokens.setdefault(event.step, []).append((event.token_id, event.freq or 0, cosine, distance))
 
-    def _take_mark(self, event: Entered | Left) -> None:
+    def _take_mark(self, event: RegionEntered | RegionLeft) -> None:
         moment = 1e6 * event.t if event.us is None else event.us
-        self._regions.setdefault(event.step, []).append((type(event) is Entered, event.region, moment))
+        self._regions.setdefault(event.step, []).append((type(event) is RegionEntered, event.region, moment))
 
     def _take_timing(self, event: Timing) -> None:
         self.op_timings.append(OpTiming(event.step, event.compute_us, event.buckets))
@@ -235,16 +235,16 @@ class Inspection:
         self.op_timings = [timing for timing in self.op_timings if timing.step <= step]
         by_step: list[dict[int, Any]] = [self._tokens, self._regions, *self._grams.values()]
         for known in by_step:
-            for late in [other for other in known if other > step]:
-                del known[late]
+            for discarded in [other for other in known if other > step]:
+                del known[discarded]
 
 
 _TAKERS: dict[type[Any], Callable[[Inspection, Any], None]] = {
     Tap: Inspection._take_tap,
     Grad: Inspection._take_grad,
     Drift: Inspection._take_drift,
-    Entered: Inspection._take_mark,
-    Left: Inspection._take_mark,
+    RegionEntered: Inspection._take_mark,
+    RegionLeft: Inspection._take_mark,
     Timing: Inspection._take_timing,
     Resumed: Inspection._take_resume,
 }

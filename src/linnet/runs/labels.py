@@ -20,8 +20,8 @@ def rename(run: Run, name: str) -> None:
 
 def tag(run: Run, add: Collection[str] = (), remove: Collection[str] = ()) -> list[str]:
     """Add tags to a run and take others away; the tags it has then."""
-    kept = [tag for tag in run.manifest.tags if tag not in remove]
-    tags = clean_tags([*kept, *add])
+    remaining = [tag for tag in run.manifest.tags if tag not in remove]
+    tags = clean_tags([*remaining, *add])
     _change(run, {"tags": tags})
     return tags
 

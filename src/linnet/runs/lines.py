@@ -87,9 +87,9 @@ class LineReader:
         while chunk := read_at(self.fd, self.block_bytes, self.position + len(self._pending)):
             cut = chunk.rfind(b"\n") + 1
             if self.in_long_line:
-                taken = chunk.find(b"\n") + 1 or len(chunk)
-                self.in_long_line = chunk[taken - 1] != 0x0A
-                self._take(chunk[:taken])
+                length = chunk.find(b"\n") + 1 or len(chunk)
+                self.in_long_line = chunk[length - 1] != 0x0A
+                self._take(chunk[:length])
             elif cut:
                 block = bytes(self._pending) + chunk[:cut] if self._pending else chunk[:cut]
                 at_start = self.position == 0
@@ -169,11 +169,14 @@ def ends_inside_a_line(fd: int) -> bool:
 # -- the two ends: what is asked most often of a run is how it stands now --------------------------------------------
 
 
-def first_line(path: Path, longest: int = 1 << 20) -> bytes:
+_LONGEST_FIRST = 1 << 20  # bytes
+
+
+def first_line(path: Path) -> bytes:
     """The first whole line; empty when there is none yet."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            line = file.readline(longest)
+            line = file.readline(_LONGEST_FIRST)
     except OSError:
         return b""
     return line.removeprefix(BOM) if line.endswith(b"\n") else b""

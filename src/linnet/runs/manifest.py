@@ -183,9 +183,9 @@ class LiveTags(MutableSequence[str]):
         return repr(self._get())
 
 
-def clean_tags(given: str | Iterable[object]) -> list[str]:
+def clean_tags(tags: str | Iterable[object]) -> list[str]:
     """Tags as they are kept: each once, without blanks around it, masked where it looks like a secret."""
-    texts = [given] if isinstance(given, str) else [safe_text(tag) for tag in given if tag is not None]
+    texts = [tags] if isinstance(tags, str) else [safe_text(tag) for tag in tags if tag is not None]
     return list(dict.fromkeys(provenance.mask_labels([text.strip() for text in texts if text.strip()])))
 
 

@@ -142,14 +142,14 @@ class MediaBundle(RunBundle):
 
     def _media_step(self, step: Any) -> int | None:
         last = whole_number(self._last.get("step"))
-        if step is None or (given := whole_number(step)) is None:
+        if step is None or (number := whole_number(step)) is None:
             if step is not None and "media step" not in self._complaints:
                 self._complaints.add("media step")
                 log.warning(
                     "run %s: the step %r is no whole number; the last is taken", self.run_id, safe_text(step)[:40]
                 )
             return last
-        return given
+        return number
 
     def _write_media(self, job: MediaJob) -> None:
         """Make the file of one job, and then its event."""

@@ -128,9 +128,9 @@ def _goal_of_term(term: str) -> Goal | None:
 def main_metric(names: Iterable[str]) -> str | None:
     """The metric to show when there is room for one: the loss, else one that is called so, else the first."""
     known = list(names)
-    for wanted in LOSSES:
-        if wanted in known:
-            return wanted
+    for loss_name in LOSSES:
+        if loss_name in known:
+            return loss_name
     shown = [name for name in known if not name.startswith("sys/")]
     return next((name for name in shown if "loss" in name.lower()), shown[0] if shown else None)
 

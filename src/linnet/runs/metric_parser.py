@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from linnet.runs.decoding import Columns, Segment, schema_of, segments
 from linnet.runs.events import Event, as_number, decode
+from linnet.runs.inspection_lines import is_inspection
 from linnet.runs.lines import split_lines
-from linnet.runs.look_lines import is_look
 from linnet.runs.metric_names import counts_as_training, rows
 from linnet.runs.series import Rows, Table
 
@@ -131,7 +131,7 @@ class MetricParser:
         heads: dict[bytes, tuple[list[int], list[bytes]]] = {}
         base, lines = self.state.lines, split_lines(block)
         for number, line in enumerate(lines, base):
-            if is_look(line):
+            if is_inspection(line):
                 continue
             numbers, alike = heads.setdefault(line[:_HEAD], ([], []))
             numbers.append(number)
@@ -163,7 +163,7 @@ class MetricParser:
 
     def _take_line(self, line: bytes) -> None:
         number, self.state.lines = self.state.lines, self.state.lines + 1
-        if is_look(line):
+        if is_inspection(line):
             return
         event = decode(line, self._origin)
         if event is None:

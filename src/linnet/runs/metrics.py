@@ -110,9 +110,9 @@ class Metrics(Mapping[str, Series]):
         """
         self._before = cache.stamp(self._reader.path) if self._cached else []
         changed = self._refresh_with_workers() if blocks is None and self._listener is None else False
-        reading, taken = True, 0
-        while reading and (blocks is None or taken < blocks):
-            begin, block, taken = self._reader.position, self._reader.read_block(), taken + 1
+        reading, n_blocks = True, 0
+        while reading and (blocks is None or n_blocks < blocks):
+            begin, block, n_blocks = self._reader.position, self._reader.read_block(), n_blocks + 1
             replaced = self._begin_anew_if_replaced()
             changed |= replaced
             parts = None
@@ -269,10 +269,10 @@ class Metrics(Mapping[str, Series]):
             replaced = self._begin_anew_if_replaced()
             return b"" if replaced else block
 
-        for taken, parts in decoded_blocks(reader, workers, read):
+        for n_blocks, parts in decoded_blocks(reader, workers, read):
             if replaced:  # this was read of a stream that is gone
                 break
-            self._take(taken, whole=True, parts=parts)
+            self._take(n_blocks, whole=True, parts=parts)
             changed = True
             if self._reader is not reader:  # a damaged cache was met: all is read anew
                 return True

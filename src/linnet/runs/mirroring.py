@@ -178,10 +178,10 @@ def main(run_dir: str, url: str) -> None:
     while True:
         failed = bool(mirroring.ledger.error) and request > 0
         if select.select([pipe], [], [], _AGAIN_SECONDS if failed else None)[0]:
-            asked = os.read(pipe, 1 << 16)
-            if not asked:
+            requests = os.read(pipe, 1 << 16)
+            if not requests:
                 return
-            request = int(asked.split()[-1])
+            request = int(requests.split()[-1])
         mirroring.copy(request)
 
 

@@ -130,7 +130,7 @@ class OwnedFolder:
         """What is left to do when the last event is written. Never raises."""
         if self.manifest_due:
             self.write_manifest()
-        self.points.leave()
+        self.points.save()
 
     def _adopt_labels(self) -> None:
         """Take up what somebody else has changed in `run.json` since this process wrote it last."""

@@ -21,11 +21,6 @@ _BLOCK = 256 << 10  # bytes decoded at once
 log = logging.getLogger("linnet")
 
 
-def keep_points(events: Path) -> bool:
-    """Leave the points of a stream that has ended beside it; False when there are none to leave. Never raises."""
-    return PointKeeper(events).leave(most=_LONGEST)
-
-
 class PointKeeper:
     """Collects the points of a stream while it is written, a part at a time, and leaves them when it has ended.
 
@@ -41,9 +36,9 @@ class PointKeeper:
         """Take in what is new, up to a megabyte of it. Never raises."""
         self._guarded(self._collect)
 
-    def leave(self, most: int | None = None) -> bool:
-        """Take in the rest and write all that was collected; False where the rest is more than `most` bytes."""
-        return self._guarded(lambda: self._leave(_AT_ONCE if most is None else most))
+    def save(self) -> bool:
+        """Take in the rest and write all that was collected; False where the rest is too long for the end of a run."""
+        return self._guarded(self._save)
 
     def _guarded(self, work: Callable[[], bool]) -> bool:
         try:
@@ -66,12 +61,12 @@ class PointKeeper:
             os.close(stream)
         return True
 
-    def _leave(self, most: int) -> bool:
+    def _save(self) -> bool:
         stream = open_regular(self._events)
         try:
             status = os.fstat(stream)
             unread = status.st_size - self._position
-            if not _SHORTEST <= status.st_size <= _LONGEST or unread > most:
+            if not _SHORTEST <= status.st_size <= _LONGEST or unread > _AT_ONCE:
                 return False
             if checksum(stream, self._position) != self._crc:
                 raise UnfitStreamError("another stream than the one that was collected")

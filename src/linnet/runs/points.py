@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from linnet.runs.events import Event, decode
+from linnet.runs.inspection_lines import without_inspection
 from linnet.runs.lines import UnfitLinesError
-from linnet.runs.look_lines import without_looks
 from linnet.runs.metric_names import rows
 from linnet.runs.point_decoder import LineDecoder, LineGroup, MetricPoints
 
@@ -36,7 +36,7 @@ class PointCollector:
 
     def take(self, block: bytes) -> None:
         """Add what a block says; UnfitStreamError where only another reader can tell."""
-        lines, begin = without_looks(block).removesuffix(b"\n").split(b"\n"), 0
+        lines, begin = without_inspection(block).removesuffix(b"\n").split(b"\n"), 0
         for at in [at for at, line in enumerate(lines) if b"resume" in line] if b"resume" in block else []:
             event = decode(lines[at])
             if event is not None and event.kind == "resume":  # it makes void what stands before
@@ -136,10 +136,10 @@ class PointCollector:
         return self.metrics[name]
 
 
-def _gaps(taken: list[int], count: int) -> list[int]:
+def _gaps(rows: list[int], count: int) -> list[int]:
     """The indices below `count` that are not among some, which ascend."""
     indices: list[int] = []
-    for before, at in zip([-1, *taken], [*taken, count], strict=True):
+    for before, at in zip([-1, *rows], [*rows, count], strict=True):
         indices += range(before + 1, at)
     return indices
 

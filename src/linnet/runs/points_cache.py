@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from linnet.files import open_regular, read_at, write_file
+from linnet.files import change_stamp, open_regular, read_at, write_file
 from linnet.runs.figure_decoder import OWN_ROWS, figure_decoder
-from linnet.runs.figures import MetricFigures, Point, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures, Point
 from linnet.runs.folder import CACHE, EVENTS
 from linnet.runs.line_struct import Int64
 from linnet.runs.lines import UnfitLinesError, checksum
@@ -96,7 +96,7 @@ def save_points(
     stored = {name: writer.put(points) for name, points in metrics.items() if len(points.values)}
     target = events.parent / CACHE / _NAME
     target.parent.mkdir(exist_ok=True)
-    write_file(target, writer.file(_Header(position, crc, _stamp(status), writer.steps, stored)), sync=False)
+    write_file(target, writer.file(_Header(position, crc, change_stamp(status), writer.steps, stored)), sync=False)
 
 
 class _Writer:
@@ -157,15 +157,10 @@ def _little_endian(column: array[Any]) -> array[Any]:
     return column
 
 
-def _stamp(status: os.stat_result) -> list[int]:
-    """What changes whenever a file does."""
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
-
-
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def kept_figures(folder: str, wanted: Wanted) -> dict[str, MetricFigures] | None:
+def kept_figures(folder: str, request: FigureRequest) -> dict[str, MetricFigures] | None:
     """The wanted figures of a run, those that it has; None where the points were not kept, or are not its stream's."""
     try:
         points = open_regular(f"{folder}/{CACHE}/{_NAME}")
@@ -174,11 +169,11 @@ def kept_figures(folder: str, wanted: Wanted) -> dict[str, MetricFigures] | None
     try:
         reader = _Reader(points)
         tail = _tail(f"{folder}/{EVENTS}", reader.header)
-        if tail is None or (tail and any(name.startswith(OWN_ROWS) for name in wanted)):
+        if tail is None or (tail and any(name.startswith(OWN_ROWS) for name in request)):
             return None
-        figures = {name: reader.figures(name, steps) for name, steps in wanted.items()}
+        figures = {name: reader.figures(name, steps) for name, steps in request.items()}
         if tail:
-            figure_decoder(tuple(wanted)).take(tail, figures)
+            figure_decoder(tuple(request)).take(tail, figures)
         return {name: figure for name, figure in figures.items() if figure.count}
     except (OSError, ValueError, RecursionError, UnfitLinesError):  # damaged, or with more news than can be told here
         return None
@@ -236,7 +231,7 @@ class _Reader:
 def _tail(events: str, header: _Header) -> bytes | None:
     """Whole lines behind those that a header tells of; None when the stream may be another."""
     status = os.stat(events)  # noqa: PTH116 - one for each of thousands of runs
-    if _stamp(status) == header.stamp:
+    if change_stamp(status) == header.stamp:
         return b""
     stream = open_regular(events)
     try:

@@ -77,16 +77,16 @@ class Comparison:
         return value == number
 
     def _fits_text(self, value: str) -> bool:
-        value, wanted = value.lower(), self.text.lower()
+        value, text = value.lower(), self.text.lower()
         match self.operator:
             case ":":
-                return value == wanted or (bool(_WILD & set(wanted)) and fnmatchcase(value, wanted))
+                return value == text or (bool(_WILD & set(text)) and fnmatchcase(value, text))
             case "=" | "==":
-                return value == wanted
+                return value == text
             case "!=":
-                return value != wanted
+                return value != text
             case "~" | "!~":
-                matches = wanted in value or (bool(_WILD & set(wanted)) and fnmatchcase(value, f"*{wanted}*"))
+                matches = text in value or (bool(_WILD & set(text)) and fnmatchcase(value, f"*{text}*"))
                 return matches != (self.operator == "!~")
         return False  # words have no order
 
@@ -200,13 +200,13 @@ class _Parser:
             self._depth -= 1
 
     def _unguarded(self) -> Node:
-        rest = self._rest()
-        if not rest:
+        remaining = self._rest()
+        if not remaining:
             raise self._error("expected a comparison, as in loss<2")
         if (word := _NOT.match(self._text, self._at)) is not None:
             self._at = word.end()
             return Joined("not", (self._one(),))
-        if rest.startswith("("):
+        if remaining.startswith("("):
             begin, self._at = self._at, self._at + 1
             node = self._either()
             if not self._rest().startswith(")"):
@@ -219,13 +219,13 @@ class _Parser:
         begin = self._at
         column = self._column()
         after = self._at
-        rest = self._rest()
-        operator = next((sign for sign in _OPERATORS if rest.startswith(sign)), "")
+        remaining = self._rest()
+        operator = next((sign for sign in _OPERATORS if remaining.startswith(sign)), "")
         if not operator:
             word = self._text[begin:after]
             if self._words:
                 return Word(column.name if column == Column(column.name) else word)
-            raise _error(self._text, begin, _missing_operator(word, rest))
+            raise _error(self._text, begin, _missing_operator(word, remaining))
         self._at += len(operator)
         text = self._value(operator)
         number = self._number(column, operator, text)
@@ -321,13 +321,13 @@ class _Parser:
         return _error(self._text, self._at - back, problem)
 
 
-def _missing_operator(word: str, rest: str) -> str:
+def _missing_operator(word: str, remaining: str) -> str:
     if word.lower() in ("and", "or"):
         return f"expected a comparison, found {word!r}"
-    following = re.match(r"[^\s()]*", rest)
+    following = re.match(r"[^\s()]*", remaining)
     found = f", found {following[0]!r}" if following and following[0] else ""
-    near = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 else ""
-    hint = near if "did you mean" in near else f"; a part of a run's name is run~{word}, a tag is tag:{word}"
+    advice = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 else ""
+    hint = advice if "did you mean" in advice else f"; a part of a run's name is run~{word}, a tag is tag:{word}"
     return f"expected one of < <= > >= = != : ~ after {word!r}{found}{hint}"
 
 
@@ -350,5 +350,5 @@ def _moment(text: str) -> float | None:
 
 def _error(text: str, at: int, problem: str) -> UsageError:
     """One line that names the place by the words that stand there."""
-    here, whole = text[at : at + 24], text if len(text) <= 100 else f"{text[:99]}…"
-    return UsageError(f"`where` {whole!r}, {f'at {here!r}' if here else 'at its end'}: {problem}")
+    rest, shown = text[at : at + 24], text if len(text) <= 100 else f"{text[:99]}…"
+    return UsageError(f"`where` {shown!r}, {f'at {rest!r}' if rest else 'at its end'}: {problem}")

@@ -247,8 +247,8 @@ class Run(Shown):
         artifacts = ArtifactList(self.path, superseded)
         for event in events_of_kinds(self.events_path, ("artifact", "resume"), self.origin):
             artifacts.take(event)
-        wanted = (("name", name), ("step", step), ("media", media))
-        return [a for a in artifacts if all(value is None or getattr(a, key) == value for key, value in wanted)]
+        conditions = (("name", name), ("step", step), ("media", media))
+        return [a for a in artifacts if all(value is None or getattr(a, key) == value for key, value in conditions)]
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, by step."""
@@ -318,22 +318,19 @@ def add_evaluation(run: Run, name: str, step: int | None, figures: Mapping[str, 
 def add_numbers(run: Run, name: str, step: int | None, fields: Mapping[str, object]) -> Path:
     """Keep plain values as `NAME.json` among the media of such a run, with its event; the file's path."""
     content = msgspec.json.encode(jsonable_record(fields))
-    digest, path = _keep_media(run, content, "json")
-    about = {"name": f"{name}.json", "media": "file", "path": path, "bytes": len(content), "sha256": digest}
-    _add_artifact(run, step, {**about, "mime": "application/json"})
-    return run.path / path
+    return _add_media(run, step, f"{name}.json", "file", content, "json", {"mime": "application/json"})
 
 
 def add_image(run: Run, name: str, step: int | None, png: bytes, size: tuple[int, int], caption: str) -> Path:
     """Keep a PNG among the media of a run of ours or of Toy's that nobody writes, with its event; the file's path."""
-    digest, path = _keep_media(run, png, "png")
-    about = {"name": name, "media": "image", "path": path, "bytes": len(png), "sha256": digest, "mime": "image/png"}
-    _add_artifact(run, step, {**about, "width": size[0], "height": size[1], "channels": 3, "caption": caption})
-    return run.path / path
+    about = {"mime": "image/png", "width": size[0], "height": size[1], "channels": 3, "caption": caption}
+    return _add_media(run, step, name, "image", png, "png", about)
 
 
-def _keep_media(run: Run, content: bytes, suffix: str) -> tuple[str, str]:
-    """Write a file that is named by its digest; digest and path in the run's folder."""
+def _add_media(
+    run: Run, step: int | None, name: str, media: str, content: bytes, suffix: str, fields: Mapping[str, object]
+) -> Path:
+    """Write a file that is named by its digest, and its event; its path."""
     digest = hashlib.sha256(content).hexdigest()
     path = f"{LOGGED_MEDIA}/{digest[:2]}/{digest}.{suffix}"
     try:
@@ -341,9 +338,7 @@ def _keep_media(run: Run, content: bytes, suffix: str) -> tuple[str, str]:
         files.write_file(run.path / path, content)
     except OSError as error:
         raise RunError(f"the file was not written to {run.path / path}: {error.strerror or error}") from error
-    return digest, path
-
-
-def _add_artifact(run: Run, step: int | None, fields: Mapping[str, object]) -> None:
-    event = {"kind": "artifact", "t": last_seconds(run.events_path, run.origin), "step": step, **fields}
+    about = {"name": name, "media": media, "path": path, "bytes": len(content), "sha256": digest, **fields}
+    event = {"kind": "artifact", "t": last_seconds(run.events_path, run.origin), "step": step, **about}
     run.append_event(drop_none({**event, "at": iso_now()}))
+    return run.path / path

@@ -20,8 +20,8 @@ from linnet.files import open_regular, read_at, write_file
 from linnet.runs.cache import stamp
 from linnet.runs.events import Event, decode
 from linnet.runs.folder import CACHE
+from linnet.runs.inspection_lines import SHORT_HEADS
 from linnet.runs.lines import BOM, LONGEST_LINE
-from linnet.runs.look_lines import SHORT_HEADS
 
 KINDS = ("artifact", "checkpoint", "compare", "note", "resume", "sample")
 
@@ -67,9 +67,9 @@ def _lines(path: Path) -> list[bytes]:
         position, lines = _kept(path, file, before)
         begin, kept_bytes = position, sum(map(len, lines))
         for block, position in _blocks(file, begin):  # noqa: B007 (the last position is used below)
-            kept = [line for line in _other_lines(block) if any(word in line for word in _WORDS)]
-            kept_bytes += sum(map(len, kept))
-            lines += kept
+            matching = [line for line in _other_lines(block) if any(word in line for word in _WORDS)]
+            kept_bytes += sum(map(len, matching))
+            lines += matching
         if position - begin >= _KEPT_FROM and kept_bytes <= _MOST_KEPT:
             body = b"".join(line + b"\n" for line in lines)
             header = _Header(position, before, _guard(file, position), zlib.crc32(body))
@@ -103,18 +103,18 @@ def _guard(file: BinaryIO, position: int) -> int:
 
 def _blocks(file: BinaryIO, begin: int) -> Iterator[tuple[bytes, int]]:
     """Whole lines, a megabyte at a time, and where each block ends; lines too long for a reader are left out."""
-    position, rest, too_long = begin, b"", False
-    while piece := read_at(file.fileno(), _BLOCK, position + len(rest)):
+    position, carried, too_long = begin, b"", False
+    while piece := read_at(file.fileno(), _BLOCK, position + len(carried)):
         whole, newline, end = piece.rpartition(b"\n")
         if newline:
-            block = rest + whole + b"\n"
+            block = carried + whole + b"\n"
             position += len(block)
             yield (block.partition(b"\n")[2] if too_long else block), position
-            rest, too_long = b"", False
-        rest += end if newline else piece
-        if len(rest) > LONGEST_LINE:
+            carried, too_long = b"", False
+        carried += end if newline else piece
+        if len(carried) > LONGEST_LINE:
             too_long = True
-            position, rest = position + len(rest), b""
+            position, carried = position + len(carried), b""
 
 
 def _other_lines(block: bytes) -> Iterator[bytes]:

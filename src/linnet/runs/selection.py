@@ -19,7 +19,7 @@ from linnet.errors import UsageError, near_words
 from linnet.runs.columns import FIELDS, Column, Term, resolve
 from linnet.runs.figure_index import FigureIndex, stamp_of
 from linnet.runs.figure_reader import read_figures
-from linnet.runs.figures import MetricFigures, Point, Wanted
+from linnet.runs.figures import FigureRequest, MetricFigures, Point
 from linnet.runs.metric_names import goal_of
 from linnet.runs.processes import in_processes
 from linnet.runs.query import UNREAD, Comparison, Query
@@ -118,9 +118,9 @@ class RunRecord:
         figures, goal = self.figures.get(metric), self.goal(Term("metric", metric))
         return None if figures is None or goal is None else figures.low if goal == "min" else figures.high
 
-    def take_figures(self, wanted: Wanted, figures: dict[str, MetricFigures]) -> None:
+    def take_figures(self, request: FigureRequest, figures: dict[str, MetricFigures]) -> None:
         """Remember what was read; what was wanted and is not there, the run does not have."""
-        for name in wanted:
+        for name in request:
             read, known = figures.get(name), self.figures.get(name)
             if read is not None and known is not None:
                 read.at = {**known.at, **read.at}
@@ -322,21 +322,21 @@ def read_values(
     needing = [record for record in records if any(record.value(term) is UNREAD for term in metrics)]
     if not needing:
         return []
-    wanted: Wanted = {
+    request: FigureRequest = {
         term.name: frozenset(other.step for other in metrics if other.name == term.name and other.step is not None)
         for term in metrics
     }
     index, unknown = FigureIndex(root), []
     for record in needing:
         stamp = stamp_of(record.path)
-        known = index.get(record.path, stamp, wanted)
+        known = index.get(record.path, stamp, request)
         if known is None:
             unknown.append((record, stamp))
         else:
-            record.take_figures(wanted, known)
+            record.take_figures(request, known)
 
     def read(record: RunRecord) -> dict[str, MetricFigures]:
-        return read_figures(record.path, wanted, foreign=record.summary.manifest.dialect not in ("linnet", "toy"))
+        return read_figures(record.path, request, foreign=record.summary.manifest.dialect not in ("linnet", "toy"))
 
     if until is None:
         results = in_processes([record for record, _ in unknown], read, dict[str, MetricFigures])
@@ -345,7 +345,7 @@ def read_values(
         in_time = takewhile(lambda _: time.monotonic() < until, unknown[1:])
         results = [read(record) for record, _ in chain(unknown[:1], in_time)]
     for (record, stamp), figures in zip(unknown, results, strict=False):
-        record.take_figures(wanted, figures or {})
-        index.put(record.path, stamp, wanted, figures or {})
+        record.take_figures(request, figures or {})
+        index.put(record.path, stamp, request, figures or {})
     index.save()
     return [record for record, _ in unknown[len(results) :]]

@@ -48,9 +48,9 @@ class Extremes(msgspec.Struct, frozen=True):
         finite = np.isfinite(values)
         if not finite.any():
             return Extremes(None, None, point(-1))
-        whole = bool(finite.all())
-        low = int(np.argmin(values if whole else np.where(finite, values, np.inf)))
-        high = int(np.argmax(values if whole else np.where(finite, values, -np.inf)))
+        all_finite = bool(finite.all())
+        low = int(np.argmin(values if all_finite else np.where(finite, values, np.inf)))
+        high = int(np.argmax(values if all_finite else np.where(finite, values, -np.inf)))
         return Extremes(point(low), point(high), point(-1))
 
     @staticmethod
@@ -365,8 +365,8 @@ class Series(Shown):
 def _min_max(values: Floats, points: int) -> Integers:
     """Indices of at most `points` finite values, or four: the first, the last, minimum and maximum of each interval."""
     finite = np.isfinite(values)
-    whole = bool(finite.all())
-    values = values if whole else values[finite]
+    all_finite = bool(finite.all())
+    values = values if all_finite else values[finite]
     points = max(4, points // 2 * 2)
     if len(values) <= points:
         chosen = np.arange(len(values), dtype=np.int64)
@@ -377,4 +377,4 @@ def _min_max(values: Floats, points: int) -> Integers:
         ends = np.array([0, len(values) - 1], dtype=np.int64)
         chosen = np.sort(np.concatenate([extremes.astype(np.int64), ends]))
         chosen = chosen[np.diff(chosen, prepend=-1) > 0]  # each once; np.unique would load 15 ms of numpy.ma
-    return chosen if whole else np.flatnonzero(finite)[chosen]
+    return chosen if all_finite else np.flatnonzero(finite)[chosen]

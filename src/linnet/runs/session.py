@@ -146,7 +146,7 @@ class Session(MediaBundle):
                             pass  # no JSON for a value, or the disk refused: the careful way knows what to do
                         else:
                             if written != len(line):
-                                sink.tear(line, written)
+                                sink.hold_rest(line, written)
                             self._last = self._last_loss = record
                             return
             if plain and "loss" not in values and type(step) is int and self._open and not rest:
@@ -226,12 +226,12 @@ class Session(MediaBundle):
             return step
         following = (whole_number(self._last.get("step")) or 0) + 1
         if steps:
-            given = safe_text(steps[0])[:40]
+            shown = safe_text(steps[0])[:40]
             if not metrics:
-                raise TypeError(f"log() was given {given!r} and no metrics")
+                raise TypeError(f"log() was given {shown!r} and no metrics")
             if "step" not in self._complaints:
                 self._complaints.add("step")
-                log.warning("run %s: the step %r is no whole number; %d is taken", self.run_id, given, following)
+                log.warning("run %s: the step %r is no whole number; %d is taken", self.run_id, shown, following)
         return following
 
     def _warn_of_values(self, record: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
@@ -412,12 +412,12 @@ def _resumed(root: Path, reference: str | None) -> tuple[Path, str | None]:
     return path.parent, path.name
 
 
-def _goals(given: Mapping[str, str]) -> dict[str, str]:
+def _goals(goals: Mapping[str, str]) -> dict[str, str]:
     words = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
-    for name, goal in given.items():
+    for name, goal in goals.items():
         if goal not in words:
             log.warning("the goal %r of %s is not understood; say min or max", goal, name)
-    return {str(name): words[goal] for name, goal in given.items() if goal in words}
+    return {str(name): words[goal] for name, goal in goals.items() if goal in words}
 
 
 def _scalars_event(step: int, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Sink:
     - `start_t`: the `t` at which the clock goes on (a resumed run continues the time it had).
     - `remade`: called with the folder when it had to be made again, to put back what else belongs in it.
 
-    `lock`, `origin`, `out` and `tear` are open to `Session.log`, which has the body of `append` written out.
+    `lock`, `origin`, `out` and `hold_rest` are open to `Session.log`, which has the body of `append` written out.
     """
 
     hold_bytes = 32 << 20  # of lines that are kept in memory while the disk refuses
@@ -85,7 +85,7 @@ class Sink:
             try:
                 written = _write(self.out, line)
                 if written != len(line):
-                    self.tear(line, written)
+                    self.hold_rest(line, written)
             except OSError as error:
                 if self.closed:
                     return
@@ -172,7 +172,7 @@ class Sink:
                 self.hold_bytes >> 20,
             )
 
-    def tear(self, line: bytes, written: int) -> None:
+    def hold_rest(self, line: bytes, written: int) -> None:
         """Only so many bytes of a line were taken: hold it, and write the rest when there is room."""
         self._torn = (written, self.size())
         self._refuse(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
@@ -215,13 +215,13 @@ class Sink:
     def _write_held(self, line: bytes) -> None:
         """Write one line, or the rest of one that was cut short; when someone has written behind it, start it anew."""
         done, size_then = self._torn or (0, 0)
-        again = done > 0 and self.size() != size_then
-        piece = b"\n" + line if again else line[done:]
+        is_incomplete = done > 0 and self.size() != size_then
+        piece = b"\n" + line if is_incomplete else line[done:]
         written = _write(self._fd, piece)
         if written == len(piece):
             self._torn = None
             return
-        self._torn = (max(0, written - 1) if again else done + written, self.size())
+        self._torn = (max(0, written - 1) if is_incomplete else done + written, self.size())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _rescue(self) -> None:

@@ -204,11 +204,13 @@ class RunStore:
             )
         contents = contents_of(run.path)
         if contents.runs:
-            few = _few(contents.runs)
-            return f"{run.path} was not deleted: it holds other runs: {few}; delete those first, by their paths"
+            shown = _few(contents.runs)
+            return f"{run.path} was not deleted: it holds other runs: {shown}; delete those first, by their paths"
         if contents.foreign and not force:
-            few = _few(contents.foreign)
-            return f"{run.path} was not deleted: no run writes {few}; move that away, or delete all of it with `force`"
+            shown = _few(contents.foreign)
+            return (
+                f"{run.path} was not deleted: no run writes {shown}; move that away, or delete all of it with `force`"
+            )
         if not force and (run.status == "live" or is_locked(run.events_path)):
             return f"run {run.id} is being written; stop it first, or delete it with `force`"
         return None

@@ -48,16 +48,16 @@ class EventStream:
         """How often the file turned out to have lost or changed what was read of it before."""
         return self._lines.generation
 
-    def last(self, count: int, wanted: Callable[[Event], bool] | None = None) -> list[Event]:
+    def last(self, count: int, predicate: Callable[[Event], bool] | None = None) -> list[Event]:
         """The last `count` events of those there are, found from the end; `read_events` then goes on behind them.
 
-        For a stream of which nothing was read yet. `wanted`: count and return only such events.
+        For a stream of which nothing was read yet. `predicate`: count and return only events that it takes.
         """
         path = self._lines.path
         end = self._begin = end_of_lines(path)
         lines = lines_backwards(path, farthest=end, end=end, longest_line=self._lines.longest_line)
         events = (event for line in lines if (event := decode(line, self._origin)) is not None)
-        return list(islice(filter(wanted or (lambda event: True), events), max(0, count)))[::-1]
+        return list(islice(filter(predicate or (lambda event: True), events), max(0, count)))[::-1]
 
     def read_events(self, limit: int | None = None) -> list[Event]:
         """Every event that has come since the last call. Never raises, whatever the file holds.

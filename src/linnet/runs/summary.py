@@ -20,8 +20,8 @@ from linnet.files import is_file, is_locked
 from linnet.runs import provenance
 from linnet.runs.events import Event, as_number, decode, parse, unix_seconds
 from linnet.runs.folder import EVENTS, MANIFEST
+from linnet.runs.inspection_lines import is_inspection
 from linnet.runs.lines import FARTHEST, first_line, lines_backwards
-from linnet.runs.look_lines import is_look
 from linnet.runs.manifest import Manifest, from_run_start
 from linnet.runs.manifest import read as read_manifest
 from linnet.runs.metric_names import LOSSES, counts_as_training, main_metric, rows
@@ -114,10 +114,10 @@ def load_manifest(folder: Path) -> Manifest | None:
     return from_run_start(start if start.get("kind") == "run_start" else {}, folder)
 
 
-def last_event(events: Path, wanted: Callable[[Event], bool] | None = None, origin: float = 0.0) -> Event | None:
-    """The last event of a stream, or the last that is `wanted`; None when there is none. `origin` as for `decode`."""
+def last_event(events: Path, predicate: Callable[[Event], bool] | None = None, origin: float = 0.0) -> Event | None:
+    """The last event of a stream, or the last that `predicate` takes, if there is one. `origin` as for `decode`."""
     backwards = (event for line in lines_backwards(events) if (event := decode(line, origin)) is not None)
-    return next(filter(wanted or (lambda event: True), backwards), None)
+    return next(filter(predicate or (lambda event: True), backwards), None)
 
 
 def last_seconds(events: Path, origin: float = 0.0) -> float:
@@ -154,7 +154,7 @@ class _StreamEnd:
     def read(self, lines: Iterator[bytes], origin: float) -> None:
         """Take lines from the last backwards, until all is known, or too little is new to read on."""
         for line in lines:
-            if self._settled and is_look(line):
+            if self._settled and is_inspection(line):
                 continue
             event = decode(line, origin)
             if event is not None:

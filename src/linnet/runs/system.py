@@ -55,11 +55,11 @@ class SystemProbe:
     def _cpu_shares(self) -> dict[str, float]:
         before, self._cpu = self._cpu, psutil.cpu_times()
         spent = {name: getattr(self._cpu, name) - getattr(before, name) for name in self._cpu._fields}
-        whole = sum(max(0.0, s) for name, s in spent.items() if name not in ("guest", "guest_nice")) or 1.0
+        total = sum(max(0.0, s) for name, s in spent.items() if name not in ("guest", "guest_nice")) or 1.0
         user = spent["user"] + spent.get("nice", 0.0)
-        busy = whole - spent["idle"] - spent.get("iowait", 0.0)
+        busy = total - spent["idle"] - spent.get("iowait", 0.0)
         shares = {"percent": busy, "user": user, "system": spent["system"]}
-        return {name: round(min(100.0, max(0.0, 100 * s / whole)), 2) for name, s in shares.items()}
+        return {name: round(min(100.0, max(0.0, 100 * s / total)), 2) for name, s in shares.items()}
 
     def _process_figures(self) -> dict[str, float]:
         with self._process.oneshot():

@@ -128,12 +128,12 @@ class Trash:
     def empty(self, older: float = KEPT_SECONDS) -> list[Deletion]:
         """Remove for good what was deleted more than so many seconds ago; what that was."""
         now = time.time()
-        gone = [deletion for deletion in self.deletions() if now - deletion.deleted_at >= older]
-        for deletion in gone:
+        expired = [deletion for deletion in self.deletions() if now - deletion.deleted_at >= older]
+        for deletion in expired:
             shutil.rmtree(self.folder / deletion.folder, ignore_errors=True)
         with suppress(OSError):
             self.folder.rmdir()  # an empty one
-        return gone
+        return expired
 
 
 def _is_there(path: Path) -> bool:

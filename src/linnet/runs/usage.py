@@ -104,8 +104,8 @@ def surplus_of(run: Run, keep: Keep) -> Surplus:
             surplus.steps.append(step)
             surplus.files += [path, *([states[step]] if step in states else [])]
     surplus.bytes = sum(path.stat().st_size for path in surplus.files)
-    gone = {path.name for path in surplus.files}
-    surplus.files += [weights / name for name in ("best", "latest") if link_target(weights / name) in gone]
+    surplus_names = {path.name for path in surplus.files}
+    surplus.files += [weights / name for name in ("best", "latest") if link_target(weights / name) in surplus_names]
     return surplus
 
 

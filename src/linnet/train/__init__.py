@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from linnet.train.hardware import Hardware as Hardware
     from linnet.train.hardware import choose as choose
     from linnet.train.loop import Loop as Loop
-    from linnet.train.loop import Outcome as Outcome
     from linnet.train.metrics import StepMetrics as StepMetrics
     from linnet.train.plan import Plan as Plan
+    from linnet.train.progress import Outcome as Outcome
     from linnet.train.protocols import EvalResult as EvalResult
     from linnet.train.protocols import Recipe as Recipe
     from linnet.train.protocols import RunData as RunData

@@ -79,14 +79,14 @@ class BaselineCallback(Callback):
         if metrics.step % interval(metrics.steps) == 0:
             self._baseline.refresh()
             if compares_training(self.run.manifest.config, self._baseline.run.manifest.config):
-                self._tell(compare_step(self._history(), self._baseline.history))
-            self._tell_of_end(metrics.step)
+                self._log_comparison(compare_step(self._history(), self._baseline.history))
+            self._note_end(metrics.step)
 
     def on_evaluation(self, step: int, result: EvalResult) -> None:
         """Compare the held-out loss."""
         self._baseline.refresh()
         own = self._history([step, self._seen, result.loss, self._scored(step)])
-        self._tell(compare_evaluation(own, self._baseline.history))
+        self._log_comparison(compare_evaluation(own, self._baseline.history))
 
     def on_end(self, reason: str) -> None:
         """Let go of the baseline's file."""
@@ -99,10 +99,10 @@ class BaselineCallback(Callback):
         evaluations = np.array(evaluation, np.float64).reshape(-1, 4)
         return LossHistory(self._unit, begin, step.astype(np.int64), work, loss, evaluations)
 
-    def _tell(self, comparison: Comparison | None) -> None:
+    def _log_comparison(self, comparison: Comparison | None) -> None:
         if comparison is None:
             return
-        comparison = self._judged(comparison)
+        comparison = self._with_abort(comparison)
         self._made.append(comparison)
         self.run.compare(comparison.step, self._baseline.id, **comparison.fields())
         self._listeners.call(Callback.on_comparison, comparison, self._baseline.id)
@@ -112,7 +112,7 @@ class BaselineCallback(Callback):
                 f"{standing} at step {comparison.step:,}: {comparison.figures} (`abort_behind={self._rule.text}`)"
             )
 
-    def _judged(self, comparison: Comparison) -> Comparison:
+    def _with_abort(self, comparison: Comparison) -> Comparison:
         """The comparison, and whether it ends the run: the second in a row that is so far behind does."""
         rule = self._rule
         if rule is None or not rule.counts_at(comparison.step, self._steps_planned) or comparison.share <= rule.share:
@@ -122,7 +122,7 @@ class BaselineCallback(Callback):
             self._behind_since = comparison.step
         return replace(comparison, aborts=self._behind_since < comparison.step < self._steps_planned)
 
-    def _tell_of_end(self, step: int) -> None:
+    def _note_end(self, step: int) -> None:
         """Say once that the run has come to where its baseline ended."""
         history = self._baseline.history
         end = history.end if history.unit == self._unit else float(history.step[-1]) if len(history) else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import queue
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.files import FileError, link_target, point_link, step_files, step_path, sweep
+from linnet.files import FileError, link_target, point_link, sha256_of, step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 from linnet.train.moment_stream import MomentStream
@@ -246,8 +245,8 @@ class Checkpointer:
         """
         self._idle.acquire()
         try:
-            kept = TensorsInPlace if last and not _on_a_gpu(moments, parameters) else copy_tensors
-            snapshot = Snapshot(step, kept(parameters), kept(moments), facts, provenance, stream)
+            snapshot_of = TensorsInPlace if last and not _on_a_gpu(moments, parameters) else copy_tensors
+            snapshot = Snapshot(step, snapshot_of(parameters), snapshot_of(moments), facts, provenance, stream)
         except BaseException:
             self._idle.release()
             raise
@@ -388,12 +387,6 @@ class SilentCheckpointer(Checkpointer):
     def _write(self, snapshot: Snapshot) -> None:
         assert snapshot.stream is not None
         snapshot.stream.send(snapshot.moments.on_host())
-
-
-def sha256_of(path: Path) -> str:
-    """The digest of a file, as `checkpoint` events carry it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def checkpoint_event(run_dir: Path, step: int) -> dict[str, Any] | None:

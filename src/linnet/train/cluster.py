@@ -53,5 +53,5 @@ def curve_clusters(gpus: int, machines: int, link: float, gpu_link: float, most:
     inside = [1 << power for power in range(most.bit_length()) if 1 << power < gpus]
     counts = [(count, 1) for count in (*inside, gpus)]
     counts += [(gpus, 1 << power) for power in range(1, most.bit_length()) if gpus << power <= most]
-    wanted = {*(pair for pair in counts if pair[0] * pair[1] <= most), (gpus, machines)}
-    return [Cluster(a, b, link, gpu_link) for a, b in sorted(wanted, key=lambda pair: pair[0] * pair[1])]
+    chosen = {*(pair for pair in counts if pair[0] * pair[1] <= most), (gpus, machines)}
+    return [Cluster(a, b, link, gpu_link) for a, b in sorted(chosen, key=lambda pair: pair[0] * pair[1])]

@@ -124,16 +124,16 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
         times, per_logit, layer_kernels = _EAGER_TIMES, _EAGER_LOGIT_BYTES, _EAGER_KERNELS
     between = times * sizes.layers * tokens * _weighted(per_number, sizes) / device.bandwidth
     loss = tokens * sizes.vocab * per_logit / device.bandwidth
-    others = layer_kernels + (_IMAGE_ATTENTION_KERNELS if sizes.of_images else _ATTENTION_KERNELS)
-    floor = sizes.layers * (_PRODUCT_KERNEL * _PRODUCT_KERNELS + _OTHER_KERNEL * others)
+    other_kernels = layer_kernels + (_IMAGE_ATTENTION_KERNELS if sizes.of_images else _ATTENTION_KERNELS)
+    floor = sizes.layers * (_PRODUCT_KERNEL * _PRODUCT_KERNELS + _OTHER_KERNEL * other_kernels)
     moved = _OPTIMISER_BYTES * shape.parameters + _MUON_BYTES * _muon_numbers(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
     quintics = _MUON_ROUNDS * _muon_flops(shape, 2.0)
     optimiser = moved / device.bandwidth + quintics / (_MUON_PRODUCTS * device.products)
     fixed = _OPTIMISER_KERNELS + (_MUON_KERNELS if shape.muon else 0)
-    again = between / 3 if shape.recompute == "cheap" and not shape.compiled else 0.0
+    recomputed = between / 3 if shape.recompute == "cheap" and not shape.compiled else 0.0
     if shape.recompute == "blocks":
-        again = forward + (attention + between) / 3
+        recomputed = forward + (attention + between) / 3
     cost = StepCost(
         products=shape.passes * (3 * forward + head),
         attention=shape.passes * attention,
@@ -141,7 +141,7 @@ def _on_gpu(shape: StepShape, device: Device) -> StepCost:
         loss=shape.passes * loss,
         optimiser=optimiser,
         kernels=(shape.passes * floor * _times(shape) + _OTHER_KERNEL * fixed) * device.kernel,
-        recompute=shape.passes * again,
+        recompute=shape.passes * recomputed,
     )
     if shape.captured:
         return cost
@@ -159,8 +159,8 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
     numbers = _CPU_NUMBERS if sizes.gated else _CPU_PLAIN_NUMBERS
     between = sizes.layers * tokens * _weighted(numbers, sizes) / elementwise
     a_pass = sizes.layers * _CPU_LAYER_OPERATIONS * _times(shape) + _CPU_OPERATIONS
-    again = between / 3 + attention / 3 / speed if shape.recompute != "off" else 0.0
-    again += layers / speed if shape.recompute == "blocks" else 0.0
+    recomputed = between / 3 + attention / 3 / speed if shape.recompute != "off" else 0.0
+    recomputed += layers / speed if shape.recompute == "blocks" else 0.0
     per_operation = device.kernel * (_CPU_RECORDED if shape.captured else _CPU_EAGER)
     moved = _CPU_OPTIMISER_BYTES * shape.parameters + _CPU_MUON_BYTES * _muon_numbers(shape)
     moved += _ACCUMULATE_BYTES * shape.parameters * (shape.passes - 1)
@@ -173,7 +173,7 @@ def _on_cpu(shape: StepShape, device: Device) -> StepCost:
         loss=shape.passes * tokens * sizes.vocab * _CPU_LOGIT / elementwise,
         optimiser=moved / bandwidth + _muon_flops(shape, _CPU_MUON_INVERSES) / speed,
         kernels=shape.passes * a_pass * per_operation,
-        recompute=shape.passes * again,
+        recompute=shape.passes * recomputed,
     )
 
 

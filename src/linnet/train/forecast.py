@@ -272,8 +272,8 @@ class CostModel:
         """Seconds that a checkpoint holds the steps up: its copy, and the last one where that is not written yet."""
         copied = _FLOAT * self.parameters * (1 + 2 / (ranks if self.shard != "none" else 1))
         between = (plan.steps or 0) / max(1, plan.saves) * step_seconds
-        late = max(0.0, plan.save_seconds - between) if plan.saves > 1 else 0.0
-        return _PAUSE_SECONDS + 2 * copied / self.device.bandwidth + late
+        waiting = max(0.0, plan.save_seconds - between) if plan.saves > 1 else 0.0
+        return _PAUSE_SECONDS + 2 * copied / self.device.bandwidth + waiting
 
 
 class _DescribedRecipe:

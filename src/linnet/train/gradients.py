@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.train.overlap import Overlap
-from linnet.train.ranks import WORDS, Ranks
+from linnet.train.ranks import SIGNALS, Ranks
 
 MOST_SHARES = 8  # each doubling costs a rank one more copy of the gradients
 _ALIGNMENT = 16  # a gradient begins at a multiple of so many numbers
@@ -77,7 +77,7 @@ class PlainGradients:
         """The metrics of the batch."""
         return tuple(self._totals)
 
-    def words(self) -> tuple[Tensor, ...]:
+    def signals(self) -> tuple[Tensor, ...]:
         """There is nobody to say anything to."""
         return ()
 
@@ -103,7 +103,10 @@ class GradientBuffer:
         ]
         self._starts, self._end = starts, end
         self._overlap: Overlap | None = None
-        self._metrics, self._words = self.flat[end : end + _MOST_METRICS], self.flat[end + _MOST_METRICS : end + _TAIL]
+        self._metrics, self._signals = (
+            self.flat[end : end + _MOST_METRICS],
+            self.flat[end + _MOST_METRICS : end + _TAIL],
+        )
         self._reached: list[bool] | None = None  # which parameters have a part in the loss: known after the first pass
         self._agreed = ranks.alone  # do all ranks know the same of that?
         self._count = 0  # of metrics
@@ -128,14 +131,14 @@ class GradientBuffer:
     @torch.no_grad()
     def add(self, metrics: Sequence[Tensor]) -> None:
         """A part has left its gradients; these are its metrics."""
-        self._take_strangers()
+        self._copy_unviewed_gradients()
         self._count = len(metrics)
         self._metrics[: self._count] += torch.stack([share.float() for share in metrics])
         self._done += 1
         if self._order.shares > 1 and self._done % self._order.size == 0:
             self._close_share()
 
-    def _take_strangers(self) -> None:
+    def _copy_unviewed_gradients(self) -> None:
         """Copy gradients that are no views yet: all of them after the very first part, later hardly ever any."""
         if self._reached is not None and all(self._reached):
             return
@@ -170,10 +173,10 @@ class GradientBuffer:
         return self._overlap
 
     def sum(self) -> Tensor | None:
-        """Add up what all ranks have, with the words of each. The norm of the gradients, where it is known then."""
-        for index, name in enumerate(WORDS):
-            if self._ranks.words[name]:
-                self._words[index].fill_(self._ranks.words[name])
+        """Add up what all ranks have, with the signals of each. The norm of the gradients, where it is known then."""
+        for index, name in enumerate(SIGNALS):
+            if self._ranks.signals[name]:
+                self._signals[index].fill_(self._ranks.signals[name])
         if self._overlap is not None and self._overlap.watching:
             return self._overlap.finish()
         self._ranks.sum_(self.flat, ordered=self._order.exact)
@@ -199,6 +202,6 @@ class GradientBuffer:
         """The metrics of the batch."""
         return self._metrics[: self._count].unbind()
 
-    def words(self) -> tuple[Tensor, ...]:
+    def signals(self) -> tuple[Tensor, ...]:
         """What the ranks said, added up; one alone says nothing."""
-        return () if self._ranks.alone else self._words[: len(WORDS)].unbind()
+        return () if self._ranks.alone else self._signals[: len(SIGNALS)].unbind()

@@ -130,10 +130,11 @@ def choose(
     repeatable = _is_repeatable(settings, device, dtype, compiled, head_size, ranks)
     if device.type != "cpu":
         words.append("repeatable to the bit" if repeatable else NOT_REPEATABLE)
-    asked = settings.deterministic
+    deterministic = settings.deterministic
     return Hardware(
         device, dtype, compiled, graph, attention, count, halves, peak, ", ".join(words), ranks,
-        ordered=asked is not False, strict=asked is True, repeatable=repeatable, shards_weights=bool(sharded),
+        ordered=deterministic is not False, strict=deterministic is True, repeatable=repeatable,
+        shards_weights=bool(sharded),
     )  # fmt: skip
 
 
@@ -197,19 +198,19 @@ def _on(flag: bool) -> str:
     return "on" if flag else "off"
 
 
-def _dtype(wanted: str, device: torch.device) -> torch.dtype:
-    if wanted == "auto":
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
         native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if native else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
 
 
-def _switch(name: str, wanted: str, obstacle: str, *, pays: bool, why: str) -> tuple[bool, str]:
+def _switch(name: str, setting: str, obstacle: str, *, pays: bool, why: str) -> tuple[bool, str]:
     """What `auto`, `on` or `off` comes to, and why; `on` in spite of an obstacle is refused."""
-    if wanted == "on" and obstacle:
+    if setting == "on" and obstacle:
         raise UsageError(f"`{name}=on`: {obstacle}; use `{name}=off`")
-    if wanted != "auto":
-        return wanted == "on", "as asked"
+    if setting != "auto":
+        return setting == "on", "as asked"
     return (False, obstacle) if obstacle else (pays, why)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -88,15 +87,12 @@ class ImageEvaluation:
 
 
 @torch.no_grad()
-def evaluate_images(
-    model: ViT, images: ImageSet, *, most: int | None = None, on_progress: Callable[[int, int], None] | None = None
-) -> ImageEvaluation:
-    """Score the images, or the first `most` of them; `on_progress(done, total)`. The device is waited for once."""
+def evaluate_images(model: ViT, images: ImageSet, *, most: int | None = None) -> ImageEvaluation:
+    """Score the images, or the first `most` of them. The device is waited for once."""
     classes, device = model.config.num_classes, model.device
     scored = images if most is None or most >= len(images) else images.take(np.arange(most))
     total, in_five = torch.zeros((), device=device), torch.zeros((), device=device)
     guesses, probabilities = [], []
-    done = 0
     for part in in_order(scored, _AT_ONCE.get(device.type, 1024), device):
         logits_BK = model(part.images_BCHW)
         total += F.cross_entropy(logits_BK, part.targets, reduction="sum")
@@ -105,9 +101,6 @@ def evaluate_images(
         probability_B, guess_B = logits_BK.softmax(1).max(1)
         guesses.append(guess_B)
         probabilities.append(probability_B)
-        done += len(guess_B)
-        if on_progress is not None:
-            on_progress(done, len(scored))
     guess_N = torch.cat(guesses).cpu().numpy()
     sure_N = torch.cat(probabilities).float().cpu().numpy()
     label_N = scored.labels_N
@@ -141,12 +134,12 @@ def draw_confusion(path: Path, evaluation: ImageEvaluation, labels: tuple[str, .
         parts.append(f'<text transform="translate({x:.0f} {top - 6}) rotate(-90)">{escape(name)}</text>')
         parts.append(f'<text class="e" x="{left - 6}" y="{y:.0f}">{escape(name)}</text>')
     for i, label in enumerate(shown):
-        whole = max(int(counts_KK[label].sum()), 1)
+        row_total = max(int(counts_KK[label].sum()), 1)
         for j, guess in enumerate(shown):
             count = int(counts_KK[label, guess])
             if not count:
                 continue
-            share = count / whole
+            share = count / row_total
             colour = _shade(_GREEN, share) if i == j else _shade(_RED, min(1.0, 0.25 + 3 * share))
             x, y = left + _CELL * j, top + _CELL * i
             parts.append(f'<rect x="{x}" y="{y}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{colour}"/>')

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from linnet import gguf
@@ -18,7 +16,7 @@ from linnet.errors import is_out_of_memory
 from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
-from linnet.train.checkpoint import BestCheckpoint, Checkpointer, SilentCheckpointer
+from linnet.train.checkpoint import Checkpointer, SilentCheckpointer
 from linnet.train.hardware import Hardware
 from linnet.train.inspection.inspector import Inspector
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
@@ -27,82 +25,17 @@ from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
-from linnet.train.protocols import DataEndedError, EvalResult, KeptEvaluation, Recipe, RunData
+from linnet.train.progress import Outcome, Progress
+from linnet.train.protocols import DataEndedError, Recipe, RunData
 from linnet.train.rank_monitor import RankMonitor, watched
 from linnet.train.ranks import RankError
-from linnet.train.run_warnings import Found, RunWarnings
+from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from linnet.train.settings import Periodic, TrainSettings
 from linnet.train.step import Batch
 from linnet.train.time_budget import TimeBudget
 
-log = logging.getLogger("linnet")
-
 _COMPARE_EVERY = 1000  # steps after which ranks compare their weights, if nothing else made them pause
 _EXPLODED = 3.0  # times the loss of the first step; a fresh model cannot do that much worse than chance
-
-
-@dataclass
-class Progress:
-    """Where the loop stands; kept with every checkpoint."""
-
-    step: int = 0
-    seen: int = 0  # tokens or images trained on
-    seconds: float = 0.0  # that all sessions took until the newest checkpoint
-    loss: float = math.nan
-    accuracy: float | None = None
-    validation: EvalResult | None = None
-    first_loss: float | None = None
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    best: BestCheckpoint | None = None
-    best_evaluation: float | None = None  # the lowest held-out loss so far, with a checkpoint or without
-    best_step: int | None = None  # of that evaluation
-    not_better: int = 0  # evaluations since then
-    last_evaluation: float | None = None  # the held-out loss by which it was compared
-    evaluated_at: int | None = None
-    warned: list[str] = field(default_factory=list)  # of what the run has told (`run_warnings.Warned`)
-
-    def facts(self, seconds: float) -> dict[str, Any]:
-        """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""
-        validation = None if self.validation is None else self.validation.figures
-        return {**vars(self), "seconds": seconds, "validation": validation}
-
-    @classmethod
-    def from_facts(cls, step: int, facts: Mapping[str, Any]) -> Progress:
-        """Where the loop stood at the checkpoint of a step. States of earlier versions have fewer facts."""
-        known = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
-        best, validation = facts.get("best"), facts.get("validation")
-        if best is None and facts.get("best_validation") is not None:
-            best = {"step": 0, "loss": facts["best_validation"]}
-        known["validation"] = KeptEvaluation(validation) if validation else None
-        known["best"] = BestCheckpoint(**best) if best else None
-        if facts.get("warned_of_rise"):
-            known["warned"] = ["held_out_rise"]
-        return cls(**{**known, "step": step})
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How the loop ended.
-
-    - `early`: why a completed run ended before its last step.
-    - `seconds`: of the whole run, the sessions before this one included, as `progress.seen` counts its tokens.
-    - `model`: the newest checkpoint; `best`: the one with the lowest held-out loss, where one was evaluated.
-    - `rise`: a sentence on a held-out loss that was clearly lower before.
-    - `exit_code`: what the process tells its caller.
-    - `speaks`: of several ranks one tells people how it ended.
-    """
-
-    reason: str
-    error: str | None
-    early: str | None
-    progress: Progress
-    gate: dict[str, object] | None
-    seconds: float
-    model: Path | None
-    exit_code: int
-    speaks: bool = True
-    best: Path | None = None
-    rise: str | None = None
 
 
 class Loop:
@@ -124,7 +57,7 @@ class Loop:
         self._recipe, self._data, self._settings, self._run = recipe, data, settings, run
         self._ranks, self._shards_weights = hardware.ranks, hardware.shards_weights
         self._monitor: RankMonitor | None = None
-        self._heard: Mapping[str, float] = {}  # what the ranks told each other with the last step
+        self._rank_signals: Mapping[str, float] = {}  # what the ranks told each other with the last step
         self._time_budget = None if settings.minutes is None else TimeBudget(settings.minutes)
         self._time_measured = False
         self._warm_at = 0.0  # seconds after which the first steps were done
@@ -210,14 +143,16 @@ class Loop:
                 self._announce_checkpoints()
             finally:
                 self._callbacks.end(reason)
-        gate = self._verdict()
+        gate = self._gate_result()
         missed = gate is not None and not gate["passed"]
         codes = {"completed": int(missed), "interrupted": stop.exit_code, "errored": failed_code}
         early = self._stop_reason if reason == "completed" and self.progress.step < self._settings.steps else None
         latest = self._checkpointer.latest
         seconds, code = self._seconds_so_far, codes.get(reason, 1)
         best = self._checkpointer.best_file
-        return Outcome(reason, error, early, self.progress, gate, seconds, latest, code, speaks, best, self._rise())
+        return Outcome(
+            reason, error, early, self.progress, gate, seconds, latest, code, speaks, best, self._held_out_rise()
+        )
 
     def _train(self) -> tuple[str, str | None]:
         offset = self._settings.data_offset or 0
@@ -231,7 +166,7 @@ class Loop:
             except DataEndedError:
                 self._ask_to_stop(f"the data ended after step {step - 1} of {self._settings.steps}")
                 return self._end_early()
-            self._tell_ranks()
+            self._signal_ranks()
             self._train_on(batch, lr, step)
             if self._profile is not None:
                 self._profile.after(step)
@@ -239,7 +174,7 @@ class Loop:
             if problem := self._log_steps(self._metrics.ready()):
                 return "aborted", problem
             self._announce_checkpoints()
-            self._follow_clock(step)
+            self._update_schedule(step)
             evaluating, sampling, saving = (self._due(kind, step) for kind in ("eval", "sample", "checkpoint"))
             if evaluating or saving or step % _COMPARE_EVERY == 0:
                 self._compare_weights(step)
@@ -269,7 +204,7 @@ class Loop:
             inspector.count(batch)
         if inspector is None or not groups:
             result = self._recipe.train_on(batch, lr, step - 1)
-            self._metrics.add(step, lr, result.metrics, result.words)
+            self._metrics.add(step, lr, result.metrics, result.signals)
             return
         self._looked_at.add(step)
         with self._monitor.paused() if self._monitor is not None else nullcontext():
@@ -278,7 +213,7 @@ class Loop:
             profiling = self._profile is not None and self._profile.is_on
             train_on = partial(self._recipe.train_on, batch, lr, step - 1)
             result = inspector.during(groups, step, train_on, profiling=profiling)
-            self._metrics.add(step, lr, result.metrics, result.words)
+            self._metrics.add(step, lr, result.metrics, result.signals)
             inspector.after(groups, step)
             self._metrics.begin()
 
@@ -292,26 +227,26 @@ class Loop:
         if not self._ranks.alone and not self._shards_weights:
             self._ranks.require_equal_weights(self._recipe.parameters().values(), step)
 
-    def _tell_ranks(self) -> None:
+    def _signal_ranks(self) -> None:
         """Say with the next step whether this rank is to stop; rank 0 also what time it is, in a run by the clock."""
         if self._ranks.alone:
             return
-        words = self._ranks.words
-        words["stop"] = float(self._stop.caught is not None or self._stop_reason is not None)
+        signals = self._ranks.signals
+        signals["stop"] = float(self._stop.caught is not None or self._stop_reason is not None)
         if self._time_budget is not None and self._ranks.is_first:
-            words["seconds"], words["step_seconds"] = self._seconds_so_far, self._metrics.step_seconds
+            signals["seconds"], signals["step_seconds"] = self._seconds_so_far, self._metrics.step_seconds
 
     @property
     def _stopping(self) -> bool:
         """Is this the step to stop after? Of several ranks all see it at the same one."""
         if self._ranks.alone:
             return self._stop.caught is not None or self._stop_reason is not None
-        return self._heard.get("stop", 0.0) > 0
+        return self._rank_signals.get("stop", 0.0) > 0
 
     def _agree_to_stop(self) -> tuple[bool, bool]:
         """Does the run end now, by a signal, or since it is enough? One rank that is to stop is enough for all."""
-        asked = (self._stop.caught, self._stop_reason, self._aborts)
-        signals, reasons, aborts = zip(*self._ranks.gather(asked), strict=True)
+        own_answer = (self._stop.caught, self._stop_reason, self._aborts)
+        signals, reasons, aborts = zip(*self._ranks.gather(own_answer), strict=True)
         caught = next((number for number in signals if number is not None), None)
         reason = next((why for why in reasons if why is not None), None)
         if caught is not None and self._stop.caught is None:
@@ -323,7 +258,7 @@ class Loop:
         """Seconds so far and of a step; in a run by the clock of several ranks those of rank 0, as all have heard."""
         if self._ranks.alone or self._time_budget is None:
             return self._seconds_so_far, self._metrics.step_seconds
-        return self._heard.get("seconds") or self.progress.seconds, self._heard.get("step_seconds", 0.0)
+        return self._rank_signals.get("seconds") or self.progress.seconds, self._rank_signals.get("step_seconds", 0.0)
 
     def _learning_rate(self, step: int) -> float:
         if self._time_budget is None:
@@ -337,7 +272,7 @@ class Loop:
             return False
         return self._settings.due(kind, step)
 
-    def _follow_clock(self, step: int) -> None:
+    def _update_schedule(self, step: int) -> None:
         """Tell the expected time once the speed is known; of a run by the clock, how many steps there will be."""
         budget, plan = self._time_budget, self.plan
         if budget is None and (plan is None or plan.seconds is not None):
@@ -357,13 +292,13 @@ class Loop:
         if plan is None or plan.seconds is not None or step >= self._settings.steps:
             return
         if budget is not None and self._time_measured:
-            self._expect(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
+            self._announce_time(60 * (plan.minutes or 0) - self.progress.seconds, step_seconds)
         if done <= WARM_STEPS:
             self._warm_at = spent
         elif budget is None and is_trusted(done, spent - self._warm_at, plan.steps):
-            self._expect(spent + plan.rest(done, step_seconds), step_seconds)
+            self._announce_time(spent + plan.rest(done, step_seconds), step_seconds)
 
-    def _expect(self, seconds: float, step_seconds: float) -> None:
+    def _announce_time(self, seconds: float, step_seconds: float) -> None:
         """Say, and write into the run, how long this session is expected to take."""
         assert self.plan is not None
         steps = self._settings.steps - self._began_at
@@ -422,7 +357,7 @@ class Loop:
             self.progress.step = metrics.step
             self.progress.seen += self._data.per_step
             self.progress.loss, self.progress.accuracy = metrics.loss, metrics.get("accuracy")
-            self._heard = metrics.words
+            self._rank_signals = metrics.signals
             if self._monitor is not None:
                 self._monitor.stepped(metrics.step, metrics.values["wall_us"] / 1e6)
             if self._inspector is not None:  # before the step's own event, which readers look for at the end
@@ -431,11 +366,11 @@ class Loop:
             self._callbacks.call(Callback.on_step, metrics)
             self._warnings.stepped(metrics, looked=metrics.step in self._looked_at)
             self._looked_at.discard(metrics.step)
-            if self._settings.on_nan == "stop" and (problem := self._cannot_go_on(metrics)):
+            if self._settings.on_nan == "stop" and (problem := self._divergence(metrics)):
                 return problem
         return None
 
-    def _cannot_go_on(self, metrics: StepMetrics) -> str | None:
+    def _divergence(self, metrics: StepMetrics) -> str | None:
         if self.progress.first_loss is None:
             self.progress.first_loss = metrics.loss
         first, advice = self.progress.first_loss, f"lower `lr` (now {self._settings.top_lr:g})"
@@ -475,7 +410,7 @@ class Loop:
         """Have the data been passed through more than once? From then on a model may overfit: the best is kept."""
         return self._data.per_epoch is not None and self.progress.seen > self._data.per_epoch
 
-    def _rise(self, evaluations: int = 1) -> str | None:
+    def _held_out_rise(self, evaluations: int = 1) -> str | None:
         """What to say of a held-out loss that has clearly risen; `evaluations` that must not have been better."""
         progress = self.progress
         best, best_step, last = progress.best_evaluation, progress.best_step, progress.last_evaluation
@@ -488,10 +423,10 @@ class Loop:
 
     def _warn_of_rise(self, step: int) -> None:
         """Tell once, where it happens, that the held-out loss has clearly risen from its best."""
-        if "held_out_rise" not in self.progress.warned and (text := self._rise(evaluations=2)) is not None:
-            self._warn(step, Found("held_out_rise", text, "validation/loss"))
+        if "held_out_rise" not in self.progress.warned and (text := self._held_out_rise(evaluations=2)) is not None:
+            self._warn(step, TrainingWarning("held_out_rise", text, "validation/loss"))
 
-    def _warn(self, step: int, found: Found) -> None:
+    def _warn(self, step: int, found: TrainingWarning) -> None:
         """Tell what has come up: once, in the run and to callbacks."""
         self.progress.warned.append(found.kind)
         self._run.note(found.text, step=step, level="warning", metric=found.metric)
@@ -540,7 +475,7 @@ class Loop:
     def _seconds_so_far(self) -> float:
         return self.progress.seconds + time.monotonic() - self._began
 
-    def _verdict(self) -> dict[str, object] | None:
+    def _gate_result(self) -> dict[str, object] | None:
         """The gate's; none where its metric was not measured, because the run ended before its first evaluation."""
         if self._gate is None:
             return None

@@ -129,8 +129,8 @@ def peak_memory(
         moments //= sharing.ranks
     if sharing.shard == "weights":  # the weights of two blocks are there at a time, and the head
         held //= sharing.ranks
-        whole = weights.parameters * hardware.dtype.itemsize // _FLOAT
-        cast = 2 * whole // max(1, shape.layers) + shape.head_copy
+        full_copy = weights.parameters * hardware.dtype.itemsize // _FLOAT
+        cast = 2 * full_copy // max(1, shape.layers) + shape.head_copy
     update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + 6 * weights.muon
     activations = shape.activations
     if (teacher := getattr(recipe, "teacher", None)) is not None:
@@ -340,22 +340,21 @@ def total_memory(device: str) -> int:
     """Bytes that a kind of device has; 0 where nothing tells."""
     if device == "cuda":
         return int(torch.cuda.get_device_properties("cuda").total_memory)
-    try:
-        import psutil
-
-        return int(psutil.virtual_memory().total)
-    except Exception:  # a figure is not worth a run
-        return 0
+    return _host_memory("total") or 0
 
 
 def free_memory(device: torch.device) -> int | None:
     """Bytes that a device could still give; None where nothing tells."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    return _host_memory("available")
+
+
+def _host_memory(figure: Literal["total", "available"]) -> int | None:
     try:
         import psutil
 
-        return int(psutil.virtual_memory().available)
+        return int(getattr(psutil.virtual_memory(), figure))
     except Exception:  # a figure is not worth a run
         return None
 

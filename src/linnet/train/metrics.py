@@ -10,7 +10,6 @@ import logging
 import operator
 import re
 import statistics
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from linnet.errors import UsageError, suggestion
+from linnet.train.device_clock import Moment, moment_on, seconds_between
 
 log = logging.getLogger("linnet")
 
@@ -45,7 +45,7 @@ class StepMetrics:
     per_s: float
     mfu: float | None  # None: the device's peak is not known
     seconds_left: float
-    words: dict[str, float] = field(default_factory=dict)  # what the ranks told each other with this step
+    signals: dict[str, float] = field(default_factory=dict)  # what the ranks told each other with this step
 
     @property
     def loss(self) -> float:
@@ -95,11 +95,11 @@ class MetricQueue:
         *,
         together: bool = False,
     ) -> None:
-        self._cuda, self._together = device.type == "cuda", together
+        self._device, self._together = device, together
         self._work, self._peak_flops, self._run_id = work, peak_flops, run_id
         self._pending: deque[_Pending] = deque()
         self._seconds: deque[float] = deque(maxlen=_RECENT)
-        self._began = self._now()
+        self._began = moment_on(self._device)
 
     @property
     def step_seconds(self) -> float:
@@ -112,15 +112,17 @@ class MetricQueue:
 
     def begin(self) -> None:
         """The next step begins now: what was done since the last one is not its time."""
-        self._began = self._now()
+        self._began = moment_on(self._device)
 
-    def add(self, step: int, lr: float, metrics: Mapping[str, Tensor], words: Mapping[str, Tensor] = _NOTHING) -> None:
+    def add(
+        self, step: int, lr: float, metrics: Mapping[str, Tensor], signals: Mapping[str, Tensor] = _NOTHING
+    ) -> None:
         """Queue the metrics of a step that was just handed out, and what the ranks told each other with it."""
-        values = torch.stack([value.float() for value in (*metrics.values(), *words.values())])
-        if self._cuda:
+        values = torch.stack([value.float() for value in (*metrics.values(), *signals.values())])
+        if self._device.type == "cuda":
             values = values.to("cpu", non_blocking=True)
-        ended = self._now()
-        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values, tuple(words)))
+        ended = moment_on(self._device)
+        self._pending.append(_Pending(step, lr, self._began, ended, tuple(metrics), values, tuple(signals)))
         self._began = ended
 
     def ready(self, wait: bool = False) -> list[StepMetrics]:
@@ -142,7 +144,7 @@ class MetricQueue:
         work, seconds = self._work, pending.seconds
         numbers = pending.values.tolist()
         values = dict(zip(pending.names, numbers[: len(pending.names)], strict=True))
-        words = dict(zip(pending.words, numbers[len(pending.names) :], strict=True))
+        signals = dict(zip(pending.signals, numbers[len(pending.names) :], strict=True))
         grad_norm = values.pop("grad_norm")
         mfu = self._utilization(seconds)
         values |= {
@@ -163,7 +165,7 @@ class MetricQueue:
             per_s=work.count / usual,
             mfu=self._utilization(usual),
             seconds_left=(work.last - pending.step) * usual,
-            words=words,
+            signals=signals,
         )
 
     def _utilization(self, seconds: float) -> float | None:
@@ -180,35 +182,21 @@ class MetricQueue:
             return None
         return share
 
-    def _now(self) -> _Moment:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-
-_Moment = float | torch.cuda.Event
-
 
 @dataclass(frozen=True)
 class _Pending:
     step: int
     lr: float
-    began: _Moment
-    ended: _Moment
+    began: Moment
+    ended: Moment
     names: tuple[str, ...]
     values: Tensor
-    words: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
         """How long the step took; the device must have done it."""
-        if isinstance(self.began, float):
-            assert isinstance(self.ended, float)
-            return self.ended - self.began
-        assert not isinstance(self.ended, float)
-        return float(self.began.elapsed_time(self.ended)) / 1000
+        return seconds_between(self.began, self.ended)
 
 
 @dataclass(frozen=True)

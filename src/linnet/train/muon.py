@@ -280,13 +280,13 @@ def _move_on_cpu(
             move(portion)
 
     # This thread is one of them: it is awake.
-    others = [_pool(threads - 1).submit(_without_gradients, move_all) for _ in range(threads - 1)]
+    helpers = [_pool(threads - 1).submit(_without_gradients, move_all) for _ in range(threads - 1)]
     torch.set_num_threads(1)
     try:
         move_all()
     finally:
         torch.set_num_threads(threads)
-    for other in others:
+    for other in helpers:
         other.result()
 
 

@@ -138,10 +138,10 @@ class Optimizers:
         unassigned = self._moved
         if kind is not None:
             unassigned = [moved for moved in unassigned if not kind.trains(moved.name, moved.of)]
-            if taken := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
-                shapes = {moved.weights: moved.of.shape for moved in taken}
+            if members := [moved for moved in self._moved if kind.trains(moved.name, moved.of)]:
+                shapes = {moved.weights: moved.of.shape for moved in members}
                 whole = WholeMatrices(shapes, ranks) if self._sharded else None
-                self._parts.append(self._muon(kind, taken, rows or {}, whole))
+                self._parts.append(self._muon(kind, members, rows or {}, whole))
         if unassigned:
             self._parts.append(self._adamw(self._groups(unassigned), device.type))
 
@@ -244,13 +244,13 @@ class Optimizers:
             kind, _, name = key.partition("/")
             kinds.setdefault(name, []).append(kind)
         for moved, part in ((moved, part) for part in self._parts for moved in self._moved if moved.is_in(part)):
-            given = {kind: moments[f"{kind}/{moved.name}"] for kind in kinds.get(moved.name, ())}
+            stored = {kind: moments[f"{kind}/{moved.name}"] for kind in kinds.get(moved.name, ())}
             held = part.state[moved.weights]
-            _check_moments(moved.name, moved.of, given, getattr(part, "moment", "exp_avg"))
-            for kind in held.keys() - given.keys():
+            _check_moments(moved.name, moved.of, stored, getattr(part, "moment", "exp_avg"))
+            for kind in held.keys() - stored.keys():
                 held[kind].zero_()
-            for kind, whole in given.items():
-                value = moved.share_of(whole)
+            for kind, moment in stored.items():
+                value = moved.share_of(moment)
                 if kind in held:
                     held[kind].copy_(value)
                 else:
@@ -270,11 +270,11 @@ class Optimizers:
         ]
 
     def _muon(
-        self, kind: type[Muon], taken: list[_Moved], rows: Mapping[str, tuple[int, ...]], whole: WholeMatrices | None
+        self, kind: type[Muon], members: list[_Moved], rows: Mapping[str, tuple[int, ...]], whole: WholeMatrices | None
     ) -> Muon:
         norm = self._settings.muon_norm or "rms"  # runs from before there was a choice
-        apart = {moved.weights: rows[moved.name] for moved in taken if moved.name in rows and norm == "spectral"}
-        return kind(self._groups(taken), self._rates[1.0], norm=norm, rows=apart, whole=whole)
+        apart = {moved.weights: rows[moved.name] for moved in members if moved.name in rows and norm == "spectral"}
+        return kind(self._groups(members), self._rates[1.0], norm=norm, rows=apart, whole=whole)
 
     def _adamw(self, groups: list[dict[str, Any]], device: str) -> torch.optim.Optimizer:
         settings = self._settings
@@ -302,10 +302,10 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def _check_moments(name: str, parameter: Tensor, given: dict[str, Tensor], kind: str) -> None:
+def _check_moments(name: str, parameter: Tensor, stored: dict[str, Tensor], kind: str) -> None:
     """Refuse the moments of another optimizer, or of a parameter of another shape."""
-    if given and (kind not in given or given[kind].shape != parameter.shape):
-        shapes = ", ".join(f"{key} {list(tensor.shape)}" for key, tensor in given.items())
+    if stored and (kind not in stored or stored[kind].shape != parameter.shape):
+        shapes = ", ".join(f"{key} {list(tensor.shape)}" for key, tensor in stored.items())
         raise UsageError(
             f"the optimizer state of {name!r} is of another optimizer or model: "
             f"expected {kind} {list(parameter.shape)}, found {shapes}"

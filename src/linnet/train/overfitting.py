@@ -37,11 +37,11 @@ def has_risen(best: float, loss: float, scored: int, *, repeats: bool) -> bool:
 
 def rise_sentence(best: float, best_step: int, loss: float, *, repeats: bool, unit: str) -> str:
     """What a user is told of a rise. `repeats`: the data have been passed through more than once."""
-    said = f"the held-out loss has risen to {loss:.4g}, from its best of {best:.4g} at step {best_step:,}"
+    sentence = f"the held-out loss has risen to {loss:.4g}, from its best of {best:.4g} at step {best_step:,}"
     if not repeats:
-        return f"{said}, within the first pass over the data: a lower `lr` may help"
+        return f"{sentence}, within the first pass over the data: a lower `lr` may help"
     data = "text" if unit == "tokens" else "images"
-    return f"{said}: the model learns its {data} by heart; that step is kept as best"
+    return f"{sentence}: the model learns its {data} by heart; that step is kept as best"
 
 
 def will_overfit(plan: Plan) -> bool:

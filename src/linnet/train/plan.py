@@ -86,9 +86,9 @@ class Plan:
         A checkpoint is written while the next steps are done; the next one waits for it, and the end for the last.
         """
         assert self.steps is not None
-        left = self.steps - done
-        share = left / self.steps
-        steps = left * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
+        remaining = self.steps - done
+        share = remaining / self.steps
+        steps = remaining * step_seconds + share * (self.evaluation_steps * step_seconds + self.sample_seconds)
         return max(steps, share * (self.saves - 1) * self.save_seconds) + self.save_seconds
 
     def cost(self, model: Any) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class Plan:
         All parameters of a dense model are active: each of them works on every token.
         """
         total = sum(parameter.numel() for parameter in model.parameters())
-        one = self.unit.removesuffix("s")
+        unit = self.unit.removesuffix("s")
         cost: dict[str, Any] = {"total_params": total, "active_params": total, "trained_params": self.parameters}
-        cost |= {f"flops_per_{one}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}
+        cost |= {f"flops_per_{unit}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}
         cost |= {f"{self.unit}_per_step": self.per_step}
         return cost if self.planned is None else {**cost, f"planned_{self.unit}": self.planned}
 
@@ -143,18 +143,18 @@ def make_plan(
     weights = Weights.of(model, settings, hardware)
     form, stored = recipe.weights_format, recipe.parameters()
     own = sharing.ranks if sharing.shard != "none" else 1  # what other ranks keep comes here in small pieces
-    copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _averaged(recipe)
-    saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations, done)}
+    copies = sum(tensor.nbytes for tensor in stored.values()) + weights.moments // own + _ema_bytes(recipe)
+    saved_at = {*_times(settings, "checkpoint", done), *_best_times(settings, data, evaluations)}
     saves = len(saved_at)
-    kept = min(saves, settings.keep + 1) if settings.keep else saves
+    checkpoints_kept = min(saves, settings.keep + 1) if settings.keep else saves
     file = form.size(stored.values(), settings.file_type)
     vocabulary = getattr(recipe.config, "vocab", 0) if data.tokenizer is not None and form.has_tokenizer else 0
     beside = sum(tensor.nbytes for tensor in form.beside(stored, settings.file_type).values())
-    state = weights.moments + _averaged(recipe) + beside
+    state = weights.moments + _ema_bytes(recipe) + beside
     layers = recipe.config.n_layers
     events = (0 if timed else _STEP_BYTES * steps + _look_bytes(recipe.config, settings, done)) + _LAYER_BYTES * layers
     device = hardware.device.type
-    reading = (weights.parameters - _looked_up(model)) / _READ_BYTES.get(device, 8e9)
+    reading = (weights.parameters - _lookup_bytes(model)) / _READ_BYTES.get(device, 8e9)
     token_seconds = _TOKEN_SECONDS + layers * _LAYER_SECONDS + reading
     samples = len(_times(settings, "sample", done)) * prompts
     saved = file + _TOKEN_BYTES * vocabulary + state
@@ -166,7 +166,7 @@ def make_plan(
         per_step=data.per_step,
         step_flops=data.flops(recipe.model),
         steps=None if timed else steps,
-        disk=round(kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
+        disk=round(checkpoints_kept * (file + _TOKEN_BYTES * vocabulary) + state + events),
         memory=peak_memory(
             recipe,
             settings,
@@ -201,9 +201,9 @@ def shortages(plan: Plan, folder: Path) -> list[str]:
             f"the disk of {folder} has {free / 1e9:.1f} GB left, and {plan.disk / 1e9:.1f} GB are planned:"
             " lower `keep`, or choose another place with `runs`"
         )
-    if (there := total_memory(plan.device)) and there < plan.memory:
+    if (available := total_memory(plan.device)) and available < plan.memory:
         lines.append(
-            f"{plan.memory / 1e9:.1f} GB of memory are planned, and {plan.device} has {there / 1e9:.1f} GB:"
+            f"{plan.memory / 1e9:.1f} GB of memory are planned, and {plan.device} has {available / 1e9:.1f} GB:"
             " lower `batch`, or choose a smaller model"
         )
     return lines
@@ -230,7 +230,7 @@ def _look_bytes(config: Any, settings: TrainSettings, done: int) -> int:
     )
 
 
-def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int], done: int) -> list[int]:
+def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[int]) -> list[int]:
     """The evaluations whose step is kept where it is the best so far: at most all, once the data repeat themselves."""
     if not data.held_out_metrics or settings.patience is not None:
         return evaluations if settings.patience is not None else []
@@ -238,12 +238,12 @@ def _best_times(settings: TrainSettings, data: PlannedData, evaluations: list[in
     return [] if first is None else [step for step in evaluations if step >= first]
 
 
-def _looked_up(model: Any) -> int:
+def _lookup_bytes(model: Any) -> int:
     """Bytes of an embedding of which a token reads one row: it is not the output head too."""
     return model.token_embd.weight.nbytes if getattr(model, "output", None) is not None else 0
 
 
-def _averaged(recipe: TrainedModel) -> int:
+def _ema_bytes(recipe: TrainedModel) -> int:
     """Bytes of the weights that are trained, where a checkpoint holds their running average."""
     trained: Any = getattr(recipe, "trained", recipe.model)
     return 0 if trained is recipe.model else sum(parameter.nbytes for parameter in trained.parameters())

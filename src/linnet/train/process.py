@@ -51,7 +51,7 @@ def rank_name() -> str:
     return f"rank {placement().rank} on {socket.gethostname()}"
 
 
-def have_met() -> bool:
+def has_process_group() -> bool:
     """Is there a process group, by which one rank can speak for all?"""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and bool(dist.is_initialized())
@@ -61,7 +61,7 @@ _abandoned: list[threading.Thread] = []
 _groups_joined: list[Callable[[], None]] = []  # how each is left
 
 
-def abandon(thread: threading.Thread) -> None:
+def abandon_thread(thread: threading.Thread) -> None:
     """Go on without a thread that does not come back from a call of C++."""
     _abandoned.append(thread)
 
@@ -160,8 +160,8 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    wanted = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
-    return all(mallopt(name, value) == 1 for name, value in wanted.items())
+    options = {_MMAP_THRESHOLD: _LARGEST, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 << 20}
+    return all(mallopt(name, value) == 1 for name, value in options.items())
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from linnet.errors import LinnetError
 from linnet.runs import Session
 from linnet.runs.straggler import slowdowns
 from linnet.runs.system import GpuProbe
-from linnet.train.process import abandon
+from linnet.train.process import abandon_thread
 from linnet.train.protocols import RunData
 from linnet.train.ranks import RankError, RankLostError, Ranks, group_timeout
 from linnet.train.settings import TrainSettings
@@ -94,7 +94,7 @@ class RankMonitor:
         self._stopping.set()
         self._thread.join(timeout=_JOIN_SECONDS)
         if self._thread.is_alive():  # waiting for a store that is gone, and does not say so
-            abandon(self._thread)
+            abandon_thread(self._thread)
 
     def stepped(self, step: int, seconds: float) -> None:
         """A step has come to an end, on the device too."""
@@ -210,11 +210,11 @@ class RankMonitor:
             self._hear_failure()
         if self._failure is not None and self._failure[0] != ranks.rank:
             return ranks.is_first, f"{ranks.name(self._failure[0])}: {self._failure[1]}"
-        gone = self._gone()
-        speaks = ranks.rank == min((rank for rank in range(ranks.count) if rank not in gone), default=ranks.rank)
-        if gone:
-            names = ", ".join(ranks.name(rank) for rank in sorted(gone)[:3])
-            verb = f" and {len(gone) - 3} more are" if len(gone) > 3 else " are" if len(gone) > 1 else " is"
+        lost = self._gone()
+        speaks = ranks.rank == min((rank for rank in range(ranks.count) if rank not in lost), default=ranks.rank)
+        if lost:
+            names = ", ".join(ranks.name(rank) for rank in sorted(lost)[:3])
+            verb = f" and {len(lost) - 3} more are" if len(lost) > 3 else " are" if len(lost) > 1 else " is"
             return speaks, f"{names}{verb} gone after step {self._step}; the last checkpoint stands"
         behind = self._behind()
         if behind is not None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # What travels behind the gradients of a step, besides its metrics: does this rank want to stop; and of rank 0 its clock
 # and how long a step takes, for a run by the clock.
-WORDS = ("stop", "seconds", "step_seconds")
+SIGNALS = ("stop", "seconds", "step_seconds")
 
 # How long a rank waits for another. Rank 0 writes samples and checkpoints meanwhile, on a CPU also slowly.
 _PATIENCE = {"nccl": timedelta(minutes=10), "gloo": timedelta(minutes=30)}
@@ -61,7 +61,7 @@ class Ranks:
 
     - `rank`, `count`: this one's number, and how many there are; `local_rank`: its number among those of its machine.
     - `hosts`: the machine of each rank.
-    - `words`: what this rank says with the next step, by the names of `WORDS`.
+    - `signals`: what this rank tells the others with the next step, by the names of `SIGNALS`.
     - `explain_loss`: finds out which rank is gone, and whether this one says so (`RankMonitor`).
     - `waits`: how long this rank has waited for gradients and weights of others.
     """
@@ -72,7 +72,7 @@ class Ranks:
         placed = placed or Placement()
         self.rank, self.count = placed.rank, placed.count
         self.local_rank, self.local_count = placed.local_rank, placed.local_count
-        self.words = dict.fromkeys(WORDS, 0.0)
+        self.signals = dict.fromkeys(SIGNALS, 0.0)
         self._group = group  # for what is not on a GPU; None: the default one
         self._background: dist.ProcessGroup | None = None
         self._ordered_sum = OrderedSum(self.rank, self.count)
@@ -103,10 +103,10 @@ class Ranks:
         """A rank in words: `rank 3 on node7`."""
         return f"rank {rank} on {self.hosts[rank]}"
 
-    def device(self, wanted: str) -> str:
+    def device(self, name: str) -> str:
         """The device of this rank, where the settings name none by its number: a GPU each."""
-        if self.alone or wanted not in ("auto", "cuda") or not torch.cuda.is_available():
-            return wanted
+        if self.alone or name not in ("auto", "cuda") or not torch.cuda.is_available():
+            return name
         return f"cuda:{self.local_rank % torch.cuda.device_count()}"
 
     def share(self, rows: int, batch: str) -> slice:
@@ -138,7 +138,7 @@ class Ranks:
 
         All ranks must start their sums in the same order.
         """
-        with self._answers():
+        with self._collective_errors():
             work: Pending = dist.all_reduce(part, group=self._group_for(part), async_op=True)
         return work
 
@@ -169,12 +169,12 @@ class Ranks:
 
     def send_to_first(self, part: Tensor) -> None:
         """Send a tensor of the host's memory to rank 0, which waits for it (`receive`)."""
-        with self._answers():
+        with self._collective_errors():
             dist.send(part.contiguous(), 0, group=self._background)
 
     def receive(self, part: Tensor, rank: int) -> None:
         """Take what a rank sends."""
-        with self._answers():
+        with self._collective_errors():
             dist.recv(part, rank, group=self._background)
 
     def gather(self, value: T) -> list[T]:
@@ -182,7 +182,7 @@ class Ranks:
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
-        with self._answers():
+        with self._collective_errors():
             dist.all_gather_object(values, value, group=self._group)
         return values
 
@@ -248,11 +248,14 @@ class Ranks:
 
         `beside_work`: on a GPU it is in a stream of its own, and does not.
         """
-        with self._answers(), nullcontext() if beside_work and tensor.is_cuda else self.waits.measured(tensor):
+        with (
+            self._collective_errors(),
+            nullcontext() if beside_work and tensor.is_cuda else self.waits.measured(tensor),
+        ):
             yield
 
     @contextmanager
-    def _answers(self) -> Iterator[None]:
+    def _collective_errors(self) -> Iterator[None]:
         """Where a collective fails, a rank is gone."""
         try:
             yield
@@ -296,8 +299,8 @@ def join(device: str = "auto", minutes: float | None = None) -> Ranks:
             device_id=torch.device("cuda", torch.cuda.current_device()) if own_gpu else None,
         )
     except (dist.DistError, ValueError, RuntimeError) as problem:
-        raise LinnetError(_no_meeting(placed, str(problem))) from None
-    leave_at_end(_leave)
+        raise LinnetError(_join_error(placed, str(problem))) from None
+    leave_at_end(_destroy_group)
     return Ranks(placed)
 
 
@@ -317,7 +320,7 @@ def weights_checksum(parameters: Iterable[Tensor]) -> int:
     return checksum
 
 
-def _no_meeting(placed: Placement, problem: str) -> str:
+def _join_error(placed: Placement, problem: str) -> str:
     """Why the ranks did not come together, in one line."""
     rendezvous = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if "EADDRINUSE" in problem or "address already in use" in problem.lower():
@@ -347,7 +350,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _leave() -> None:
+def _destroy_group() -> None:
     """End the group that `join` made."""
     with suppress(Exception):
         dist.destroy_process_group()

@@ -104,11 +104,11 @@ def settled(
     rule = derive(settings.optimizer, model.d_model, tokens, steps)
     matrix = rule.matrix * (PRETRAINED if pretrained else 1.0) if settings.lr is None else settings.lr
     matrix = matrix if settings.lr is not None else _rounded(matrix)
-    others = {"lr_embedding": rule.embedding, "lr_vectors": rule.vector}
+    rates = {"lr_embedding": rule.embedding, "lr_vectors": rule.vector}
     if not getattr(model, "tied", True):
-        others["lr_head"] = rule.head
+        rates["lr_head"] = rule.head
     changes: dict[str, Any] = {"lr": matrix}
-    for name, rate in others.items():
+    for name, rate in rates.items():
         if getattr(settings, name) is None:
             changes[name] = matrix if rate == rule.matrix else _rounded(matrix * rate / rule.matrix)
     if settings.weight_decay is None:
@@ -158,14 +158,14 @@ def kind_of(name: str, dimensions: int) -> ParameterKind:
 
 def shares(settings: TrainSettings) -> dict[ParameterKind, float]:
     """Each rate in proportion to that of the matrices; 1 where none was settled, as in runs from before the rule."""
-    given: dict[ParameterKind, float | None] = {
+    rates: dict[ParameterKind, float | None] = {
         "matrix": settings.lr,
         "embedding": settings.lr_embedding,
         "head": settings.lr_head,
         "vector": settings.lr_vectors,
     }
     top = settings.lr or 1.0
-    return {kind: 1.0 if rate is None or rate == settings.lr else rate / top for kind, rate in given.items()}
+    return {kind: 1.0 if rate is None or rate == settings.lr else rate / top for kind, rate in rates.items()}
 
 
 def _rounded(rate: float) -> float:

@@ -25,9 +25,9 @@ def set_up_cublas() -> None:
 
 
 @contextmanager
-def refuse_unordered(wanted: bool) -> Iterator[None]:
+def refuse_unordered(refuse: bool) -> Iterator[None]:
     """While it is on, torch takes the ordered form of an operation, and one that has none is an error."""
-    if not wanted:
+    if not refuse:
         yield
         return
     settings: Any = torch_settings

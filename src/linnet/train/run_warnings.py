@@ -34,7 +34,7 @@ _SATURATED = 100.0  # the greatest logit: a probability of it is 0 or 1 to any p
 
 
 @dataclass(frozen=True)
-class Found:
+class TrainingWarning:
     """What was found: of which kind, in words, and the metric on whose curve it is marked."""
 
     kind: Warned
@@ -45,14 +45,17 @@ class Found:
 class RunWarnings:
     """Looks at what comes by, and tells by `tell(step, found)` of what was not told before.
 
-    - `told`: kinds that were told in an earlier session, or meanwhile.
+    - `announced`: kinds that were told in an earlier session, or meanwhile.
     - `first_loss`: that of the run's first step, where it is known from an earlier session.
     """
 
     def __init__(
-        self, tell: Callable[[int, Found], None], told: Container[str] = (), first_loss: float | None = None
+        self,
+        announce: Callable[[int, TrainingWarning], None],
+        announced: Container[str] = (),
+        first_loss: float | None = None,
     ) -> None:
-        self._tell, self._told = tell, told
+        self._on_warning, self._announced = announce, announced
         self._loss, self._norm = _LossLevel(), _NormLevel(first_loss)
         self._speed = _Speed()
         self._looks = 0
@@ -62,7 +65,7 @@ class RunWarnings:
         findings = [self._loss.after(metrics.loss), self._norm.after(metrics.grad_norm, metrics.loss)]
         if not looked:
             findings.append(self._speed.after(metrics.values["wall_us"] / 1e6, metrics.unit))
-        self._tell_all(metrics.step, findings)
+        self._announce(metrics.step, findings)
 
     def looked(self, step: int, events: Iterable[InspectedEvent]) -> None:
         """What was seen inside the training in a step. Its first look is at weights that have learnt nothing."""
@@ -70,14 +73,14 @@ class RunWarnings:
         for event in events:
             fields.setdefault(event.kind, []).append(event.fields)
         if "grad" in fields:
-            self._tell_all(step, [of_gradients(fields["grad"], begun=step > 1)])
+            self._announce(step, [of_gradients(fields["grad"], begun=step > 1)])
         if "tap" in fields:
-            self._tell_all(step, of_taps(fields["tap"]) if step > 1 else [])
+            self._announce(step, of_taps(fields["tap"]) if step > 1 else [])
 
-    def _tell_all(self, step: int, found: Iterable[Found | None]) -> None:
-        for one in found:
-            if one is not None and one.kind not in self._told:
-                self._tell(step, one)
+    def _announce(self, step: int, found: Iterable[TrainingWarning | None]) -> None:
+        for warning in found:
+            if warning is not None and warning.kind not in self._announced:
+                self._on_warning(step, warning)
 
 
 class _LossLevel:
@@ -87,7 +90,7 @@ class _LossLevel:
         self._steps = self._high = 0
         self._level = self._noise = self._last = 0.0
 
-    def after(self, loss: float) -> Found | None:
+    def after(self, loss: float) -> TrainingWarning | None:
         if not math.isfinite(loss):
             return None
         level, self._steps = self._level, self._steps + 1
@@ -102,7 +105,7 @@ class _LossLevel:
                 f"the loss has jumped to {loss:.4g}, from about {level:.4g}, for {_SPIKE_STEPS} steps: the learning"
                 " rate may be too high (`lr`), or the data of these steps unlike all before"
             )
-            return Found("loss_spike", text, "loss")
+            return TrainingWarning("loss_spike", text, "loss")
         self._high = 0
         weight = 1 / min(self._steps, _MEMORY)
         if self._steps > 1:  # from step to step, so that a loss that falls quickly is not taken for a noisy one
@@ -120,7 +123,7 @@ class _NormLevel:
         self._highest = -math.inf
         self._first_loss = first_loss
 
-    def after(self, norm: float, loss: float) -> Found | None:
+    def after(self, norm: float, loss: float) -> TrainingWarning | None:
         if self._first_loss is None and math.isfinite(loss):
             self._first_loss = loss
         has_learnt = self._first_loss is not None and loss < _LEARNT * self._first_loss
@@ -129,7 +132,7 @@ class _NormLevel:
             if self._first_loss is not None and not loss <= _BLOWN_UP * self._first_loss:
                 cause = f"the loss is {loss:.4g}, so the weights have grown too large: lower the learning rate (`lr`)"
             text = f"the gradient is 0: nothing is learnt; {cause}"
-            return Found("gradient_vanishes", text, "grad_norm")
+            return TrainingWarning("gradient_vanishes", text, "grad_norm")
         if not math.isfinite(norm) or norm <= 0:
             return None
         log, level, self._steps = math.log(norm), self._level, self._steps + 1
@@ -143,13 +146,13 @@ class _NormLevel:
                 f"the gradient has exploded: its norm is {norm:.3g}, {math.exp(log - level):,.0f} times the usual; the"
                 " learning rate may be too high (`lr`), or a batch unlike all others"
             )
-            return Found("gradient_explodes", text, "grad_norm")
+            return TrainingWarning("gradient_explodes", text, "grad_norm")
         if self._recent - self._highest < math.log(_VANISHES) and not has_learnt:
             text = (
                 f"the gradient has vanished: its norm is {norm:.3g}, and was {math.exp(self._highest):.3g}, though the"
                 " loss is high; look with `inspect=grads`, and try a lower `lr`"
             )
-            return Found("gradient_vanishes", text, "grad_norm")
+            return TrainingWarning("gradient_vanishes", text, "grad_norm")
         return None
 
 
@@ -161,7 +164,7 @@ class _Speed:
         self._best = math.inf
         self._slow = self._bins = 0
 
-    def after(self, seconds: float, unit: str) -> Found | None:
+    def after(self, seconds: float, unit: str) -> TrainingWarning | None:
         self._seconds, self._steps = self._seconds + seconds, self._steps + 1
         if self._seconds < _BIN_SECONDS or self._steps < _BIN_STEPS:
             return None
@@ -176,30 +179,30 @@ class _Speed:
             f"a step takes {mean:.3g} s, and took {self._best:.3g} s before: less than half of the throughput is left;"
             " something else may use the device, or it is too hot"
         )
-        return Found("slow", text, f"{unit}_per_s")
+        return TrainingWarning("slow", text, f"{unit}_per_s")
 
 
-def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> Found | None:
+def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> TrainingWarning | None:
     """What is wrong with the gradient of a layer. `begun`: weights have been moved; some begin with a gradient of 0."""
-    whole = [event for event in grads if "head" not in event]
-    for event in whole:
+    of_tensors = [event for event in grads if "head" not in event]
+    for event in of_tensors:
         if event["nan_count"]:
             text = (
                 f"the gradient of {event['param']} has {event['nan_count']:,} numbers that are not finite; lower `lr`"
             )
-            return Found("layer_gradient", text, "grad_norm")
+            return TrainingWarning("layer_gradient", text, "grad_norm")
     if not begun:
         return None
-    zeros = [event for event in whole if event["l2"] == 0 and len(event["shape"]) > 1]
+    zeros = [event for event in of_tensors if event["l2"] == 0 and len(event["shape"]) > 1]
     if zeros:
         layer = _layer_of(zeros[0])
-        all_of_it = [event for event in whole if _layer_of(event) == layer and len(event["shape"]) > 1]
+        all_of_it = [event for event in of_tensors if _layer_of(event) == layer and len(event["shape"]) > 1]
         is_whole = layer is not None and all(event["l2"] == 0 for event in all_of_it)
         where = f"layer {layer}" if is_whole else zeros[0]["param"]
         text = f"the gradient of {where} is 0: it learns nothing; is it masked, or cut off from the loss?"
-        return Found("layer_gradient", text, "grad_norm")
+        return TrainingWarning("layer_gradient", text, "grad_norm")
     layers: dict[int, float] = {}
-    for event in whole:
+    for event in of_tensors:
         if (layer := _layer_of(event)) is not None:
             layers[layer] = layers.get(layer, 0.0) + event["l2"] ** 2
     usual = math.sqrt(statistics.median(layers.values())) if len(layers) > 2 else 0.0
@@ -209,7 +212,7 @@ def of_gradients(grads: list[Mapping[str, Any]], *, begun: bool) -> Found | None
         if usual and not low * usual <= norm <= high * usual:
             word = "vanished" if norm < usual else "exploded"
             text = f"the gradient of layer {layer} has {word}: its norm is {norm:.3g}, the median layer's {usual:.3g}"
-            return Found("layer_gradient", text, "grad_norm")
+            return TrainingWarning("layer_gradient", text, "grad_norm")
     return None
 
 
@@ -218,16 +221,16 @@ def _layer_of(event: Mapping[str, Any]) -> int | None:
     return int(path[1]) if path[0] == "blk" else None
 
 
-def of_taps(taps: list[Mapping[str, Any]]) -> list[Found | None]:
+def of_taps(taps: list[Mapping[str, Any]]) -> list[TrainingWarning | None]:
     """Units that do nothing, and logits that say 0 or 1."""
     dead = max((event for event in taps if "dead" in event), key=lambda event: float(event["dead"]), default=None)
-    found: list[Found | None] = []
+    warnings: list[TrainingWarning | None] = []
     if dead is not None and dead["dead"] > _DEAD:
         text = (
             f"{dead['dead']:.0%} of the feed-forward units of layer {dead['layer']} do nothing for any token: the"
             " learning rate may have been too high (`lr`, `warmup`), or the layer is wider than the data want"
         )
-        found.append(Found("dead_units", text, "loss"))
+        warnings.append(TrainingWarning("dead_units", text, "loss"))
     logits = next((event for event in taps if event["region"] == "logits" and event.get("max") is not None), None)
     if logits is not None and max(abs(logits["min"] or 0.0), abs(logits["max"])) > _SATURATED:
         greatest = max(logits["min"], logits["max"], key=abs)
@@ -235,5 +238,5 @@ def of_taps(taps: list[Mapping[str, Any]]) -> list[Found | None]:
             f"logits are saturated: they reach {greatest:.3g}, which leaves probabilities of 0 and 1; a lower rate of"
             " the head (`lr_head`), or more `weight_decay`, holds them"
         )
-        found.append(Found("logits", text, "loss"))
-    return found
+        warnings.append(TrainingWarning("logits", text, "loss"))
+    return warnings

@@ -110,12 +110,12 @@ def assign_rows(parameter: Tensor, rows: Tensor) -> None:
 @torch.no_grad()
 def gathered(parameters: dict[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
     """The whole parameters in rank 0's memory, gathered one after the other; nothing on the other ranks."""
-    whole = {}
+    tensors = {}
     for name, parameter in parameters.items():
         tensor = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
         if ranks.is_first:
-            whole[name] = tensor.detach().cpu()
-    return whole
+            tensors[name] = tensor.detach().cpu()
+    return tensors
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,10 @@ def check_parameters(model: Mapping[str, Tensor], checkpoint: Mapping[str, _Shap
     for name, parameter in model.items():
         shape = checkpoint[name].shape if name in checkpoint else None
         if shape != parameter.shape:
-            there = "nothing of that name" if shape is None else f"{list(shape)}"
+            stored = "nothing of that name" if shape is None else f"{list(shape)}"
             raise StateError(
                 f"the checkpoint is of another model than run.json describes: parameter {name!r}: "
-                f"expected {list(parameter.shape)}, found {there}"
+                f"expected {list(parameter.shape)}, found {stored}"
             )
     if extra := checkpoint.keys() - model.keys():
         raise StateError(f"the checkpoint is of another model than run.json describes: it has {min(extra)!r} besides")

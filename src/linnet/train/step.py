@@ -23,7 +23,7 @@ from linnet.train.gradients import GradientBuffer, PlainGradients, SumOrder
 from linnet.train.hardware import Hardware
 from linnet.train.optim import Optimizers
 from linnet.train.process import keep_freed_memory, threads, use_threads
-from linnet.train.ranks import WORDS
+from linnet.train.ranks import SIGNALS
 from linnet.train.repeatable import refuse_unordered
 from linnet.train.settings import FULL_MOMENTUM, TrainSettings
 from linnet.train.sharded_weights import is_sharded
@@ -97,7 +97,7 @@ class StepResult:
     """The metrics of a step by name, still on the device: `loss`, what else the loss told, `grad_norm`."""
 
     metrics: dict[str, Tensor]
-    words: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.WORDS`)
+    signals: dict[str, Tensor] = field(default_factory=dict)  # of several ranks, added up (`ranks.SIGNALS`)
     observed: Tensor | None = None  # what the step's observer has seen
 
     @property
@@ -186,8 +186,8 @@ class Step:
             with self._timed("step"):
                 if not self._ranks.alone:
                     result = self._result_of_ranks(self._step_together(observer.gradients, divisor, *inputs))
-                    seen = None if observer.gradients is None else observer.gradients.after_update()
-                    return replace(result, observed=seen)
+                    observed = None if observer.gradients is None else observer.gradients.after_update()
+                    return replace(result, observed=observed)
                 work = self._whole if observer.gradients is None else self._observed_by(observer.gradients)
                 values = self._as_timed(work)(divisor, *inputs)
             if observer.gradients is None:
@@ -197,14 +197,14 @@ class Step:
             self._timer = None
 
     def _result_of_ranks(self, values: tuple[Tensor, ...]) -> StepResult:
-        norm, *words = values
+        norm, *signals = values
         assert isinstance(self._sums, GradientBuffer)
         metrics = self._metrics((*self._sums.metrics(), norm))
-        return StepResult(metrics, dict(zip(WORDS, words, strict=True)))
+        return StepResult(metrics, dict(zip(SIGNALS, signals, strict=True)))
 
     def _as_timed(self, work: Work) -> Work:
         """The work, uncaptured where its parts are timed."""
-        return work if self._timer is None else getattr(work, "plainly", work)
+        return work if self._timer is None else getattr(work, "uncaptured", work)
 
     def _timed(self, region: str, part: int = 0) -> AbstractContextManager[None]:
         """Of several parts the first one is timed."""
@@ -233,16 +233,16 @@ class Step:
         return self._observed[1]
 
     def _step_together(
-        self, observer: GradientObserver | None, divisor: Tensor, first: Tensor | None, *others: Tensor | None
+        self, observer: GradientObserver | None, divisor: Tensor, first: Tensor | None, *inputs: Tensor | None
     ) -> tuple[Tensor, ...]:
         """A step of several ranks: the norm of the gradient, and what the ranks said."""
         assert first is not None
         self._calls += 1
         self._overlapping = self._overlapping or self._may_overlap("on")
         if self._overlapping:  # hooks tell of gradients: nothing of it can be captured
-            self._accumulate(divisor, first, *others)
+            self._accumulate(divisor, first, *inputs)
         else:
-            self._as_timed(self._forward_backward)(divisor, first, *others)
+            self._as_timed(self._forward_backward)(divisor, first, *inputs)
         assert isinstance(self._sums, GradientBuffer)
         measuring = self._calls == _MEASURED_CALL and self._may_overlap("auto")
         began = _now(first.device) if measuring else 0.0
@@ -307,11 +307,11 @@ class Step:
         return sums.metrics()
 
     def _update(self, norm: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' words."""
+        """Clipping and the optimizer, as a graph captures them: the norm of the gradient, then the ranks' signals."""
         assert self._sums is not None
         self._sums.attach()
         with self._timed("update"):
-            return self.optimizers.step(norm), *self._sums.words()
+            return self.optimizers.step(norm), *self._sums.signals()
 
     def _sums_for(self, order: SumOrder, device: torch.device) -> PlainGradients | GradientBuffer:
         """Where gradients are added up. One buffer holds them where ranks share them, or where shares are many."""
@@ -399,16 +399,16 @@ class SplitBatch:
     @torch.no_grad()
     def _accumulate(self, by_parameter: list[Tensor | None]) -> None:
         """As `backward` does: a parameter's gradient has memory of its own, in the parameter's order."""
-        taken: set[int] = set()
+        reached: set[int] = set()
         for parameter, gradient in zip(self._parameters, by_parameter, strict=True):
             if gradient is None:
                 continue
             memory = gradient.untyped_storage().data_ptr()
             if parameter.grad is not None:
                 parameter.grad += gradient
-            elif gradient.stride() == parameter.stride() and memory not in taken:
+            elif gradient.stride() == parameter.stride() and memory not in reached:
                 parameter.grad = gradient
-                taken.add(memory)
+                reached.add(memory)
             else:
                 parameter.grad = torch.empty_like(parameter).copy_(gradient)
 

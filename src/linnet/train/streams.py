@@ -19,16 +19,16 @@ def run_concurrently(works: Mapping[str, Work], device: torch.device) -> None:
         for work in works.values():
             work()
         return
-    here = torch.cuda.current_stream(device)
+    current = torch.cuda.current_stream(device)
     (first, *others), aside = works.values(), [_stream(device, name) for name in list(works)[1:]]
     for stream in aside:
-        stream.wait_stream(here)
+        stream.wait_stream(current)
     first()
     for work, stream in zip(others, aside, strict=True):
         with torch.cuda.stream(stream):
             work()
     for stream in aside:
-        here.wait_stream(stream)
+        current.wait_stream(stream)
 
 
 @cache

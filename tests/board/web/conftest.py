@@ -29,7 +29,7 @@ WRITE = {"X-Linnet": "1"}
 def board_of(root: Path, named: tuple[Path, ...] = ()) -> WebBoard:
     """A board that looks at its runs whenever it is asked."""
     board = WebBoard(SafeStore(root, named), named)
-    board.table.look_seconds = board.table.look_pause = 0.0
+    board.table.scan_seconds = board.table.scan_pause = 0.0
     return board
 
 

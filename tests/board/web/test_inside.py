@@ -13,9 +13,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import linnet
-from linnet.board.web.answers import AttentionMap, AttentionQuestion, RequestError
+from linnet.board.web.answers import RequestError
 from linnet.board.web.attention import AttentionMaps
 from linnet.board.web.board import WebBoard
+from linnet.board.web.inside_answer_types import AttentionMap, AttentionQuestion
 from linnet.runs import RunBundle
 from linnet.runs.run import add_evaluation, add_image, add_note, add_numbers
 from tests.board.conftest import ABOUT, append, training, write

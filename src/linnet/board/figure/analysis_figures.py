@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from linnet.board.figure.heat_map import HeatMap
 from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
+from linnet.board.words import visible_blanks
 
 Figure: TypeAlias = HeatMap | Scatter
 _Table: TypeAlias = list[list[float | None]]
@@ -77,59 +78,59 @@ def figure_of(kind: str, numbers: dict[str, Any] | None) -> Figure | None:
 
 def visible_token(token: str) -> str:
     """A token with its blanks and line ends to be seen."""
-    return token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·") or "∅"
+    return visible_blanks(token) or "∅"
 
 
-def _cka(found: _Cka) -> HeatMap:
-    title = f"CKA of {found.a} and {found.b}" if found.a != found.b else f"CKA of the layers of {found.a}"
-    across = f"layers of {found.b}" if found.a != found.b else "layers"
-    values = _values(found.cka, found.rows, found.columns)
-    return HeatMap(values, found.rows, found.columns, "CKA", title, "layer", across, low=0.0, high=1.0)
+def _cka(fields: _Cka) -> HeatMap:
+    title = f"CKA of {fields.a} and {fields.b}" if fields.a != fields.b else f"CKA of the layers of {fields.a}"
+    across = f"layers of {fields.b}" if fields.a != fields.b else "layers"
+    values = _values(fields.cka, fields.rows, fields.columns)
+    return HeatMap(values, fields.rows, fields.columns, "CKA", title, "layer", across, low=0.0, high=1.0)
 
 
-def _drift(found: _Drift) -> HeatMap:
+def _drift(fields: _Drift) -> HeatMap:
     """The scale is that of the layers: embedding and head, the outer rows, may be beyond."""
-    steps = [f"{step:,}" for step in found.steps]
-    values = _values(found.distance, found.layers, steps)
+    steps = [f"{step:,}" for step in fields.steps]
+    values = _values(fields.distance, fields.layers, steps)
     inner = values[1:-1][np.isfinite(values[1:-1])]
     high = float(inner.max()) if inner.size and inner.max() > 0 else None
-    title = f"{found.run}: distance from {found.origin}"
-    return HeatMap(values, found.layers, steps, "distance", title, "layer", "step", low=0.0, high=high)
+    title = f"{fields.run}: distance from {fields.origin}"
+    return HeatMap(values, fields.layers, steps, "distance", title, "layer", "step", low=0.0, high=high)
 
 
-def _line(found: _Line) -> Scatter:
-    aligned = found.before is not None
-    curves = [("aligned" if aligned else "loss", found.losses), *([("as they are", found.before)] if aligned else [])]
+def _line(fields: _Line) -> Scatter:
+    aligned = fields.before is not None
+    curves = [("aligned" if aligned else "loss", fields.losses), *([("as they are", fields.before)] if aligned else [])]
     series = []
     for at, (label, losses) in enumerate(curves):
-        pairs = zip(found.alphas, losses or [], strict=True)
+        pairs = zip(fields.alphas, losses or [], strict=True)
         groups = [Group(a, f"{a:g}", (loss,), (label,)) for a, loss in pairs if loss is not None]
         series += [ScatterSeries(label, groups, at, at)] if groups else []
     if not series:
         raise ValueError("no loss is known")
-    title = f"{found.a} → {found.b}" if found.a else ""
-    return Scatter(series, Scale(0.0, 1.0), f"how much of {found.b}", "held-out loss", title, of="models")
+    title = f"{fields.a} → {fields.b}" if fields.a else ""
+    return Scatter(series, Scale(0.0, 1.0), f"how much of {fields.b}", "held-out loss", title, of="models")
 
 
-def _words(found: _Words) -> HeatMap:
-    tokens = [visible_token(token) for token in found.tokens]
-    values = _values([[word.probability for word in row] for row in found.words_LT], found.layers, tokens)
+def _words(fields: _Words) -> HeatMap:
+    tokens = [visible_token(token) for token in fields.tokens]
+    values = _values([[word.probability for word in row] for row in fields.words_LT], fields.layers, tokens)
     texts = [
-        [f"{visible_token(word.text)} {100 * (word.probability or 0.0):.0f}" for word in row] for row in found.words_LT
+        [f"{visible_token(word.text)} {100 * (word.probability or 0.0):.0f}" for word in row] for row in fields.words_LT
     ]
-    title = f"{found.model}: what its layers would say"
+    title = f"{fields.model}: what its layers would say"
     labels = ("probability", title, "layer", "tokens")
-    return HeatMap(values, found.layers, tokens, *labels, low=0.0, high=1.0, texts=texts)
+    return HeatMap(values, fields.layers, tokens, *labels, low=0.0, high=1.0, texts=texts)
 
 
-def _attention(found: _Attention) -> HeatMap:
+def _attention(fields: _Attention) -> HeatMap:
     """The mean of all heads; of layers with several queries where there are any."""
-    weights = [np.array(layer.heads, np.float64) for layer in found.layers]
-    most = max(one.shape[1] for one in weights)
-    mean_TS = np.concatenate([one for one in weights if one.shape[1] == most]).mean(0)
-    tokens = [visible_token(token) for token in found.tokens]
+    weights = [np.array(layer.heads, np.float64) for layer in fields.layers]
+    most = max(heads_HTS.shape[1] for heads_HTS in weights)
+    mean_TS = np.concatenate([heads_HTS for heads_HTS in weights if heads_HTS.shape[1] == most]).mean(0)
+    tokens = [visible_token(token) for token in fields.tokens]
     rows = tokens[-most:]
-    title = f"{found.model}: attention, mean of all heads"
+    title = f"{fields.model}: attention, mean of all heads"
     values = _values(mean_TS.tolist(), rows, tokens)
     return HeatMap(values, rows, tokens, "attention", title, "token", "tokens looked at", low=0.0, high=1.0)
 

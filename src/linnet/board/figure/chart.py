@@ -55,7 +55,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Look:
+class ChartOptions:
     """How a chart is drawn, whatever is in it.
 
     - `axis`: what stands on the x axis, one of `curve.AXES`.
@@ -81,36 +81,36 @@ class LineChart:
 
     panels: list[Panel]
     title: str
-    look: Look
+    options: ChartOptions
     metric_dashes: list[tuple[str, int]] = field(default_factory=list)
 
     @cached_property
     def x_scale(self) -> Scale:
         """Over all panels."""
         lines = [line for panel in self.panels for line in panel.lines]
-        spans = [span for line in lines if (span := _x_span(line.curve, self.look)) is not None]
+        spans = [span for line in lines if (span := _x_span(line.curve, self.options)) is not None]
         low, high = min(low for low, _ in spans), max(high for _, high in spans)
-        kind = _KINDS.get(self.look.axis, "number")
-        if self.look.log_x:
+        kind = _KINDS.get(self.options.axis, "number")
+        if self.options.log_x:
             low, high = float(np.log10(low)), float(np.log10(high))
         elif 0 < low < _NEAR_ZERO * high:
             low = 0.0
-        return Scale(*_opened((low, high), self.look.x_range, self.look.log_x), self.look.log_x, kind)
+        return Scale(*_opened((low, high), self.options.x_range, self.options.log_x), self.options.log_x, kind)
 
     def y_scale(self, panel: Panel) -> Scale:
         """Of what the x axis shows of it."""
-        look, x = self.look, self.x_scale
+        options, x = self.options, self.x_scale
         window = (10**x.low * (1 - 1e-12), 10**x.high * (1 + 1e-12)) if x.log else (x.low, x.high)
-        curves = [logarithms(line.curve) if look.log else line.curve for line in panel.lines]
-        ranges = range_of(curves, window, look.clip) or range_of(curves)
+        curves = [logarithms(line.curve) if options.log else line.curve for line in panel.lines]
+        ranges = range_of(curves, window, options.clip) or range_of(curves)
         assert ranges is not None  # `build_chart` leaves out lines without any value
-        up = _opened(with_room(ranges[1]), look.y_range, look.log)
-        return Scale(up[0], up[1], look.log)
+        up = _opened(with_room(ranges[1]), options.y_range, options.log)
+        return Scale(up[0], up[1], options.log)
 
     @property
     def x_label(self) -> str:
         """What the x axis counts, with its unit."""
-        axis = self.look.axis
+        axis = self.options.axis
         if axis == "relative time":
             return f"time ({'s' if self.x_scale.log else time_unit(self.x_scale.high)[0]})"
         return "time" if axis == "wall time" else axis
@@ -118,10 +118,12 @@ class LineChart:
     def left_out(self) -> int:
         """Values that a log scale cannot show."""
         lines = [line for panel in self.panels for line in panel.lines]
-        return sum(int(np.count_nonzero(line.curve.low <= 0)) for line in lines) if self.look.log else 0
+        return sum(int(np.count_nonzero(line.curve.low <= 0)) for line in lines) if self.options.log else 0
 
 
-def build_chart(sources: Sequence[Source], metrics: Sequence[str], look: Look, title: str | None = None) -> LineChart:
+def build_chart(
+    sources: Sequence[Source], metrics: Sequence[str], options: ChartOptions, title: str | None = None
+) -> LineChart:
     """The metrics of some runs, those of one quantity in one panel. Lines that have no value to draw are left out.
 
     Of one run each metric has a colour; of several, each run, and dashes tell the metrics apart.
@@ -138,8 +140,8 @@ def build_chart(sources: Sequence[Source], metrics: Sequence[str], look: Look, t
         lines = []
         for order, metric in enumerate(members):
             for at, source in enumerate(sources):
-                curve = placed_curve(source, metric, look.axis)
-                if curve is None or _x_span(curve, look) is None:
+                curve = placed_curve(source, metric, options.axis)
+                if curve is None or _x_span(curve, options) is None:
                     continue
                 colour = colours[at] if several else order % 8
                 dash = order if several and most > 1 else at // 8 if several else order // 8
@@ -150,7 +152,7 @@ def build_chart(sources: Sequence[Source], metrics: Sequence[str], look: Look, t
     shared = [members for members in panels.values() if len(members) > 1]
     dashes = [(metric, order % len(DASHES)) for members in shared for order, metric in enumerate(members)]
     heading = _title(sources, titles) if title is None else title
-    return LineChart(drawn, heading, look, dashes if several and most > 1 else [])
+    return LineChart(drawn, heading, options, dashes if several and most > 1 else [])
 
 
 def placed_curve(source: Source, metric: str, axis: str) -> Curve | None:
@@ -168,14 +170,14 @@ def placed_curve(source: Source, metric: str, axis: str) -> Curve | None:
     )
 
 
-def _x_span(curve: Curve, look: Look) -> Range | None:
+def _x_span(curve: Curve, options: ChartOptions) -> Range | None:
     """Least and greatest x of what can be drawn of a curve; None where nothing can."""
     inside = np.isfinite(curve.mean) & np.isfinite(curve.x)
-    if look.log:
+    if options.log:
         inside &= curve.high > 0
-    if look.log_x:
+    if options.log_x:
         inside &= curve.x > 0
-    low, high = look.x_range
+    low, high = options.x_range
     inside &= (curve.x >= (-np.inf if low is None else low)) & (curve.x <= (np.inf if high is None else high))
     x = curve.x[inside]
     return (float(x.min()), float(x.max())) if len(x) else None

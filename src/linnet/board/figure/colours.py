@@ -40,17 +40,18 @@ THEMES: dict[ThemeName, Theme] = {
 DASHES: tuple[tuple[float, ...], ...] = ((), (6.0, 3.0), (1.5, 2.6), (8.0, 2.6, 1.5, 2.6), (3.2, 2.2))
 
 
-def slots(run_ids: Sequence[str], count: int = 8) -> list[int]:
+def slots(run_ids: Sequence[str]) -> list[int]:
     """Which colour each run gets: by its id, so that it keeps it from chart to chart, whichever others are shown.
 
-    Where two runs would get the same one, the later takes the next that is free; beyond `count` runs they repeat.
+    Where two runs would get the same one, the later takes the next that is free; beyond the colours they repeat.
     """
-    taken: list[int] = []
+    chosen: list[int] = []
+    count = len(THEMES["light"].lines)
     for run_id in run_ids:
-        free = [slot for slot in range(count) if taken.count(slot) == len(taken) // count]
-        wanted = zlib.crc32(run_id.encode("utf-8", "surrogatepass")) % count
-        taken.append(min(free, key=lambda slot: (slot - wanted) % count))
-    return taken
+        free = [slot for slot in range(count) if chosen.count(slot) == len(chosen) // count]
+        preferred = zlib.crc32(run_id.encode("utf-8", "surrogatepass")) % count
+        chosen.append(min(free, key=lambda slot: (slot - preferred) % count))
+    return chosen
 
 
 def mixed(colour: str, ground: str, share: float) -> str:

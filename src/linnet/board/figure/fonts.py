@@ -68,12 +68,12 @@ def _missing(path: str | None, characters: frozenset[str]) -> frozenset[str]:
         font = _own(16.0) if path is None else _load(path, 16.0)
         nothing = font.getmask("\uffff")
         blank = (nothing.size, bytes(nothing))
-        return frozenset(c for c in characters if not c.isspace() and _look(font, c) == blank)
+        return frozenset(c for c in characters if not c.isspace() and _glyph(font, c) == blank)
     except (OSError, ValueError):  # no font after all
         return characters
 
 
-def _look(font: FreeTypeFont, character: str) -> tuple[tuple[int, int], bytes]:
+def _glyph(font: FreeTypeFont, character: str) -> tuple[tuple[int, int], bytes]:
     mask = font.getmask(character)
     return mask.size, bytes(mask)
 

@@ -41,9 +41,9 @@ def draw_heat_map(heat: HeatMap, width: float, height: float, theme: Theme) -> S
 
 
 def _draw_cell(
-    scene: Scene, heat: HeatMap, value: float, text: str, place: tuple[float, float, float, float], theme: Theme
+    scene: Scene, heat: HeatMap, value: float, text: str, box: tuple[float, float, float, float], theme: Theme
 ) -> None:
-    x, y, across, down = place
+    x, y, across, down = box
     share = heat.share(value)
     if math.isnan(share):
         return

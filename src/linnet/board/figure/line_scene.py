@@ -47,7 +47,7 @@ def _draw_panel(scene: Scene, box: Box, chart: LineChart, panel: Panel, y_scale:
     traces = [
         (line, traced)
         for line in panel.lines
-        if (traced := trace(line.curve, chart.x_scale, y_scale, columns, chart.look.alpha)) is not None
+        if (traced := trace(line.curve, chart.x_scale, y_scale, columns, chart.options.alpha)) is not None
     ]
     order = sorted(range(len(traces)), key=lambda at: (-len(traces[at][0].curve), -at))
     dense_first = [traces[at] for at in order]  # a few points would be hidden below
@@ -81,11 +81,11 @@ def _draw_below(scene: Scene, box: Box, line: ChartLine, traced: Trace, theme: T
 def _draw_line(scene: Scene, box: Box, line: ChartLine, traced: Trace, theme: Theme) -> None:
     colour, dash = theme.lines[line.colour], DASHES[line.dash]
     pieces = [_pixels(box, piece) for piece in traced.line]
-    whole = [piece for piece in pieces if len(piece) > 1]
+    strokes = [piece for piece in pieces if len(piece) > 1]
     dots = [piece for piece in pieces if len(piece) == 1]
     title = f"{line.run}: {line.metric}"
-    if whole:
-        scene.shapes.append(Path(whole, colour, LINE_WIDTH, dash, clip=box, title=title))
+    if strokes:
+        scene.shapes.append(Path(strokes, colour, LINE_WIDTH, dash, clip=box, title=title))
     if dots:  # rows alone between two that have no value
         scene.shapes.append(Path(dots, colour, LINE_WIDTH * 1.8, clip=box, title=title))
     for x, y in _pixels(box, traced.points):

@@ -90,9 +90,9 @@ class Scatter:
         ends += [group.mean + sign * (group.spread or 0.0) for group in self.groups for sign in (-1, 1)]
         values = np.array([value for value in ends if not self.log or value > 0])
         low, high = span(np.log10(values) if self.log else values)
-        asked = [None if end is None else math.log10(end) if self.log else end for end in self.y_range]
+        chosen = [None if end is None else math.log10(end) if self.log else end for end in self.y_range]
         low, high = with_room((low, high), 0.08)
-        return Scale(low if asked[0] is None else asked[0], high if asked[1] is None else asked[1], self.log)
+        return Scale(low if chosen[0] is None else chosen[0], high if chosen[1] is None else chosen[1], self.log)
 
     def ticks(self) -> Sequence[Tick]:
         """The settings themselves, where they are few; else none, for round numbers."""

@@ -84,8 +84,8 @@ def _marker(shape: Marker) -> str:
     outline = marker_outline(shape)
     if shape.shape == "cross":
         data = path_data(outline)
-        look = f'fill="none" stroke="{shape.colour}" stroke-width="1.8" stroke-linecap="round"{opacity}'
-        return _titled(f'path d="{data}" {look}', "path", shape.title)
+        attributes = f'fill="none" stroke="{shape.colour}" stroke-width="1.8" stroke-linecap="round"{opacity}'
+        return _titled(f'path d="{data}" {attributes}', "path", shape.title)
     data = path_data(outline, closed=True)
     return _titled(f'path d="{data}" fill="{shape.colour}"{edge}{opacity}', "path", shape.title)
 

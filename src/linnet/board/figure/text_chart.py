@@ -49,7 +49,7 @@ def _panel(chart: LineChart, panel: Panel, letters: list[str], columns: int, row
         for line, letter in zip(panel.lines, letters, strict=True)
     ]
     strokes.sort(key=lambda stroke: len(stroke[0]))  # the first is on top, and a few points would be hidden below
-    draw_curves(plot, strokes, chart.look.alpha)
+    draw_curves(plot, strokes, chart.options.alpha)
     heading: Line = [(shorten(f"{plain(panel.label)} by {chart.x_label}", columns), "dim")]
     return [heading, *framed(plot, labels, margin), *x_axis(plot, x_scale, margin)]
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from linnet.board.report.column_pool import ColumnPool
-from linnet.board.report.left_out import LeftOut
-from linnet.board.report.run_part import RunPart
+from linnet.board.report.run_part import LeftOut, RunPart
 from linnet.board.web.answers import ArtifactGroup, ArtifactItem, RequestError
 from linnet.board.web.artifacts import artifact_content
 from linnet.board.web.board import WebBoard
@@ -41,11 +40,11 @@ def held_files(
             except (RequestError, OSError):
                 left_out.append(LeftOut(run_id, f"{_named(name, item)}: it is not there any more", item.bytes))
                 continue
-        taken = len(zlib.compress(content, 6)) if mime.startswith(_PACKED) else len(content)
-        if not mime or taken > room:
+        packed_size = len(zlib.compress(content, 6)) if mime.startswith(_PACKED) else len(content)
+        if not mime or packed_size > room:
             left_out.append(LeftOut(run_id, _named(name, item), item.bytes))
             continue
-        room -= taken
+        room -= packed_size
         held.append(HeldFile(run_id, item.number, pool.add_file(content), mime))
     return held, left_out
 

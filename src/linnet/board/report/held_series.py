@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from linnet.board.curve import Floats
 from linnet.board.report.column_pool import ColumnPool
-from linnet.board.web.answers import Figure, Mark
+from linnet.board.web.answer_json import Figure
+from linnet.board.web.answers import Mark
 from linnet.board.web.detail import axes_of
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.reduction import Grid, reduced

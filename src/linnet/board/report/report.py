@@ -15,10 +15,10 @@ import msgspec
 from linnet.board.report.column_pool import ColumnInfo, ColumnPool
 from linnet.board.report.held_files import HeldFile, held_files
 from linnet.board.report.held_series import held_series
-from linnet.board.report.left_out import LeftOut
 from linnet.board.report.page import Page
-from linnet.board.report.run_part import RunPart, run_part
-from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer, encoded
+from linnet.board.report.run_part import LeftOut, RunPart, run_part
+from linnet.board.web.answer_json import encoded
+from linnet.board.web.answers import BoardInfo, RequestError, RowCurve, TableAnswer
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.safe_store import SafeStore
@@ -132,13 +132,13 @@ class _Writer:
                 parts.append(run_part(self._board, run_id, self._question.keys, curves.get(run_id), self._left_out))
             except (RequestError, OSError) as error:
                 self._left_out.append(LeftOut(run_id, f"the run, which cannot be read: {plain(str(error))}"))
-        if self._question.keys is not None and (others := self._unasked_metrics(self._question.keys)):
+        if self._question.keys is not None and (others := self._unrequested_metrics(self._question.keys)):
             and_more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
             names = shorten(plain(", ".join(others[:_NAMED])), 500)
             self._left_out.append(LeftOut(None, f"metrics that were not asked for: {names}{and_more}", chosen=True))
         return parts
 
-    def _unasked_metrics(self, keys: frozenset[str]) -> list[str]:
+    def _unrequested_metrics(self, keys: frozenset[str]) -> list[str]:
         names: dict[str, None] = {}
         for run_id in self._ids:
             with suppress(RequestError, OSError), self._board.open(run_id) as run:
@@ -170,8 +170,8 @@ class _Writer:
         return pool
 
     def _with_files(self, pool: ColumnPool, room_left: int) -> bytes:
-        asked = self._question.files
-        room, largest = (room_left, _LARGEST_UNSHOWN) if asked is None else (asked, None)
+        mode = self._question.files
+        room, largest = (room_left, _LARGEST_UNSHOWN) if mode is None else (mode, None)
         self._contents.files, missing = held_files(self._board, self._contents.runs, pool, room, largest)
         self._left_out += missing
         return self._written(pool)

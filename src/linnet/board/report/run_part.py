@@ -9,7 +9,6 @@ import msgspec
 
 from linnet.board.journal import LogEntry, Note, Sample
 from linnet.board.report.held_series import HeldSeries
-from linnet.board.report.left_out import LeftOut
 from linnet.board.web import artifacts, checkpoints, detail, tabs
 from linnet.board.web.answers import (
     ArtifactGroup,
@@ -27,6 +26,19 @@ from linnet.board.words import plain
 T = TypeVar("T")
 _MOST_SAMPLE_TEXT = 400_000  # characters of a run's samples; of more, the latest
 _MOST_FLOW = 1_000_000  # bytes of a run's graph
+
+
+class LeftOut(msgspec.Struct):
+    """A part that is not in the report.
+
+    - `part`: which one, in words; `run`: None where it is of all; `bytes`: None where that is not known.
+    - `chosen`: whoever made the report did not want it.
+    """
+
+    run: str | None
+    part: str
+    bytes: int | None = None
+    chosen: bool = False
 
 
 class RunPart(msgspec.Struct):

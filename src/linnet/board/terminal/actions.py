@@ -156,7 +156,7 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
             if gesture == "double":
                 act(board, "open")
         case "artifacts" if wheel:
-            board.shelf.scroll(-3 if gesture == "up" else 3)
+            board.artifact_page.scroll(-3 if gesture == "up" else 3)
         case "artifacts":
             if artifacts.select_at(board, x, y) and gesture == "double":
                 act(board, "open")
@@ -165,13 +165,13 @@ def point(board: Board, gesture: Gesture, x: int, y: int, moved: int = 0) -> Non
         case "grid":
             _point_at_chart(board, gesture, x, y - (1 if len(board.watched_runs) > 1 else 0))  # below the legend
         case "detail":
-            here = board.zoom.x_at(x)
+            x_value = board.zoom.x_at(x)
             if wheel:
-                board.zoom.scale(0.8 if gesture == "up" else 1.25, around=here)
+                board.zoom.scale(0.8 if gesture == "up" else 1.25, around=x_value)
             elif gesture == "drag":
                 board.zoom.move(-moved / board.zoom.columns[1])
             else:
-                board.zoom.cursor = here
+                board.zoom.cursor = x_value
             board.ask_for_rows()
 
 

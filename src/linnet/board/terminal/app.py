@@ -25,7 +25,7 @@ from textual.widgets import Input
 from linnet.board.terminal import palette
 from linnet.board.terminal.actions import Gesture, act, point
 from linnet.board.terminal.keys import PRIORITY, SECTIONS, bindings
-from linnet.board.terminal.palette import look
+from linnet.board.terminal.palette import style_of
 from linnet.board.terminal.reader import Reader
 from linnet.board.terminal.spans import Line
 from linnet.board.terminal.state import Board
@@ -78,9 +78,9 @@ class Canvas(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y >= len(self._lines) or not self._theme:
-            return Strip.blank(width, look("", self._theme) if self._theme else None)
-        segments = [Segment(text, look(style, self._theme)) for text, style in self._lines[y] if text]
-        return Strip(segments).adjust_cell_length(width, look("", self._theme))
+            return Strip.blank(width, style_of("", self._theme) if self._theme else None)
+        segments = [Segment(text, style_of(style, self._theme)) for text, style in self._lines[y] if text]
+        return Strip(segments).adjust_cell_length(width, style_of("", self._theme))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self._pressed, self._dragged = True, False
@@ -198,7 +198,7 @@ class BoardApp(App[None]):
         base = self.screen_stack[0]
         for name, lines in screen.parts(self.board, width, height).items():
             base.query_one(f"#{name}", Canvas).show(lines, self.look)
-        has_content = self.board.run_table.looked or self.board.watched_runs
+        has_content = self.board.run_table.scanned or self.board.watched_runs
         self._drawn = time.monotonic() if has_content else 0.0  # the first frame with content waits for no other
 
     def action_act(self, action: str) -> None:
@@ -227,8 +227,8 @@ class BoardApp(App[None]):
         """Show the image that is selected in the terminal's own graphics; False where it has none."""
         board = self.board
         all_series = board.artifacts() if board.area == "artifacts" and self._protocol != "none" else []
-        artifact = board.shelf.artifact(all_series)
-        if artifact is None or artifact.media != "image" or board.shelf.whole:
+        artifact = board.artifact_page.artifact(all_series)
+        if artifact is None or artifact.media != "image" or board.artifact_page.whole:
             return False
         from linnet.board.terminal import full_screen, graphics
 
@@ -236,18 +236,20 @@ class BoardApp(App[None]):
         if terminal is None or graphics.has_none():
             self._protocol = "none"
             return False
-        series = all_series[board.shelf.row(all_series)]
+        series = all_series[board.artifact_page.row(all_series)]
         try:
             with self.suspend(), terminal:
                 if self._protocol == "unknown":
                     self._protocol = graphics.choose_protocol(terminal.ask) or "none"
                 if self._protocol == "none":
                     return False
-                seen = full_screen.look_through(terminal, self._protocol, series.artifacts, board.shelf.index(series))
+                outcome = full_screen.browse_images(
+                    terminal, self._protocol, series.artifacts, board.artifact_page.index(series)
+                )
         except (SuspendNotSupported, OSError):
             self._protocol = "none"
             return False
-        board.shelf.position = None if seen == len(series.artifacts) - 1 else seen
+        board.artifact_page.position = None if outcome == len(series.artifacts) - 1 else outcome
         return True
 
     def action_theme(self) -> None:
@@ -267,14 +269,14 @@ class BoardApp(App[None]):
                     yield SystemCommand(key.text, where, partial(self.action_act, command))
 
     def _ask(self) -> None:
-        asked = self.query_one("#asked", Input)
+        field = self.query_one("#asked", Input)
         table = self.board.table
         typed = {"filter": table.filter, "columns": table.columns, "charts": self.board.charts.filter}
-        asked.value = typed.get(self.board.asking, "")
-        asked.placeholder = _ASKED[self.board.asking]
-        asked.styles.display = "block"
+        field.value = typed.get(self.board.asking, "")
+        field.placeholder = _ASKED[self.board.asking]
+        field.styles.display = "block"
         self.query_one("#footer").styles.display = "none"
-        asked.focus()
+        field.focus()
 
     def _stop_asking(self) -> None:
         self.board.stop_asking()

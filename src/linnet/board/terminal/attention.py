@@ -71,8 +71,8 @@ class AttentionRequest:
             return
         if self._stopped:
             process.terminate()
-        printed, said = process.communicate()
+        printed, stderr = process.communicate()
         answer = read_attention(printed) if process.returncode == 0 else None
         if answer is None:
-            self.trouble = attention_error(said)
+            self.trouble = attention_error(stderr)
         self.answer = answer

@@ -123,10 +123,10 @@ class ChartList:
         group = next((members for members in groups.values() if name in members), [])
         free = [member for member in group if member not in pinned]
         order = _moved(free, name, by)
-        taken = {*pinned, *free}
-        rest = [member for members in groups.values() for member in members if member not in taken]
-        placed = {*order, *rest}
-        return self._change(order=lambda names: [*order, *rest, *(other for other in names if other not in placed)])
+        listed = {*pinned, *free}
+        unlisted = [member for members in groups.values() for member in members if member not in listed]
+        placed = {*order, *unlisted}
+        return self._change(order=lambda names: [*order, *unlisted, *(other for other in names if other not in placed)])
 
     def set_filter(self, text: str) -> str:
         return self._file.change(lambda chosen: msgspec.structs.replace(chosen, filter=text.strip()))
@@ -147,12 +147,12 @@ class ChartList:
         return self._file.change(changed)
 
 
-def matches(name: str, wanted: str) -> bool:
+def matches(name: str, filter_text: str) -> bool:
     """Do all words of a filter occur in a name? A word with a star is a pattern for all of it."""
     name = name.lower()
     return all(
         fnmatch.fnmatchcase(name, word) if "*" in word or "?" in word else word in name
-        for word in wanted.lower().split()
+        for word in filter_text.lower().split()
     )
 
 
@@ -182,6 +182,6 @@ def _toggled(names: list[str], name: str) -> list[str]:
 def _moved(names: list[str], name: str, by: int) -> list[str]:
     if name not in names:
         return names
-    rest = [other for other in names if other != name]
-    at = min(max(names.index(name) + by, 0), len(rest))
-    return [*rest[:at], name, *rest[at:]]
+    others = [other for other in names if other != name]
+    at = min(max(names.index(name) + by, 0), len(others))
+    return [*others[:at], name, *others[at:]]

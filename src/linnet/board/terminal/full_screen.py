@@ -85,7 +85,7 @@ def terminal_of_process() -> RawTerminal | None:
     return RawTerminal(stdin.fileno(), stderr.fileno())
 
 
-def look_through(terminal: RawTerminal, protocol: Protocol, artifacts: Sequence[Artifact], at: int) -> int:
+def browse_images(terminal: RawTerminal, protocol: Protocol, artifacts: Sequence[Artifact], at: int) -> int:
     """Show images until a key other than an arrow is pressed; the place of the last that was seen."""
     terminal.write(_ENTER)
     try:

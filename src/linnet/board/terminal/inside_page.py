@@ -99,10 +99,10 @@ class InsidePage:
         """The figure of the map, among those there are."""
         return self.figure if self.figure in self.figures else _usual(self.figures)
 
-    def chosen_region(self, usual: str = USUAL_REGION) -> str | None:
+    def chosen_region(self) -> str | None:
         """The region, among those there are; of another group the one of that name: `attn_q`, `attn_q.weight`."""
-        stem = (self.region or usual).removesuffix(_WEIGHT)
-        for name in (self.region, stem, f"{stem}{_WEIGHT}", usual):
+        stem = (self.region or USUAL_REGION).removesuffix(_WEIGHT)
+        for name in (self.region, stem, f"{stem}{_WEIGHT}", USUAL_REGION):
             if name in self.regions:
                 return name
         return next(iter(self.regions), None)

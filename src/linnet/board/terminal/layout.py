@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _LEAST_WIDTH, _LEAST_HEIGHT = 28, 6
@@ -45,19 +45,6 @@ def group_of(name: str) -> str:
     return name.split("/", 1)[0] if "/" in name else ""
 
 
-def _groups_of(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by group: those without one first, groups as they came."""
-    groups: dict[str, list[str]] = {"": []}
-    for name in names:
-        groups.setdefault(group_of(name), []).append(name)
-    return {group: members for group, members in groups.items() if members}
-
-
-def in_groups(names: Sequence[str]) -> list[str]:
-    """Names with those of a group side by side."""
-    return [name for members in _groups_of(names).values() for name in members]
-
-
 class Layout:
     """Pages of charts."""
 
@@ -90,24 +77,23 @@ class Layout:
             if 0 <= index + right < len(cells):
                 return cells[index + right].name
         else:
-            here = cells[index]
+            current = cells[index]
             rows = sorted({cell.y for cell in cells})
-            row = rows.index(here.y) + down
+            row = rows.index(current.y) + down
             if 0 <= row < len(rows):
-                return min((c for c in cells if c.y == rows[row]), key=lambda c: abs(c.x - here.x)).name
+                return min((c for c in cells if c.y == rows[row]), key=lambda c: abs(c.x - current.x)).name
         step = right + down
         if not 0 <= at + step < len(self.pages):
             return name
         return self.pages[at + step].cells[0 if step > 0 else -1].name
 
 
-def arrange(names: Sequence[str] | Mapping[str, list[str]], width: int, height: int, *, foot: bool = False) -> Layout:
+def arrange(groups: Mapping[str, list[str]], width: int, height: int, *, foot: bool = False) -> Layout:
     """A grid in which charts are as large as the screen allows when all of them are shown, and not too small.
 
-    - `names`: of charts, or those of each group.
+    - `groups`: names of charts by group; `""` has no heading.
     - `foot`: the last line is needed for something else, as it is where there are several pages.
     """
-    groups = dict(names) if isinstance(names, Mapping) else _groups_of(names)
     if not groups:
         return Layout([])
     full = height - 1 if foot else height
@@ -122,7 +108,7 @@ def arrange(names: Sequence[str] | Mapping[str, list[str]], width: int, height: 
     return Layout(next((lower for lower in numbered if len(lower) <= len(pages)), numbered[0]))
 
 
-def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, height: int) -> list[Page]:
+def _pages(groups: Mapping[str, list[str]], columns: int, tall: int, width: int, height: int) -> list[Page]:
     """Charts of one height, row by row, a new page where the next row has no room."""
     pages: list[Page] = []
     cells: list[Cell] = []
@@ -154,7 +140,7 @@ def _pages(groups: dict[str, list[str]], columns: int, tall: int, width: int, he
     return pages
 
 
-def _shape(groups: dict[str, list[str]], width: int, height: int) -> tuple[int, int]:
+def _shape(groups: Mapping[str, list[str]], width: int, height: int) -> tuple[int, int]:
     """Columns, and the height of a chart: of grids that show all charts at once the best shaped, else the fullest."""
     most = max(1, width // _LEAST_WIDTH)
     heads = sum(1 for group in groups if group) if len(groups) > 1 else 0

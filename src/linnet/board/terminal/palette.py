@@ -6,6 +6,8 @@ from functools import cache, lru_cache
 
 from rich.style import Style
 
+from linnet.board.figure.colours import mixed
+
 DARK, LIGHT, PLAIN = "dark", "light", "plain"
 
 _RUNS = {
@@ -46,13 +48,13 @@ _STYLES = {  # colour and, of its attributes, those that do its work where there
     ("care", "bold reverse"): "cursor.cell",
     ("bad", "bold"): "error bar.high status.aborted status.errored status.crashed status.gone",
 }
-_LOOKS = {style: look for look, styles in _STYLES.items() for style in styles.split()}
+_BY_STYLE = {style: look for look, styles in _STYLES.items() for style in styles.split()}
 
 
-def look(style: str, theme: str) -> Style:
+def style_of(style: str, theme: str) -> Style:
     """A style as the terminal gets it. `.on`: of the row or tab that is chosen."""
     if not style.startswith("pixel."):
-        return _look(style, theme)
+        return _cached_style(style, theme)
     return Style() if theme == PLAIN else _pixel_look(style)
 
 
@@ -64,10 +66,10 @@ def _pixel_look(style: str) -> Style:
 
 
 @cache
-def _look(style: str, theme: str) -> Style:
+def _cached_style(style: str, theme: str) -> Style:
     run, _, variant = style.partition(".")
     raised = ".on" in style and not style.startswith("head")
-    colour, attributes = _LOOKS.get(style) or _LOOKS.get(style.removesuffix(".on"), ("text", ""))
+    colour, attributes = _BY_STYLE.get(style) or _BY_STYLE.get(style.removesuffix(".on"), ("text", ""))
     if theme == PLAIN:
         if run.startswith("run"):
             return Style(dim=variant == "raw" or None, reverse=variant == "block" or None)
@@ -78,7 +80,7 @@ def _look(style: str, theme: str) -> Style:
         own = _RUNS[theme][int(run[3:])]
         if variant == "block":
             return Style(color=ground, bgcolor=own, bold=True)
-        return Style(color=_mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
+        return Style(color=mixed(own, ground, 0.36) if variant == "raw" else own, bgcolor=ground)
     behind = of_theme["raised"] if raised else ground
     bold, underline = "bold" in attributes, "underline" in attributes
     if style == "cursor.cell":
@@ -89,9 +91,3 @@ def _look(style: str, theme: str) -> Style:
 @cache
 def colours(theme: str) -> dict[str, str]:
     return {name: pair[(DARK, LIGHT).index(theme)] for name, pair in _COLOURS.items()}
-
-
-def _mixed(colour: str, ground: str, share: float) -> str:
-    """A colour brought near the ground it stands on."""
-    pairs = zip((colour[1:3], colour[3:5], colour[5:7]), (ground[1:3], ground[3:5], ground[5:7]), strict=True)
-    return "#" + "".join(f"{round(int(a, 16) * share + int(b, 16) * (1 - share)):02x}" for a, b in pairs)

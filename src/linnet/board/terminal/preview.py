@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-from linnet.board.first_look import FirstLook
+from linnet.board.initial_scan import InitialScan
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.screen import paint, whole
 
@@ -21,12 +21,12 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[0m\x1b[?25h\x1b[?1049l"  # the al
 class Preview:
     """Draws the board on a screen of its own; `clear` gives the terminal back, at the latest when the block ends."""
 
-    def __init__(self, board: Board, first_look: FirstLook | None, size: tuple[int, int], look: str) -> None:
+    def __init__(self, board: Board, initial_scan: InitialScan | None, size: tuple[int, int], look: str) -> None:
         self._terminal = sys.__stderr__  # where the application will draw
         self._drawn = False
-        if first_look is None or self._terminal is None or not self._terminal.isatty():
+        if initial_scan is None or self._terminal is None or not self._terminal.isatty():
             return
-        if first_look.wait(_PATIENCE):
+        if initial_scan.wait(_PATIENCE):
             board.run_table.read(0.0)
             self._drawn = True
             self._write(_ENTER)

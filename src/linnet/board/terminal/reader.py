@@ -58,7 +58,7 @@ class Reader(threading.Thread):
                 failed[watched] = error
         if all(watched.history.caught_up or watched.gone or watched in failed for watched in board.watched_runs):
             changed |= self._list()
-        if board.overlay == "scatter" and board.run_table.looked:
+        if board.overlay == "scatter" and board.run_table.scanned:
             changed |= board.scatter.read(_SLICE)
         if board.view == "inside" and board.watched is not None:
             changed |= board.watched.inside.read(_SLICE)
@@ -89,19 +89,19 @@ class Reader(threading.Thread):
 
     def _open_wanted(self) -> bool:
         board = self._board
-        wanted, board.opening = board.opening, None
-        if wanted is None:
+        folders, board.opening = board.opening, None
+        if folders is None:
             return False
-        kept = {str(watched.run.path): watched for watched in board.watched_runs}
+        open_runs = {str(watched.run.path): watched for watched in board.watched_runs}
         opened = []
-        for path in wanted:
+        for path in folders:
             try:
                 key = str(path)
-                opened.append(kept.pop(key) if key in kept else WatchedRun(Run.load(path), board.limits))
+                opened.append(open_runs.pop(key) if key in open_runs else WatchedRun(Run.load(path), board.limits))
             except RunError as error:
                 board.message = str(error)
         board.watched_runs = opened
-        for watched in kept.values():
+        for watched in open_runs.values():
             watched.close()
         return True
 

@@ -42,6 +42,12 @@ def safe(text: object, width: int | None = None) -> str:
     return shown if width is None else cut(shown, width)
 
 
+def around(lines: list[Line], row: int, height: int) -> list[Line]:
+    """As many lines as there is room for, with that of the cursor among them."""
+    first = min(max(0, row - height // 2), max(0, len(lines) - height))
+    return lines[first : first + max(0, height)]
+
+
 def length(line: Line) -> int:
     return sum(cells(text) for text, _ in line)
 
@@ -49,16 +55,16 @@ def length(line: Line) -> int:
 def fit(line: Line, width: int, style: str = "") -> Line:
     """A line of exactly `width` columns: cut, or filled with blanks of a style."""
     used, fitted = 0, []
-    for text, look in line:
+    for text, style_of_text in line:
         wide = cells(text)
         if used + wide > width:
             text = cut(text, width - used) if not text.isspace() else text[: width - used]
             wide = cells(text)
             if text:
-                fitted.append((text, look))
+                fitted.append((text, style_of_text))
             used += wide
             break
-        fitted.append((text, look))
+        fitted.append((text, style_of_text))
         used += wide
     if used < width:
         fitted.append((" " * (width - used), style))

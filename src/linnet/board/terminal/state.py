@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from linnet.board.curve import AXES, SMOOTHING
+from linnet.board.downsampling import DownsamplingLimits
 from linnet.board.figure.colours import ThemeName
-from linnet.board.first_look import FirstLook
-from linnet.board.fold import FoldLimits
 from linnet.board.gallery import ArtifactSeries
 from linnet.board.host import Host
+from linnet.board.initial_scan import InitialScan
 from linnet.board.run_list import SORTS, RunList
 from linnet.board.run_table import Figures, RunRow, RunTable
+from linnet.board.terminal.artifact_page import ArtifactPage
 from linnet.board.terminal.chart_list import ChartList
 from linnet.board.terminal.inside_page import InsidePage
 from linnet.board.terminal.keys import VIEWS, View
 from linnet.board.terminal.layout import Layout, arrange
-from linnet.board.terminal.shelf import Shelf
 from linnet.board.terminal.system_viewer import open_with_system
 from linnet.board.terminal.zoom import Zoom
 from linnet.board.watched_run import WatchedRun
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Area = Literal["page", "runs", "inside", "artifacts", "grid", "detail"]
 Overlay = Literal["", "help", "differences", "scatter"]
-Asked = Literal["", "filter", "columns", "charts", "figure", "prompt", "note"]
+Question = Literal["", "filter", "columns", "charts", "figure", "prompt", "note"]
 TABLE_HEAD = 2  # lines above the first run of the table
 MOST_OVERLAID = 8  # runs that are drawn over each other; there are as many colours
 _FAR = 10**9  # rows or lines: to the end
@@ -44,7 +44,7 @@ class Board:
 
     - `store`: where runs are listed from; `paths`: the runs to open.
     - `limits`: how much of a long run is held; `now`: the Unix time, by which the age of runs is told.
-    - `first_look`: at the runs of the store, where it has begun already.
+    - `initial_scan`: at the runs of the store, where it has begun already.
     - `opening`: folders that the reader is to open next.
     - `asking`: what a text is being typed for: `filter` (of runs), `columns` (of their list), `charts` (which of them),
       `figure` (of the inside), `prompt` (of attention), `note` or nothing.
@@ -56,20 +56,20 @@ class Board:
         paths: list[Path] | None = None,
         view: View = "metrics",
         *,
-        limits: FoldLimits | None = None,
+        limits: DownsamplingLimits | None = None,
         now: Callable[[], float] = time.time,
-        first_look: FirstLook | None = None,
+        initial_scan: InitialScan | None = None,
     ) -> None:
         self.store = store
         self.limits = limits
         self.now = now
-        self.run_table = RunTable(store, self._rows_to_sum_up, first_look=first_look, figures=self._figures_needed)
+        self.run_table = RunTable(store, self._rows_to_sum_up, initial_scan=initial_scan, figures=self._figures_needed)
         self.host = Host()
         self.watched_runs: list[WatchedRun] = []
         self.view: View = view
         self.detail: str | None = None
         self.overlay: Overlay = ""
-        self.asking: Asked = ""
+        self.asking: Question = ""
         self.message = ""
         self.opening = self._to_draw(paths) if paths else None
         self.primary = 0
@@ -83,7 +83,7 @@ class Board:
         self.zoom = Zoom()
         self.table = RunList()
         self.charts = ChartList(store.root)
-        self.shelf = Shelf()
+        self.artifact_page = ArtifactPage()
         self.inside = InsidePage()
         self.color = False  # pictures may be drawn in colours
         self.theme: ThemeName = "dark"  # of these
@@ -232,7 +232,7 @@ class Board:
         return [by_path[path] for path in self.table.marks if path in by_path]
 
     def needs_every_row(self) -> bool:
-        """One metric is zoomed to, or has a cursor: the buckets of a folded run are too coarse for that."""
+        """One metric is zoomed to, or has a cursor: the buckets of a downsampled run are too coarse for that."""
         return self.detail is not None and (self.zoom.window is not None or self.zoom.cursor is not None)
 
     def ask_for_rows(self) -> None:
@@ -251,19 +251,19 @@ class Board:
 
     def answer(self, text: str) -> None:
         """A text was typed for what was asked."""
-        asked, self.asking = self.asking, ""
-        if asked == "filter":
+        question, self.asking = self.asking, ""
+        if question == "filter":
             self.table.filter, self.table.offset = text.strip(), 0
-        elif asked == "charts":
+        elif question == "charts":
             self.charts.live_filter = None
             self.message = self.charts.set_filter(text)
-        elif asked == "columns":
+        elif question == "columns":
             self.table.columns = text.strip()
-        elif asked == "figure":
+        elif question == "figure":
             self.message = self.inside.choose(text)
-        elif asked == "prompt" and self.watched is not None:
+        elif question == "prompt" and self.watched is not None:
             self.inside.ask_attention(self.watched, text)
-        elif asked == "note" and self.watched is not None and text.strip():
+        elif question == "note" and self.watched is not None and text.strip():
             try:
                 add_note(self.watched.run, text.strip(), self.watched.step())
                 self.message = "noted"
@@ -278,7 +278,7 @@ class Board:
     def open_runs(self, paths: list[str]) -> None:
         self.opening = self._to_draw([Path(path) for path in paths])
         self.view, self.detail, self.primary, self.selected = "metrics", None, 0, None
-        self.shelf = Shelf()
+        self.artifact_page = ArtifactPage()
         self.scroll.clear()
 
     def _to_draw(self, paths: list[Path]) -> list[Path] | None:
@@ -310,8 +310,8 @@ class Board:
             self.table.filter = ""
         elif self.view == "metrics" and self.charts.filter:
             self.message = self.charts.set_filter("")
-        elif self.view == "artifacts" and self.shelf.whole:
-            self.shelf.whole = False
+        elif self.view == "artifacts" and self.artifact_page.whole:
+            self.artifact_page.whole = False
         elif self.view == "inside" and self.inside.opened:
             self.inside.whole = False
         elif self.view != "metrics" and self.watched_runs:
@@ -330,7 +330,7 @@ class Board:
             if rows:
                 self.open_runs([row.path for row in rows])
         elif self.area == "artifacts":
-            self.shelf.open()
+            self.artifact_page.open()
         elif self.area == "inside":
             self.asking = self.inside.open()
         elif self.view == "notes":
@@ -364,10 +364,10 @@ class Board:
 
     def open_file(self) -> None:
         """Open the artifact that is looked at with the system's viewer."""
-        artifact = self.shelf.artifact(self.artifacts()) if self.area == "artifacts" else None
+        artifact = self.artifact_page.artifact(self.artifacts()) if self.area == "artifacts" else None
         if artifact is not None:
             opened, self.message = open_with_system(artifact.path)
-            self.shelf.tells_path = not opened
+            self.artifact_page.tells_path = not opened
 
     def stop_asking(self) -> None:
         self.asking, self.charts.live_filter = "", None
@@ -450,7 +450,7 @@ class Board:
             case "inside":
                 self.inside.move(right, down)
             case "artifacts":
-                self.shelf.move(self.artifacts(), right, down)
+                self.artifact_page.move(self.artifacts(), right, down)
             case "grid":
                 self.selected = self.layout().beside(self.chosen(), right, down)
             case "detail" if right:
@@ -470,7 +470,7 @@ class Board:
             case "inside":
                 self.inside.turn(by)
             case "artifacts":
-                self.shelf.scroll(by * max(1, self.size[1] - 3))
+                self.artifact_page.scroll(by * max(1, self.size[1] - 3))
             case "grid":
                 self.selected = self.layout().turn(self.chosen(), by)
             case "detail" if self.detail in (names := self.names()):
@@ -487,7 +487,7 @@ class Board:
             case "inside":
                 self.inside.go_to_end(end)
             case "artifacts":
-                self.shelf.walk(self.artifacts(), by)
+                self.artifact_page.walk(self.artifacts(), by)
             case "grid" if names := self.names():
                 self.selected = names[-end]
             case "detail" if shown := self.zoom.shown() or self.zoom.whole:

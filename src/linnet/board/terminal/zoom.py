@@ -77,9 +77,9 @@ class Zoom:
         rows = [curve.x[np.isfinite(curve.x) & np.isfinite(curve.mean)] for curve in self.curves]
         ahead = np.concatenate([[], *(x[by * (x - self.cursor) > 0] for x in rows)])
         distance = np.abs(ahead - self.cursor)
-        near = distance <= column
-        if near.any():
-            target = float(ahead[near][distance[near].argmax()])
+        is_close = distance <= column
+        if is_close.any():
+            target = float(ahead[is_close][distance[is_close].argmax()])
         else:
             target = float(ahead[distance.argmin()]) if len(ahead) else self.cursor + by * column
         self.cursor = min(max(target, low), high)

@@ -19,11 +19,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from linnet.board.web import artifacts, checkpoints, detail, inside_answers, results, series, tabs, writes
-from linnet.board.web.answers import AttentionQuestion, Deleted, NewNote, RequestError, RunChange, encoded
+from linnet.board.web.answer_json import encoded
+from linnet.board.web.answers import Deleted, NewNote, RequestError, RunChange
 from linnet.board.web.attention import AttentionMaps
 from linnet.board.web.board import WebBoard
 from linnet.board.web.changes import Changes
 from linnet.board.web.gate import Access, Gate
+from linnet.board.web.inside_answer_types import AttentionQuestion
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.static_files import StaticFiles
 from linnet.board.web.table import Tables
@@ -42,11 +44,11 @@ _LARGEST_STEP = (1 << 63) - 1
 class Api:
     """The endpoints. Those that read files are plain functions: Starlette calls them in a thread."""
 
-    def __init__(self, board: WebBoard, changes: Changes, static: StaticFiles | None = None) -> None:
+    def __init__(self, board: WebBoard, changes: Changes) -> None:
         self._board = board
         self._tables = Tables(board)
         self._changes = changes
-        self._static = static or StaticFiles()
+        self._static = StaticFiles()
         self._attention = AttentionMaps()
         self._attending = 0  # requests that wait for maps
 
@@ -89,7 +91,7 @@ class Api:
             Route("/{path:path}", self.static),
         ]
 
-    def look_ahead(self) -> None:
+    def read_ahead(self) -> None:
         """Look at all runs before somebody asks, so that the first page need not wait for it."""
         with suppress(OSError, LinnetError):
             self._tables.table(Parameters(QueryParams()))
@@ -136,7 +138,7 @@ class Api:
     async def change(self, request: Request) -> Response:
         change = await _body(request, RunChange)
         row = await run_in_threadpool(writes.change, self._board, _run(request), change)
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, row)
 
     async def note(self, request: Request) -> Response:
@@ -157,12 +159,12 @@ class Api:
 
     async def delete(self, request: Request) -> Response:
         size = await run_in_threadpool(writes.delete, self._board, _run(request))
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, Deleted(size))
 
     async def restore(self, request: Request) -> Response:
         row = await run_in_threadpool(writes.restore, self._board, _run(request))
-        await self._changes.look_now()
+        await self._changes.scan_now()
         return _json(request, row)
 
     async def static(self, request: Request) -> Response:
@@ -172,21 +174,21 @@ class Api:
         file = self._static.get(path)
         if file is None:
             raise RequestError(404, "there is no such file")
-        kept = "public, max-age=31536000, immutable" if file.lasting else "no-cache"
-        headers = {"cache-control": kept, "vary": "accept-encoding"}
+        cache_control = "public, max-age=31536000, immutable" if file.lasting else "no-cache"
+        headers = {"cache-control": cache_control, "vary": "accept-encoding"}
         if file.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
             return Response(file.packed, headers={**headers, "content-encoding": "gzip"}, media_type=file.mime)
         return Response(file.content, headers=headers, media_type=file.mime)
 
 
-def make_app(board: WebBoard, access: Access | None = None, static: StaticFiles | None = None) -> Gate:
+def make_app(board: WebBoard, access: Access | None = None) -> Gate:
     """The server's application, behind its gate."""
     changes = Changes(board)
-    api = Api(board, changes, static)
+    api = Api(board, changes)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        looking = asyncio.create_task(run_in_threadpool(api.look_ahead))
+        looking = asyncio.create_task(run_in_threadpool(api.read_ahead))
         yield
         looking.cancel()
         await changes.close()
@@ -232,8 +234,8 @@ def _json(request: Request, answer: object, status: int = 200) -> Response:
 
 def _sent(request: Request, content: bytes, mime: str, status: int = 200) -> Response:
     """An answer, compressed for a reader who is not on this machine."""
-    far = request.client is not None and not is_loopback(request.client.host)
-    if far and len(content) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+    is_remote = request.client is not None and not is_loopback(request.client.host)
+    if is_remote and len(content) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
         packed = gzip.compress(content, 1)
         headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
         return Response(packed, status, headers, mime)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import quote
 
-from linnet.board.web.answers import ArtifactGroup, ArtifactItem, RequestError, plain_json
+from linnet.board.web.answer_json import plain_json
+from linnet.board.web.answers import ArtifactGroup, ArtifactItem, RequestError
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.safe_store import open_inside
@@ -161,13 +162,13 @@ def _content_type(artifact: Artifact, head: bytes, size: int) -> str:
 
 def _range(part: str | None, size: int) -> tuple[int, int, int]:
     """Begin, end and status of what is to be sent. A header that is no plain range counts as none."""
-    asked = None if part is None else _RANGE.fullmatch(part.strip())
-    if asked is None or not (asked[1] or asked[2]):
+    requested = None if part is None else _RANGE.fullmatch(part.strip())
+    if requested is None or not (requested[1] or requested[2]):
         return 0, size, 200
-    if not asked[1]:
-        begin, end = max(0, size - int(asked[2])), size
+    if not requested[1]:
+        begin, end = max(0, size - int(requested[2])), size
     else:
-        begin, end = int(asked[1]), min(size, int(asked[2]) + 1 if asked[2] else size)
+        begin, end = int(requested[1]), min(size, int(requested[2]) + 1 if requested[2] else size)
     if begin >= end:
         raise RequestError(416, f"the file has {size} bytes")
     return begin, end, 206

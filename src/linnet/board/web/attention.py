@@ -23,9 +23,10 @@ from linnet.board.attention_answer import (
     can_attend,
     read_attention,
 )
-from linnet.board.web.answers import AttentionMap, AttentionQuestion, RequestError
+from linnet.board.web.answers import RequestError
 from linnet.board.web.board import WebBoard
 from linnet.board.web.checkpoints import checkpoint_file
+from linnet.board.web.inside_answer_types import AttentionMap, AttentionQuestion
 from linnet.files import step_of
 
 _LONGEST = 2_000  # characters of a prompt

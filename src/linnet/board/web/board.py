@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from linnet.board.first_look import FirstLook
+from linnet.board.initial_scan import InitialScan, without_collection
 from linnet.board.run_table import RunRow, RunTable
 from linnet.board.web.answers import BoardInfo, RequestError
 from linnet.board.web.open_runs import OpenRun, OpenRuns
 from linnet.board.web.safe_store import SafeStore
 from linnet.board.words import plain, shorten
 
-_LOOK_SECONDS, _LOOK_PAUSE = 0.1, 20.0  # between two looks at all runs, and how much longer than one look at least
+_SCAN_SECONDS, _SCAN_PAUSE = 0.1, 20.0  # between two looks at all runs, and how much longer than one look at least
 
 
 class WebBoard:
     """The runs of a folder for many readers. `table` is used under `lock`; each open run has a lock of its own.
 
     - `store`: where runs are listed from; `chosen`: folders of the runs named on the command line.
-    - `first_look`: at the runs of the store, where it has begun already.
+    - `initial_scan`: at the runs of the store, where it has begun already.
     - `defaults`: what a recipe sets when nothing is asked for. Which recipes there are is not known in this room.
     """
 
@@ -34,12 +33,12 @@ class WebBoard:
         self,
         store: SafeStore,
         chosen: tuple[Path, ...] = (),
-        first_look: FirstLook | None = None,
+        initial_scan: InitialScan | None = None,
         defaults: Callable[[str], dict[str, Any]] = lambda recipe: {},
     ) -> None:
         self.store = store
         self.lock = threading.RLock()
-        self.table = RunTable(store, lambda rows: [], _LOOK_SECONDS, _LOOK_PAUSE, first_look)
+        self.table = RunTable(store, lambda rows: [], _SCAN_SECONDS, _SCAN_PAUSE, initial_scan)
         self.open_runs = OpenRuns()
         self.version = 0  # of the table: goes up when it changes
         self._began = f"{time.time():.3f}"
@@ -54,7 +53,7 @@ class WebBoard:
         return f"{self._began}-{self.version}"
 
     def info(self) -> BoardInfo:
-        self.look()
+        self.scan()
         chosen = [self._ids[str(folder)] for folder in self._chosen if str(folder) in self._ids]
         return BoardInfo(_shown(self.store.root), _version(), os.access(self.store.root, os.W_OK), chosen)
 
@@ -69,27 +68,26 @@ class WebBoard:
 
     def shown_first(self) -> list[RunRow]:
         """The runs that a page shows when nobody has chosen any: those of the command line, else the newest."""
-        self.look()
+        self.scan()
         with self.lock:
             named = {str(folder) for folder in self._chosen}
             chosen = [row for row in self.table.rows if row.path in named]
             return chosen or sorted(self.table.rows, key=lambda row: row.summary.manifest.created_at)[-1:]
 
-    def look(self, *, now: bool = False) -> bool:
+    def scan(self, *, now: bool = False) -> bool:
         """Look for new and changed runs, unless that was done a moment ago; True when something is new."""
         with self.lock:
-            first = not self.table.looked
-            with _without_collecting(first):
-                changed = self.table.look() if now else self.table.read(0.0)
+            with nullcontext() if self.table.scanned else without_collection():
+                changed = self.table.scan() if now else self.table.read(0.0)
             if changed:
                 self._name_rows()
                 self.version += 1
             return changed
 
-    def look_at(self, folders: list[str]) -> list[RunRow]:
+    def scan_folders(self, folders: list[str]) -> list[RunRow]:
         """Look at some runs; those that changed."""
         with self.lock:
-            changed = self.table.look_at(folders)
+            changed = self.table.scan_folders(folders)
             self.version += bool(changed)
             return changed
 
@@ -98,7 +96,7 @@ class WebBoard:
         with self.lock:
             row = self._rows.get(run_id)
             if row is None:
-                self.look(now=True)  # it may have been made a moment ago
+                self.scan(now=True)  # it may have been made a moment ago
                 row = self._rows.get(run_id)
         if row is None:
             raise RequestError(404, f"there is no run {shorten(plain(run_id), 100)!r}")
@@ -108,7 +106,7 @@ class WebBoard:
         """The runs of ids, as far as they are there."""
         with self.lock:
             if any(run_id not in self._rows for run_id in run_ids):
-                self.look()
+                self.scan()
             return [self._rows[run_id] for run_id in run_ids if run_id in self._rows]
 
     def id_of(self, row: RunRow) -> str:
@@ -138,28 +136,14 @@ class WebBoard:
         """Give every run an id: its folder's name; of one that lies deeper, the way to it with tildes."""
         root, ids, rows = f"{self.store.root}/", dict[str, str](), dict[str, RunRow]()
         for row in [*self.table.rows, *self.table.archived]:
-            way = row.path.removeprefix(root)
-            name = Path(row.path).name if way == row.path else way.replace("/", "~")
+            relative_path = row.path.removeprefix(root)
+            name = Path(row.path).name if relative_path == row.path else relative_path.replace("/", "~")
             while name in rows:  # a run that was named has a namesake in the root
                 name += "~"
             ids[row.path], rows[name] = name, row
         for path in self._ids.keys() - ids.keys():
             self.open_runs.forget(path)
         self._ids, self._rows = ids, rows
-
-
-@contextmanager
-def _without_collecting(wanted: bool) -> Iterator[None]:
-    """Make many objects that stay, without looking through them for garbage over and over, now and later."""
-    if not wanted:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-    gc.freeze()
 
 
 def _shown(root: Path) -> str:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from linnet.board.first_look import Stamp, stamp_of
+from linnet.board.initial_scan import Stamp, stamp_of
 from linnet.board.run_table import RunRow
 from linnet.board.web.answers import RequestError
 from linnet.board.web.board import WebBoard
@@ -35,7 +35,7 @@ _SEND_SECONDS = 10.0  # for which a page may not take what it is sent
 _SHARE = 0.05  # of a core, at most
 _LONGEST_REST = 1.0
 _ROW_SECONDS = 0.5  # between two messages about one row of the table
-_LOOK_SECONDS = 1.0
+_SCAN_SECONDS = 1.0
 
 
 Messages = dict[int, bytes]  # by the page that they are for
@@ -86,7 +86,7 @@ class Changes:
             if not self._followers:
                 self._forget()
 
-    async def look_now(self) -> None:
+    async def scan_now(self) -> None:
         """Something was changed through this server."""
         if self._followers:
             await asyncio.to_thread(self._look_and_send)
@@ -102,11 +102,11 @@ class Changes:
     def _begin(self, follower: Follower) -> None:
         """The first messages of a page: where the table stands, and what it does not have of its series yet."""
         with self._lock:
-            messages = self._look(now=False)
+            messages = self._scan(now=False)
             messages[id(follower)] = event("runs", {"position": self._board.position, "rows": [], "gone": []})
             for row in self._board.known(follower.runs):
                 self._seen[row.path] = stamp_of(row.path)
-                _join(messages, self._told_of_run(row, first=False))
+                _join(messages, self._run_messages(row, first=False))
             for row in self._board.known(follower.watched):  # read when it changes: there may be many, and long ones
                 self._seen.setdefault(row.path, stamp_of(row.path))
             self._watcher.watch(self._watched_folders())
@@ -116,39 +116,39 @@ class Changes:
         """Read what is new and hand it out; then rest."""
         with self._lock, suppress(LinnetError, OSError):
             messages: Messages = {}
-            if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _LOOK_SECONDS:
-                messages = self._look(now=False)
-            _join(messages, self._told_of_rows(self._changed_paths(folders)))
+            if ticked or str(self._board.store.root) in folders or time.monotonic() - self._looked >= _SCAN_SECONDS:
+                messages = self._scan(now=False)
+            _join(messages, self._row_messages(self._changed_paths(folders)))
             for row in self._followed_rows():
                 stamp = stamp_of(row.path)
                 grown = self._seen.get(row.path) != stamp
                 if row.path in folders or grown:
                     self._seen[row.path] = stamp
-                    _join(messages, self._told_of_run(row, first=grown))
+                    _join(messages, self._run_messages(row, first=grown))
             self._watcher.watch(self._watched_folders())
             self._send_all(messages)
-        self._rest()
+        self._throttle()
 
     def _look_and_send(self) -> None:
         with self._lock, suppress(LinnetError, OSError):
-            messages = self._look(now=True)
+            messages = self._scan(now=True)
             self._send_all(messages)
 
-    def _look(self, *, now: bool) -> Messages:
+    def _scan(self, *, now: bool) -> Messages:
         """Look at the whole table: messages about rows that are new, changed or gone."""
         self._looked = time.monotonic()
-        self._board.look(now=now)
+        self._board.scan(now=now)
         with self._board.lock:
             if self._version == self._board.version:
                 return {}
             first, self._version = self._version is None, self._board.version
             rows = {self._board.id_of(row): row for row in [*self._board.table.rows, *self._board.table.archived]}
-        gone = [run_id for run_id in self._summaries if run_id not in rows]
-        for run_id in gone:
+        removed = [run_id for run_id in self._summaries if run_id not in rows]
+        for run_id in removed:
             self._states.pop(run_id, None)
         changed = [row for run_id, row in rows.items() if self._summaries.get(run_id) is not row.summary]
         self._summaries = {run_id: row.summary for run_id, row in rows.items()}
-        return {} if first or not (changed or gone) else self._rows_messages(changed, gone)
+        return {} if first or not (changed or removed) else self._rows_messages(changed, removed)
 
     def _changed_paths(self, folders: set[str]) -> list[str]:
         """The folders of runs whose rows are to be looked at: those that changed, and those that waited long enough."""
@@ -162,13 +162,13 @@ class Changes:
             self._sent_at[path] = now
         return due
 
-    def _told_of_rows(self, paths: list[str]) -> Messages:
-        changed = self._board.look_at(paths) if paths else []
+    def _row_messages(self, paths: list[str]) -> Messages:
+        changed = self._board.scan_folders(paths) if paths else []
         for row in changed:
             self._summaries[self._board.id_of(row)] = row.summary
         return self._rows_messages(changed, []) if changed else {}
 
-    def _rows_messages(self, changed: list[RunRow], gone: list[str]) -> Messages:
+    def _rows_messages(self, changed: list[RunRow], removed: list[str]) -> Messages:
         """For each page the rows that changed, with the columns that it shows."""
         by_columns: dict[str | None, bytes] = {}
         messages = {}
@@ -178,7 +178,7 @@ class Changes:
                 terms = self._terms_of(follower.columns)
                 read_metrics(self._board, changed, terms)
                 rows = [run_row(self._board, row, now, terms) for row in changed]
-                data = {"position": self._board.position, "rows": rows, "gone": gone}
+                data = {"position": self._board.position, "rows": rows, "gone": removed}
                 by_columns[follower.columns] = event("runs", data)
             messages[id(follower)] = by_columns[follower.columns]
         return messages
@@ -199,7 +199,7 @@ class Changes:
         runs = dict.fromkeys(run_id for follower in self._followers for run_id in (*follower.runs, *follower.watched))
         return self._board.known(list(runs))
 
-    def _told_of_run(self, row: RunRow, *, first: bool) -> Messages:
+    def _run_messages(self, row: RunRow, *, first: bool) -> Messages:
         """What is new in one run, for each page that shows it; `first`: of one that was never read, everything."""
         run_id, messages = self._board.id_of(row), dict[int, bytes]()
         with suppress(RequestError), self._board.open_runs.use_whole(row.path) as run:
@@ -223,7 +223,7 @@ class Changes:
                 with suppress(RuntimeError):  # the server is ending
                     self._loop.call_soon_threadsafe(follower.push, message)
 
-    def _rest(self) -> None:
+    def _throttle(self) -> None:
         """Wait until what this process used since the last round is a small share of a core."""
         used, self._cpu = time.process_time() - self._cpu, time.process_time()
         now = time.monotonic()

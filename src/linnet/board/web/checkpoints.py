@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linnet.board.checkpoint_kind import llama_cli, model_kind
+from linnet.board.checkpoint_kind import checkpoint_commands, metadata_text
+from linnet.board.web.answer_json import figure
 from linnet.board.web.answers import (
     Checkpoint,
     CheckpointDetail,
@@ -17,14 +18,12 @@ from linnet.board.web.answers import (
     RequestError,
     TensorHistogram,
     TensorInfo,
-    figure,
 )
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.safe_store import open_inside
-from linnet.board.words import command, plain, shorten
+from linnet.board.words import plain, shorten
 from linnet.files import link_target, step_of
-from linnet.runs import Run
 from linnet.runs.folder import WEIGHTS
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _BINS = 64
 _SHOWN = 8  # values of an array
-_COUNTED = 4_096  # an array of more values is a vocabulary: counted, not decoded
 _LONGEST = 500  # characters of a value
 _MOST_VALUES = 128 << 20  # of a tensor that is looked at
 _MOST = 10_000
@@ -53,7 +51,10 @@ def checkpoint_detail(board: WebBoard, run_id: str, step: int) -> CheckpointDeta
         links = {name: link_target(run.run.path / WEIGHTS / name) for name in ("latest", "best")}
         checkpoint = _checkpoint(run, file, links, with_commands=True)
     with _opened(file) as gguf:
-        metadata = [MetadataInfo(key, gguf.metadata.label(key), _value(gguf, key)) for key in gguf.metadata]
+        metadata = [
+            MetadataInfo(key, gguf.metadata.label(key), metadata_text(gguf.metadata, key, _LONGEST, _SHOWN, 100))
+            for key in gguf.metadata
+        ]
         tensors = [TensorInfo(t.name, list(t.shape), t.type.name.lower(), t.nbytes) for t in gguf.tensors.values()]
     return CheckpointDetail(checkpoint, metadata, tensors)
 
@@ -110,19 +111,6 @@ def _opened(file: Path) -> GGUFFile:
         raise RequestError(422, plain(f"{file.name} cannot be read: {error}")) from None
 
 
-def _value(gguf: GGUFFile, key: str) -> str:
-    """A value in short: of a long array its length."""
-    if gguf.metadata.element_type(key) is None:
-        return shorten(str(gguf.metadata[key]), _LONGEST)
-    count = gguf.metadata.length(key)
-    if count > _COUNTED:
-        return f"{count:,} values"
-    values = gguf.metadata[key]
-    assert isinstance(values, tuple)
-    shown = ", ".join(shorten(str(value), 100) for value in values[:_SHOWN])
-    return f"{count:,} values: {shown}{' …' if count > _SHOWN else ''}"
-
-
 def _checkpoint(run: OpenRun, file: Path, links: dict[str, str], *, with_commands: bool) -> Checkpoint:
     event, step = run.journal.checkpoint(f"{WEIGHTS}/{file.name}"), step_of(file) or 0
     try:
@@ -138,7 +126,7 @@ def _checkpoint(run: OpenRun, file: Path, links: dict[str, str], *, with_command
         tokens=_tokens(run, step),
         best=links["best"] == file.name,
         latest=links["latest"] == file.name,
-        commands=_commands(run.run, file) if with_commands else [],
+        commands=checkpoint_commands(run.run, file) if with_commands else [],
     )
 
 
@@ -157,17 +145,5 @@ def _tokens(run: OpenRun, step: int) -> int | None:
     if tokens is None or not len(tokens):
         return None
     rows = int(np.searchsorted(tokens.step, step, "right"))
-    seen = float(np.nansum(tokens.value[:rows]))
-    return int(seen) if math.isfinite(seen) and abs(seen) < 2**53 else None
-
-
-def _commands(run: Run, file: Path) -> list[str]:
-    """What can be done with a checkpoint, to copy."""
-    step, folder = step_of(file) or 0, run.path
-    kind = model_kind(file)
-    if kind == "images":
-        return [command("classify", folder, "IMAGE…", checkpoint=step)]
-    if kind == "token ids":
-        return [command("eval", folder, "--corpus IDS", checkpoint=step)]
-    with_llama_cpp = plain(llama_cli(file, run.manifest.config.get("base")))
-    return [command("generate", folder, '--prompt "…"', checkpoint=step), with_llama_cpp]
+    trained_on = float(np.nansum(tokens.value[:rows]))
+    return int(trained_on) if math.isfinite(trained_on) and abs(trained_on) < 2**53 else None

@@ -10,16 +10,8 @@ from typing import Any
 from linnet.board.analysis_results import has_results
 from linnet.board.attention_answer import can_attend
 from linnet.board.curve import AXES
-from linnet.board.web.answers import (
-    AncestorInfo,
-    FamilyInfo,
-    HasInfo,
-    MetricInfo,
-    RunDetail,
-    RunMetrics,
-    figure,
-    plain_json,
-)
+from linnet.board.web.answer_json import figure, plain_json
+from linnet.board.web.answers import AncestorInfo, FamilyInfo, HasInfo, MetricInfo, RunDetail, RunMetrics
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_RUNS, Parameters
@@ -42,9 +34,9 @@ _LEAST_ROWS = 3  # of a metric that is said to be constant
 
 def detail(board: WebBoard, run_id: str) -> RunDetail:
     """A run as it stands."""
-    board.look()  # a child of it may be new
+    board.scan()  # a child of it may be new
     row = board.row(run_id)
-    board.look_at([row.path])
+    board.scan_folders([row.path])
     with board.open_whole(run_id) as open_run:
         watched, history = open_run.watched, open_run.history
         watched.summary = row.summary
@@ -151,7 +143,9 @@ def _has(open_run: OpenRun, names: list[str]) -> HasInfo:
         flow=is_file(folder / FLOW),
         system=any(name.startswith("sys/") for name in names),
         profile=bool(journal.op_timings()),
-        classes=any(one.per_class is not None or one.confusion is not None for one in journal.evaluations()),
+        classes=any(
+            evaluation.per_class is not None or evaluation.confusion is not None for evaluation in journal.evaluations()
+        ),
         inside=bool(journal.looks) or has_results(journal) or attends,
         attention=attends,
     )

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from linnet.board.curve import AXES, Curve
-from linnet.board.web.answers import RequestError, encoded, figure
+from linnet.board.web.answer_json import encoded, figure
+from linnet.board.web.answers import RequestError
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_KEYS, MOST_RUNS, MOST_SERIES, Parameters
 from linnet.board.web.series import axis_values
@@ -108,15 +109,15 @@ class Follower:
     def _changes(self, run_id: str, run: OpenRun, series: Series, state: SeriesState) -> list[dict[str, Any]]:
         """The rows behind those that the page has, on each of its axes."""
         rows, stream = len(series), _stream_of(run)
-        again = stream != (state.generation, state.resumes) or rows < state.position
-        again = again or rows - state.position > _MOST_ROWS
-        if rows == state.position and not again:
+        from_start = stream != (state.generation, state.resumes) or rows < state.position
+        from_start = from_start or rows - state.position > _MOST_ROWS
+        if rows == state.position and not from_start:
             return []
         changes = []
         for axis in self.axes:
-            x, values = ([], []) if again else _new_rows(run, series, state.position, axis)
+            x, values = ([], []) if from_start else _new_rows(run, series, state.position, axis)
             named = {"run": run_id, "key": series.name, "axis": axis, "position": rows}
-            changes.append({**named, "x": x, "value": values, "again": again})
+            changes.append({**named, "x": x, "value": values, "again": from_start})
         state.position, (state.generation, state.resumes) = rows, stream
         return changes
 

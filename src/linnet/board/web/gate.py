@@ -21,7 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from linnet.board.web.answers import encoded
+from linnet.board.web.answer_json import encoded
 from linnet.listening import is_loopback
 
 POLICY = (
@@ -151,8 +151,8 @@ class Gate:
         arrives = is_page and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not arrives:
             return _problem(403, "another site may not ask this server")
-        if access.token and is_page and (given := _token_in(scope)) is not None:
-            if not access.is_token(given):
+        if access.token and is_page and (token := _token_in(scope)) is not None:
+            if not access.is_token(token):
                 return _problem(401, "the token is another one; open the address that was printed when it began")
             response = HTMLResponse(_ENTRANCE)
             access.set_cookie(response)

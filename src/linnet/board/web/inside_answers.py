@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from linnet.board.gram_similarity import cka_of_grams
 from linnet.board.map_columns import map_columns
-from linnet.board.web.answers import (
-    Figure,
+from linnet.board.web.answer_json import Figure, figure
+from linnet.board.web.answers import RequestError
+from linnet.board.web.board import WebBoard
+from linnet.board.web.inside_answer_types import (
     GramInfo,
     InsideHistogram,
     InsideHistograms,
@@ -25,11 +27,8 @@ from linnet.board.web.answers import (
     LooksInfo,
     MapRow,
     RegionInfo,
-    RequestError,
     ToldInfo,
-    figure,
 )
-from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.errors import LinnetError
 from linnet.runs.figure_tables import FigureTable, HeatMap, Histograms, Row
@@ -61,14 +60,14 @@ def _inspection(board: WebBoard, run_id: str) -> Iterator[Inspection]:
 
 def contents(board: WebBoard, run_id: str) -> InsideInfo:
     """Which figures there are, of what, and at how many steps."""
-    with _inspection(board, run_id) as seen:
-        histograms = {row.name for row in seen.taps.histogram_rows}
-        tables = {"taps": seen.taps, "grads": seen.grads, "drift": seen.drift}
+    with _inspection(board, run_id) as inspection:
+        histograms = {row.name for row in inspection.taps.histogram_rows}
+        tables = {"taps": inspection.taps, "grads": inspection.grads, "drift": inspection.drift}
         grams: dict[str, list[int]] = {}
-        for row in seen.gram_rows:
+        for row in inspection.gram_rows:
             grams.setdefault(row.name, []).extend(() if row.layer is None else (row.layer,))
         return InsideInfo(
-            looks={name: LooksInfo(len(steps), min(steps), max(steps)) for name, steps in seen.looks.items()},
+            looks={name: LooksInfo(len(steps), min(steps), max(steps)) for name, steps in inspection.looks.items()},
             tables={name: _told(table, histograms) for name, table in tables.items() if len(table)},
             grams=[GramInfo(name, layers) for name, layers in grams.items()],
         )
@@ -84,13 +83,13 @@ def _told(table: FigureTable, histograms: set[str]) -> list[ToldInfo]:
 def heat_map(board: WebBoard, run_id: str, parameters: Parameters) -> InsideMap:
     """A figure by layer (or tensor, or head) and step, in so many columns that no spike is lost."""
     table = parameters.choice("table", TABLES)
-    name, wanted = parameters.text("name") or None, parameters.text("figure")
+    name, chosen = parameters.text("name") or None, parameters.text("figure")
     layer = parameters.integer("layer", -1, 0, _FARTHEST)
     columns = parameters.integer("columns", _COLUMNS, 2, MOST_COLUMNS)
     heads = parameters.flag("heads")
-    with _inspection(board, run_id) as seen:
-        of_table: FigureTable = {"taps": seen.taps, "grads": seen.grads, "drift": seen.drift}[table]
-        heat = of_table.heat_map(wanted, name, layer=None if layer < 0 else layer, heads=heads)
+    with _inspection(board, run_id) as inspection:
+        of_table: FigureTable = {"taps": inspection.taps, "grads": inspection.grads, "drift": inspection.drift}[table]
+        heat = of_table.heat_map(chosen, name, layer=None if layer < 0 else layer, heads=heads)
     rows = heat.rows[:_MOST_ROWS]
     shown = HeatMap(heat.figure, rows, heat.steps, heat.values[:_MOST_ROWS])
     reduced = map_columns(shown, min(columns, max(2, _MOST_CELLS // max(1, len(rows)))))
@@ -114,8 +113,8 @@ def histograms(board: WebBoard, run_id: str, parameters: Parameters) -> InsideHi
     layer = parameters.integer("layer", -1, 0, _FARTHEST)
     step = parameters.integer("step", -1, 0, _FARTHEST)
     most = parameters.integer("rows", _RIDGES, 1, MOST_RIDGES)
-    with _inspection(board, run_id) as seen:
-        spread = seen.taps.histograms(name, None if layer < 0 else layer)
+    with _inspection(board, run_id) as inspection:
+        spread = inspection.taps.histograms(name, None if layer < 0 else layer)
     if step >= 0:
         chosen = np.flatnonzero(spread.steps == step)
         if not len(chosen):
@@ -149,9 +148,9 @@ def _histogram(spread: Histograms, at: int) -> InsideHistogram:
 def regions(board: WebBoard, run_id: str, parameters: Parameters) -> InsideRegions:
     """Where the time of a step went; of the newest that is known."""
     step = parameters.integer("step", -1, 0, _FARTHEST)
-    with _inspection(board, run_id) as seen:
-        steps = seen.region_steps
-        tree = seen.regions(None if step < 0 else step)
+    with _inspection(board, run_id) as inspection:
+        steps = inspection.region_steps
+        tree = inspection.regions(None if step < 0 else step)
         return InsideRegions(steps[-_MOST_STEPS:], steps[-1] if step < 0 else step, _region(tree))
 
 
@@ -163,8 +162,8 @@ def _region(node: RegionNode, depth: int = 0) -> RegionInfo:
 def tokens(board: WebBoard, run_id: str, parameters: Parameters) -> InsideTokens:
     """How far tokens of the embedding have drifted; at the newest step that is known."""
     step = parameters.integer("step", -1, 0, _FARTHEST)
-    with _inspection(board, run_id) as seen:
-        drift, steps = seen.tokens(None if step < 0 else step), seen.token_steps
+    with _inspection(board, run_id) as inspection:
+        drift, steps = inspection.tokens(None if step < 0 else step), inspection.token_steps
     return InsideTokens(
         steps=steps[-_MOST_STEPS:],
         step=drift.step,
@@ -180,15 +179,15 @@ def similarity(board: WebBoard, run_id: str, parameters: Parameters) -> InsideSi
     name = parameters.text("name")
     layer = parameters.integer("layer", -1, 0, _FARTHEST)
     step = parameters.integer("step", -1, 0, _FARTHEST)
-    with _inspection(board, run_id) as seen:
+    with _inspection(board, run_id) as inspection:
         if layer >= 0:
-            grams = seen.grams(name, layer)
+            grams = inspection.grams(name, layer)
             at = _spaced(len(grams.steps), _MOST_ALIKE)
             steps = grams.steps[at].tolist()
             labels = [f"{one:,}" for one in steps]
             return _similarity(name, layer, None, steps, labels, grams.values[at])
-        rows = [row for row in seen.gram_rows if row.name == name] or [Row(name)]
-        by_layer = [seen.grams(row.name, row.layer) for row in rows]
+        rows = [row for row in inspection.gram_rows if row.name == name] or [Row(name)]
+        by_layer = [inspection.grams(row.name, row.layer) for row in rows]
     steps = sorted(set.intersection(*(set(grams.steps.tolist()) for grams in by_layer)))
     if not steps or (step >= 0 and step not in steps):
         raise RequestError(404, f"no Gram matrices of {name} were told at step {step}")

@@ -36,15 +36,15 @@ class MarkFinder:
         """All marks up to the last row. `values`: those of the curve, as they were logged."""
         if len(values) < self._rows:
             self._forget()
-        whole = len(values) // _BLOCK * _BLOCK
-        if whole > self._rows:
-            self._take(curve, values, self._rows, whole)
-            self._rows = whole
+        complete = len(values) // _BLOCK * _BLOCK
+        if complete > self._rows:
+            self._take(curve, values, self._rows, complete)
+            self._rows = complete
         tail = MarkFinder()
         if len(values) > self._rows:
             tail._take(curve, values, max(0, len(values) - _BLOCK), len(values))
-        late = [mark for mark in tail._all() if mark[0] >= self._rows]
-        return sorted(self._all() + late)
+        new_marks = [mark for mark in tail._all() if mark[0] >= self._rows]
+        return sorted(self._all() + new_marks)
 
     def _all(self) -> list[RowMark]:
         return [*self._nonfinite, *self._silences, *(mark for _, mark in self._spikes)]
@@ -58,8 +58,8 @@ class MarkFinder:
                 word = number(float(part[at]))
                 self._nonfinite.append((begin + at, "nan", f"{word} at step {number(int(curve.step[begin + at]))}"))
         self._take_silences(curve.t, begin, end)
-        if (way := _way_of_spikes(curve.name, curve.goal)) and len(part) >= _BLOCK:
-            self._take_spikes(curve, part * way, way, begin)
+        if (sign := _way_of_spikes(curve.name, curve.goal)) and len(part) >= _BLOCK:
+            self._take_spikes(curve, part * sign, sign, begin)
 
     def _take_silences(self, t: Floats, begin: int, end: int) -> None:
         times = t[max(0, begin - 1) : end]
@@ -71,7 +71,7 @@ class MarkFinder:
             row = max(0, begin - 1) + at + 1
             self._silences.append((row, "stall", f"nothing for {duration(float(pauses[at]))} before this"))
 
-    def _take_spikes(self, curve: Curve, part: Floats, way: float, begin: int) -> None:
+    def _take_spikes(self, curve: Curve, part: Floats, sign: float, begin: int) -> None:
         """Rows far above what is usual among the 64 around them."""
         blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -85,11 +85,11 @@ class MarkFinder:
             middle = np.median(chosen, axis=1, keepdims=True)
             deviation = 1.4826 * np.median(np.abs(chosen - middle), axis=1, keepdims=True)
             rise = chosen - middle
-            far = (rise > _FAR * deviation) & (rise > _RISE * np.abs(middle))
+            is_spike = (rise > _FAR * deviation) & (rise > _RISE * np.abs(middle))
             strength = rise / np.maximum(deviation, 1e-12 + 1e-6 * np.abs(middle))
-        for block, at in np.argwhere(far).tolist():
+        for block, at in np.argwhere(is_spike).tolist():
             row = begin + int(likely[block]) * _BLOCK + at
-            text = f"spike: {number(float(part[row - begin] * way))} at step {number(int(curve.step[row]))}"
+            text = f"spike: {number(float(part[row - begin] * sign))} at step {number(int(curve.step[row]))}"
             self._spikes.append((float(strength[block, at]), (row, "spike", text)))
         self._spikes = sorted(self._spikes, reverse=True)[:_MOST]
 

@@ -124,8 +124,8 @@ class OpenRun:
 class OpenRuns:
     """Open runs by folder; those that were not asked for longest are let go."""
 
-    def __init__(self, most_runs: int = _MOST_RUNS, most_cells: int = _MOST_CELLS) -> None:
-        self._most_runs, self._most_cells = most_runs, most_cells
+    def __init__(self, most_runs: int = _MOST_RUNS) -> None:
+        self._most_runs = most_runs
         self._lock = threading.Lock()
         self._counted = 0.0
         self._runs: OrderedDict[str, OpenRun] = OrderedDict()
@@ -175,7 +175,7 @@ class OpenRuns:
                 return
             self._counted = time.monotonic()
             cells = sum(run.cells for run in self._runs.values())
-            while len(self._runs) > 1 and (len(self._runs) > self._most_runs or cells > self._most_cells):
+            while len(self._runs) > 1 and (len(self._runs) > self._most_runs or cells > _MOST_CELLS):
                 _, run = self._runs.popitem(last=False)
                 cells -= run.cells
                 dropped.append(run)

@@ -15,6 +15,7 @@ import msgspec
 from linnet.board.curve import AXES
 from linnet.board.journal import LogEntry, Note, Sample
 from linnet.board.web import answers
+from linnet.board.web import inside_answer_types as inside
 from linnet.board.web.inside_answers import MOST_COLUMNS, MOST_RIDGES, TABLES
 from linnet.board.web.parameters import LONGEST, MOST_KEYS, MOST_POINTS, MOST_RUNS
 
@@ -144,12 +145,12 @@ OPERATIONS = (
     Operation("get", f"{_RUN}/evaluations", "What evaluations found.", list[answers.EvaluationInfo]),
     Operation("get", f"{_RUN}/profile", "Where the time of profiled steps went.", list[answers.TimingInfo]),
     Operation("get", f"{_RUN}/flow", "flow.json as it is.", Any),
-    Operation("get", f"{_RUN}/inside", "What a training told of its inside.", answers.InsideInfo),
+    Operation("get", f"{_RUN}/inside", "What a training told of its inside.", inside.InsideInfo),
     Operation(
         "get",
         f"{_RUN}/inside/map",
         "A figure by layer and step, as a heat map of bounded size without a spike lost.",
-        answers.InsideMap,
+        inside.InsideMap,
         (
             _query("table", "activations, gradients or distance", {"type": "string", "enum": list(TABLES)}),
             _query("figure", "as `inside` names them: std, l2, update_ratio …", _TEXT, required=True),
@@ -163,7 +164,7 @@ OPERATIONS = (
         "get",
         f"{_RUN}/inside/histograms",
         "How the numbers of a region were spread, over the steps or at one.",
-        answers.InsideHistograms,
+        inside.InsideHistograms,
         (
             _query("name", "a region", _TEXT, required=True),
             _LAYER,
@@ -171,22 +172,22 @@ OPERATIONS = (
             _integer("rows", "histograms at most", 1, MOST_RIDGES),
         ),
     ),
-    Operation("get", f"{_RUN}/inside/regions", "Where the time of a step went.", answers.InsideRegions, (_STEP,)),
-    Operation("get", f"{_RUN}/inside/tokens", "How far tokens drifted.", answers.InsideTokens, (_STEP,)),
+    Operation("get", f"{_RUN}/inside/regions", "Where the time of a step went.", inside.InsideRegions, (_STEP,)),
+    Operation("get", f"{_RUN}/inside/tokens", "How far tokens drifted.", inside.InsideTokens, (_STEP,)),
     Operation(
         "get",
         f"{_RUN}/inside/similarity",
         "CKA of the layers at a step, or of one layer between the steps.",
-        answers.InsideSimilarity,
+        inside.InsideSimilarity,
         (_query("name", "a region", _TEXT, required=True), _LAYER, _STEP),
     ),
-    Operation("get", f"{_RUN}/inside/results", "What analysis commands found and kept.", list[answers.InsideResult]),
+    Operation("get", f"{_RUN}/inside/results", "What analysis commands found and kept.", list[inside.InsideResult]),
     Operation(
         "post",
         f"{_RUN}/attention",
         "What the heads of a layer look at in a prompt; computed by a process of its own, nothing is written.",
-        answers.AttentionMap,
-        body=answers.AttentionQuestion,
+        inside.AttentionMap,
+        body=inside.AttentionQuestion,
     ),
     Operation(
         "get",

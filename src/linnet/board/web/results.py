@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from linnet.board.analysis_results import LARGEST, analysis_results
-from linnet.board.web.answers import InsideResult, RequestError, plain_json
+from linnet.board.web.answer_json import plain_json
+from linnet.board.web.answers import RequestError
 from linnet.board.web.artifacts import numbered
 from linnet.board.web.board import WebBoard
+from linnet.board.web.inside_answer_types import InsideResult
 from linnet.board.web.safe_store import open_inside
 from linnet.runs import Artifact
 
@@ -29,11 +31,11 @@ def results(board: WebBoard, run_id: str) -> list[InsideResult]:
         numbers = {id(artifact): number for number, artifact in numbered(run).items()}
         return [
             InsideResult(
-                kind=found.kind,
-                step=found.step,
-                text=found.text,
-                picture=None if found.picture is None else numbers.get(id(found.picture)),
-                numbers=plain_json(found.numbers),
+                kind=result.kind,
+                step=result.step,
+                text=result.text,
+                picture=None if result.picture is None else numbers.get(id(result.picture)),
+                numbers=plain_json(result.numbers),
             )
-            for found in analysis_results(run.journal, read)
+            for result in analysis_results(run.journal, read)
         ]

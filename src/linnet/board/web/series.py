@@ -12,7 +12,8 @@ import numpy as np
 
 from linnet.board.curve import AXES, Curve, Floats, is_smoothed
 from linnet.board.run_table import RunRow
-from linnet.board.web.answers import Figure, Mark, RequestError, SeriesEntry, SeriesHeader, encoded, figure
+from linnet.board.web.answer_json import Figure, encoded, figure
+from linnet.board.web.answers import Mark, RequestError, SeriesEntry, SeriesHeader
 from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_CELLS, MOST_KEYS, MOST_POINTS, MOST_RUNS, MOST_SERIES, Parameters
@@ -309,8 +310,8 @@ def _marks(line: Line, grid: Grid, axis: str) -> list[Mark]:
     for event in line.run.turns():
         if event.kind != "note" or event.data.get("metric", line.curve.name) != line.curve.name:
             continue
-        place = _place_of(line, axis, event.step, event.t)
-        if place is not None:
+        position = _place_of(line, axis, event.step, event.t)
+        if position is not None:
             text = event.data.get("text")
-            marks.append(Mark(place, "warning", text[:500] if isinstance(text, str) else "events were lost"))
+            marks.append(Mark(position, "warning", text[:500] if isinstance(text, str) else "events were lost"))
     return [mark for mark in marks if grid.begin <= mark.x <= grid.end]

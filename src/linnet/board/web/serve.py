@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from linnet.board.first_look import FirstLook
+from linnet.board.initial_scan import InitialScan
 from linnet.board.web.ahead import read_ahead
 from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
@@ -35,12 +35,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int | None = None,
     open_browser: bool = True,
-    first_look: FirstLook | None = None,
+    initial_scan: InitialScan | None = None,
     defaults: Callable[[str], dict[str, Any]] = lambda recipe: {},
 ) -> int:
     """Serve the board until Ctrl-C; the exit code.
 
-    `port`: None for the usual one or the next that is free; `first_look`, `defaults`: as for `WebBoard`.
+    `port`: None for the usual one or the next that is free; `initial_scan`, `defaults`: as for `WebBoard`.
     """
     listening = listen(host, port, USUAL_PORT)
     access = Access.on(host)
@@ -51,7 +51,7 @@ def serve(
     if access.token:
         print("Whoever has this address may look at the runs, name and delete them. It is shown only once.", flush=True)
     print("Ctrl-C ends it.", flush=True)
-    board = WebBoard(store, chosen, first_look, defaults)
+    board = WebBoard(store, chosen, initial_scan, defaults)
     threading.Thread(target=read_ahead, args=[board], name="linnet-board-ahead", daemon=True).start()
     server = Server(make_app(board, access))
     if open_browser and _has_browser():

@@ -60,14 +60,14 @@ class StaticFiles:
             for name in names:
                 path = Path(parent, name)
                 if name != REPORT and not path.is_symlink() and path.stat().st_size <= _LARGEST:
-                    way = path.relative_to(self._folder).as_posix()
-                    self._files[way] = _file(way, path.read_bytes())
+                    relative = path.relative_to(self._folder).as_posix()
+                    self._files[relative] = _file(relative, path.read_bytes())
 
 
-def _file(way: str, content: bytes) -> StaticFile:
-    suffix = Path(way).suffix.lower()
-    mime = _TYPES.get(suffix) or mimetypes.guess_type(way)[0] or "application/octet-stream"
+def _file(name: str, content: bytes) -> StaticFile:
+    suffix = Path(name).suffix.lower()
+    mime = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
     is_text = mime.startswith(_TEXTS)
     packed = gzip.compress(content, 9, mtime=0) if is_text and len(content) > 200 else None
     mime = f"{mime}; charset=utf-8" if mime.startswith("text/") else mime
-    return StaticFile(content, packed, mime, lasting=way.startswith("assets/"))
+    return StaticFile(content, packed, mime, lasting=name.startswith("assets/"))

@@ -10,7 +10,8 @@ from linnet.board.run_columns import differing_terms, is_right, labels_of, value
 from linnet.board.run_list import RunList
 from linnet.board.run_table import RunRow
 from linnet.board.web import answers
-from linnet.board.web.answers import Cell, ColumnInfo, GroupInfo, RowCurve, TableAnswer, figure
+from linnet.board.web.answer_json import Figure, figure
+from linnet.board.web.answers import Cell, ColumnInfo, GroupInfo, RowCurve, TableAnswer
 from linnet.board.web.board import WebBoard
 from linnet.board.web.colours import colour_of
 from linnet.board.web.parameters import MOST_RUNS, Parameters
@@ -62,7 +63,7 @@ class Tables:
         where, sort = parameters.text("where"), parameters.text("sort") or "age"
         seconds = parameters.number("seconds")
         until = time.monotonic() + (_MOST_SECONDS if seconds is None else min(_MOST_SECONDS, max(0.0, seconds)))
-        board.look()
+        board.scan()
         with board.lock:
             rows = board.table.rows if not hidden else self._with_hidden()
             total = len(board.table.rows)
@@ -129,8 +130,8 @@ class Tables:
     def _facts(self, rows: list[RunRow]) -> TableFacts:
         """What can be said of all rows, which takes as long as the rest of the answer; renewed now and then."""
         known, version = self._known_facts.get(id(rows)), self._board.version
-        late = known is not None and known.version != version and known.is_old()
-        if known is None or known.rows is not rows or late:
+        is_stale = known is not None and known.version != version and known.is_old()
+        if known is None or known.rows is not rows or is_stale:
             self._known_facts = {key: facts for key, facts in self._known_facts.items() if facts.rows is not rows}
             if len(self._known_facts) > 1:
                 self._known_facts.clear()
@@ -282,7 +283,7 @@ def _described(terms: Sequence[Term], selection: Selection) -> list[ColumnInfo]:
     ]
 
 
-def _best(group: Sequence[RunRow], selection: Selection) -> answers.Figure:
+def _best(group: Sequence[RunRow], selection: Selection) -> Figure:
     """The best value of the main metric in a group: of each run its best where that is known, else its last."""
     names = {row.summary.metric for row in group if row.summary.metric is not None}
     if len(names) != 1:

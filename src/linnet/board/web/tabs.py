@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from linnet.board.journal import Journal, LogEntry, Note, Sample
-from linnet.board.web.answers import ConfusionInfo, EvaluationInfo, EventPage, RequestError, TimingInfo, plain_json
+from linnet.board.web.answer_json import plain_json
+from linnet.board.web.answers import ConfusionInfo, EvaluationInfo, EventPage, RequestError, TimingInfo
 from linnet.board.web.board import WebBoard
 from linnet.board.web.parameters import Parameters
 from linnet.board.web.safe_store import open_inside
@@ -52,15 +53,15 @@ def evaluations(board: WebBoard, run_id: str) -> list[EvaluationInfo]:
     with board.open_whole(run_id) as run:
         return [
             EvaluationInfo(
-                step=one.step,
-                t=one.t,
-                name=one.name,
-                samples=one.samples,
-                figures=plain_json(one.figures),
-                per_class=plain_json(one.per_class),
-                confusion=None if one.confusion is None else ConfusionInfo(*one.confusion),
+                step=evaluation.step,
+                t=evaluation.t,
+                name=evaluation.name,
+                samples=evaluation.samples,
+                figures=plain_json(evaluation.figures),
+                per_class=plain_json(evaluation.per_class),
+                confusion=None if evaluation.confusion is None else ConfusionInfo(*evaluation.confusion),
             )
-            for one in run.journal.evaluations()
+            for evaluation in run.journal.evaluations()
         ]
 
 

@@ -53,9 +53,9 @@ class FolderWatcher:
 
     def watch(self, folders: list[str]) -> None:
         """Watch the root and these folders from now on."""
-        wanted = frozenset([self._root, *folders[: _MOST_FOLDERS - 1]])
-        if wanted != self._wanted:
-            self._wanted = wanted
+        watched = frozenset([self._root, *folders[: _MOST_FOLDERS - 1]])
+        if watched != self._wanted:
+            self._wanted = watched
             self._again.set()
 
     def start(self) -> None:

@@ -35,7 +35,7 @@ def change(board: WebBoard, run_id: str, change: RunChange) -> answers.RunRow:
         labels.tag(run, change.add_tags, change.remove_tags)
     if change.hidden is not None:
         labels.archive(run, change.hidden)
-    board.look_at([str(run.path)])
+    board.scan_folders([str(run.path)])
     return run_row(board, board.row(run_id), time.time())
 
 
@@ -58,22 +58,22 @@ def delete(board: WebBoard, run_id: str) -> int:
     size = 0 if run.path.is_symlink() else contents_of(run.path).bytes
     board.store.delete(run)
     board.open_runs.forget(str(run.path))
-    board.look(now=True)
+    board.scan(now=True)
     return size
 
 
 def restore(board: WebBoard, run_id: str) -> answers.RunRow:
     """Take a run back out of the trash."""
     trash = Trash(board.store.root.resolve())
-    wanted = run_id.replace("~", "/")
-    deletions = [deletion for deletion in trash.deletions() if deletion.paths == [wanted]]
+    folder_name = run_id.replace("~", "/")
+    deletions = [deletion for deletion in trash.deletions() if deletion.paths == [folder_name]]
     if not deletions:
         raise RequestError(404, "this run was not deleted in the last day")
     try:
         trash.restore(deletions[-1])
     except RunError as error:
         raise RequestError(409, str(error)) from None
-    board.look(now=True)
+    board.scan(now=True)
     return run_row(board, board.row(run_id), time.time())
 
 
@@ -86,9 +86,9 @@ def _loaded(board: WebBoard, run_id: str) -> Run:
         raise RequestError(404, str(error)) from None
 
 
-def _check(text: str, what: str, longest: int) -> None:
+def _check(text: str, field: str, longest: int) -> None:
     """Refuse what is too long, or could steer a terminal that shows it later."""
     if len(text) > longest:
-        raise RequestError(400, f"{what} has at most {longest} characters, found {len(text)}")
+        raise RequestError(400, f"{field} has at most {longest} characters, found {len(text)}")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        raise RequestError(400, f"{what} has no control characters")
+        raise RequestError(400, f"{field} has no control characters")

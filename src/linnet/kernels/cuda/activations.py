@@ -68,7 +68,7 @@ def swiglu_backward(gate_up_N2F: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tenso
 
 
 @triton.jit
-def _swiglu_backward(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):
+def _swiglu_backward(gate_up, grad, slopes, out, width, BLOCK: tl.constexpr):
     blocks = tl.cdiv(width, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -78,7 +78,7 @@ def _swiglu_backward(gate_up, grad, slopes, again, width, BLOCK: tl.constexpr):
     up = tl.load(gate_up + row * 2 * width + width + at, mask=inside).to(tl.float32)
     sigmoid = tl.sigmoid(gate)
     silu = gate * sigmoid
-    tl.store(again + row * width + at, silu * up, mask=inside)
+    tl.store(out + row * width + at, silu * up, mask=inside)
     tl.store(slopes + row * 2 * width + at, g * up * (sigmoid + silu * (1 - sigmoid)), mask=inside)
     tl.store(slopes + row * 2 * width + width + at, g * silu, mask=inside)
 
@@ -120,7 +120,7 @@ def gelu_backward(up_NF: Tensor, grad_NF: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 @triton.jit
 def _gelu_backward(
-    up, grad, slopes, again, sums, N, columns, programs, width, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    up, grad, slopes, out, sums, N, columns, programs, width, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     program = tl.program_id(0) // columns
     column = tl.program_id(0) % columns * BLOCK + tl.arange(0, BLOCK)
@@ -129,14 +129,14 @@ def _gelu_backward(
     for first in tl.range(program * ROWS, N, programs * ROWS, num_stages=3):
         row = first + tl.arange(0, ROWS)
         at = row[:, None].to(tl.int64) * width + column[None, :]
-        there = (row < N)[:, None] & inside[None, :]
-        x = tl.load(up + at, mask=there, other=0.0).to(tl.float32)
-        g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
+        mask = (row < N)[:, None] & inside[None, :]
+        x = tl.load(up + at, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
         square = x * x
         share = tl.sigmoid(_TWICE_ROOT * x * (1 + _CUBE * square))
         act = x * share
         slope = g * (share + act * (1 - share) * _TWICE_ROOT * (1 + 3 * _CUBE * square))
-        tl.store(slopes + at, slope, mask=there)
-        tl.store(again + at, act, mask=there)
+        tl.store(slopes + at, slope, mask=mask)
+        tl.store(out + at, act, mask=mask)
         total += slope
     tl.store(sums + program * width + column, tl.sum(total, 0), mask=inside)

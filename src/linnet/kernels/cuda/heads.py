@@ -70,9 +70,9 @@ def _concat_qkv_grad(
     total = tl.zeros((TOKENS, BLOCK), tl.float32)
     for first in range(program * TOKENS, N, programs * TOKENS):
         token = first + tl.arange(0, TOKENS).to(tl.int64)[:, None]
-        there = (token < N) & (d < D)
-        x = tl.load(source + token // T * by_batch + token % T * by_token, mask=there, other=0.0)
-        tl.store(out + (token * 3 * H + head) * D + d, x, mask=there)
+        mask = (token < N) & (d < D)
+        x = tl.load(source + token // T * by_batch + token % T * by_token, mask=mask, other=0.0)
+        tl.store(out + (token * 3 * H + head) * D + d, x, mask=mask)
         total += x.to(tl.float32)
     column = tl.arange(0, BLOCK)
     tl.store(sums + (program * 3 * H + head) * D + column, tl.sum(total, 0), mask=column < D)
@@ -133,22 +133,22 @@ def _rope(
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)[:, None]
     d = tl.arange(0, BLOCK)[None, :]
-    there = (token < N) & (d < D)
+    mask = (token < N) & (d < D)
     b, t = token // T, token % T
-    cos, sin = _pairs(tl.load(table + t * D + d, mask=there, other=0.0))
+    cos, sin = _pairs(tl.load(table + t * D + d, mask=mask, other=0.0))
     sin = sin * DIRECTION
     target = out + token * (n_q + n_k + n_v) * D + d
     for head in range(n_q):
-        x, y = _pairs(tl.load(q + b * q_b + t * q_t + head * q_h + d, mask=there, other=0.0).to(tl.float32))
+        x, y = _pairs(tl.load(q + b * q_b + t * q_t + head * q_h + d, mask=mask, other=0.0).to(tl.float32))
         turned = tl.reshape(tl.join(x * cos - y * sin, y * cos + x * sin), (TOKENS, BLOCK))
-        tl.store(target + head * D, turned, mask=there)
+        tl.store(target + head * D, turned, mask=mask)
     for head in range(n_k):
-        x, y = _pairs(tl.load(k + b * k_b + t * k_t + head * k_h + d, mask=there, other=0.0).to(tl.float32))
+        x, y = _pairs(tl.load(k + b * k_b + t * k_t + head * k_h + d, mask=mask, other=0.0).to(tl.float32))
         turned = tl.reshape(tl.join(x * cos - y * sin, y * cos + x * sin), (TOKENS, BLOCK))
-        tl.store(target + (n_q + head) * D, turned, mask=there)
+        tl.store(target + (n_q + head) * D, turned, mask=mask)
     for head in range(n_v):
-        same = tl.load(v + b * v_b + t * v_t + head * v_h + d, mask=there)
-        tl.store(target + (n_q + n_k + head) * D, same, mask=there)
+        same = tl.load(v + b * v_b + t * v_t + head * v_h + d, mask=mask)
+        tl.store(target + (n_q + n_k + head) * D, same, mask=mask)
 
 
 @triton.jit

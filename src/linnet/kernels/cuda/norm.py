@@ -141,12 +141,12 @@ def _norm_backward(
     for first in tl.range(tl.program_id(0) * ROWS, N, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row[:, None].to(tl.int64) * WIDTH + column[None, :]
-        there = (row < N)[:, None] & inside[None, :]
-        value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-        g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
-        aside = tl.load(beside + at, mask=there, other=0.0).to(tl.float32)
+        mask = (row < N)[:, None] & inside[None, :]
+        value = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
+        aside = tl.load(beside + at, mask=mask, other=0.0).to(tl.float32)
         if CENTRED:
-            value = tl.where(there, value - tl.sum(value, 1)[:, None] / WIDTH, 0.0)
+            value = tl.where(mask, value - tl.sum(value, 1)[:, None] / WIDTH, 0.0)
         unit = tl.rsqrt(tl.sum(value * value, 1) / WIDTH + EPS)[:, None]
         hat = value * unit
         slope = g * w[None, :]
@@ -154,15 +154,15 @@ def _norm_backward(
         if CENTRED:
             inner -= tl.sum(slope, 1)[:, None] / WIDTH
         result = aside + inner * unit
-        tl.store(out + at, result, mask=there)
+        tl.store(out + at, result, mask=mask)
         if SUMMED:
             total += tl.sum(result, 0)
-        again = hat * w[None, :]
+        output = hat * w[None, :]
         by_scale += tl.sum(g * hat, 0)
         if SHIFTED:
-            again += b[None, :]
+            output += b[None, :]
             by_shift += tl.sum(g, 0)
-        tl.store(normed + at, again, mask=there)
+        tl.store(normed + at, output, mask=mask)
     sums += tl.program_id(0) * (1 + SHIFTED + SUMMED) * WIDTH + column
     tl.store(sums, by_scale, mask=inside)
     if SHIFTED:

@@ -61,8 +61,8 @@ def _torch_attention(q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor, causal: boo
     """Attention [B, T, H, D], and the logarithm of each softmax's sum [B, H, T]: by cuDNN on a GPU."""
     q_BHTD, k_BKTD, v_BKTD = (x.transpose(1, 2) for x in (q_BTHD, k_BTKD, v_BTKD))
     if q_BHTD.is_cuda:
-        made = torch.ops.aten._scaled_dot_product_cudnn_attention(q_BHTD, k_BKTD, v_BKTD, None, True, 0.0, causal)
-        return made[0].transpose(1, 2), made[1].squeeze(-1)
+        outputs = torch.ops.aten._scaled_dot_product_cudnn_attention(q_BHTD, k_BKTD, v_BKTD, None, True, 0.0, causal)
+        return outputs[0].transpose(1, 2), outputs[1].squeeze(-1)
     group = q_BHTD.shape[1] // k_BKTD.shape[1]
     scores = q_BHTD @ k_BKTD.repeat_interleave(group, 1).mT * q_BHTD.shape[-1] ** -0.5
     if causal:
@@ -154,7 +154,7 @@ def _forward(
     document = tl.load(documents + t, mask=t < T, other=-1)
     largest = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
-    seen = tl.zeros((M, WIDTH), tl.float32)
+    attended = tl.zeros((M, WIDTH), tl.float32)
     for first in tl.range(0, tl.minimum(block * M + M, T), N, num_stages=STAGES):
         s = first + tl.arange(0, N)
         x_k = _rows(k, s, k_t, T, D, WIDTH)
@@ -168,12 +168,12 @@ def _forward(
         p = tl.exp2(scores - reference[:, None])
         before = tl.exp2(largest - reference)
         total = total * before + tl.sum(p, 1)
-        seen = seen * before[:, None] + tl.dot(p.to(x_v.dtype), x_v)
+        attended = attended * before[:, None] + tl.dot(p.to(x_v.dtype), x_v)
         largest = larger
     d = tl.arange(0, WIDTH)
     inside = (t < T)[:, None] & (d < D)[None, :]
     out += (b * T + t[:, None]) * H * D + h * D + d[None, :]
-    tl.store(out, seen / total[:, None], mask=inside)
+    tl.store(out, attended / total[:, None], mask=inside)
     tl.store(logs + head.to(tl.int64) * T + t, (largest + tl.log2(total)) / _LOG2_E, mask=t < T)
 
 

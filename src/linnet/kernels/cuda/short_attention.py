@@ -105,26 +105,26 @@ def _attention(
     k, _ = _rows(qkv + H * D, 0, 3 * H * D, T, D, BLOCK, WIDTH)
     v, _ = _rows(qkv + 2 * H * D, 0, 3 * H * D, T, D, BLOCK, WIDTH)
     for first in range(0, T // STRIPE * STRIPE, STRIPE):
-        _look(qkv, out, logs, k, v, first, H, T, D, SCALE, STRIPE, BLOCK, WIDTH)
+        _attend_stripe(qkv, out, logs, k, v, first, H, T, D, SCALE, STRIPE, BLOCK, WIDTH)
     if REST > 0:
-        _look(qkv, out, logs, k, v, T // STRIPE * STRIPE, H, T, D, SCALE, REST, BLOCK, WIDTH)
+        _attend_stripe(qkv, out, logs, k, v, T // STRIPE * STRIPE, H, T, D, SCALE, REST, BLOCK, WIDTH)
 
 
 @triton.jit
-def _look(
+def _attend_stripe(
     qkv, out, logs, k, v, first, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
     STRIPE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """What a stripe of queries takes from all values."""
+    """Attention of a stripe of queries to all keys."""
     q, inside = _rows(qkv, first, 3 * H * D, T, D, STRIPE, WIDTH)
     scores = tl.dot(q, tl.trans(k)) * (SCALE * _LOG2_E)
     scores = tl.where((tl.arange(0, BLOCK) < T)[None, :], scores, float("-inf"))
     largest = tl.max(scores, 1)
     p = tl.exp2(scores - largest[:, None])
     total = tl.sum(p, 1)
-    seen = tl.dot(p.to(v.dtype), v) / total[:, None]
+    attended = tl.dot(p.to(v.dtype), v) / total[:, None]
     t = first + tl.arange(0, STRIPE)
-    tl.store(out + t[:, None] * H * D + tl.arange(0, WIDTH)[None, :], seen, mask=inside)
+    tl.store(out + t[:, None] * H * D + tl.arange(0, WIDTH)[None, :], attended, mask=inside)
     tl.store(logs + t, largest + tl.log2(total), mask=t < T)
 
 
@@ -151,11 +151,11 @@ def _attention_backward(
     sum_k = tl.zeros((WIDTH,), tl.float32)
     sum_v = tl.zeros((WIDTH,), tl.float32)
     for first in range(0, T // STRIPE * STRIPE, STRIPE):
-        by_q, of_k, of_v = _look_back(qkv, grads, q, g, inner, log, by_q, first, H, T, D, SCALE, STRIPE, WIDTH)
+        by_q, of_k, of_v = _stripe_grads(qkv, grads, q, g, inner, log, by_q, first, H, T, D, SCALE, STRIPE, WIDTH)
         sum_k += of_k
         sum_v += of_v
     if REST > 0:
-        by_q, of_k, of_v = _look_back(
+        by_q, of_k, of_v = _stripe_grads(
             qkv, grads, q, g, inner, log, by_q, T // STRIPE * STRIPE, H, T, D, SCALE, REST, WIDTH
         )
         sum_k += of_k
@@ -168,7 +168,7 @@ def _attention_backward(
 
 
 @triton.jit
-def _look_back(
+def _stripe_grads(
     qkv, grads, q, g, inner, log, by_q, first, H, T: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr,
     STRIPE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip

@@ -85,11 +85,11 @@ def _unpack(
     columns = tl.cdiv(M, BLOCK_M)
     k = tl.program_id(0) // columns * BLOCK_K + tl.arange(0, BLOCK_K)[:, None]
     m = tl.program_id(0) % columns * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
-    there = (k < K) & (m < M)
+    mask = (k < K) & (m < M)
     wide = k.to(tl.int64)
-    code = _codes(low, wide, m, there, K, M, BITS)
+    code = _codes(low, wide, m, mask, K, M, BITS)
     if HIGH_BITS > 0:
-        code = code | (_codes(high, wide, m, there, K, M, HIGH_BITS) << BITS)
+        code = code | (_codes(high, wide, m, mask, K, M, HIGH_BITS) << BITS)
     if LEVELS:
         packed = tl.where(code < 8, tl.full((1, 1), LOW, tl.int64), tl.full((1, 1), HIGH, tl.int64))
         value = ((packed >> (code % 8 * 8).to(tl.int64)) & 255).to(tl.int8).to(tl.float32)
@@ -98,21 +98,21 @@ def _unpack(
     else:
         value = (code - OFFSET).to(tl.float32)
     of_block, of_group = wide // BLOCK * M + m, wide // GROUP * M + m
-    factor = tl.load(scale + of_block, mask=there, other=0.0).to(tl.float32)
+    factor = tl.load(scale + of_block, mask=mask, other=0.0).to(tl.float32)
     if SUB:
-        factor *= tl.load(sub_scale + of_group, mask=there, other=0).to(tl.int8).to(tl.float32)
+        factor *= tl.load(sub_scale + of_group, mask=mask, other=0).to(tl.int8).to(tl.float32)
     value *= factor
     if SIGN != 0:
-        shift = tl.load(minimum + of_block, mask=there, other=0.0).to(tl.float32)
+        shift = tl.load(minimum + of_block, mask=mask, other=0.0).to(tl.float32)
         if SUB:
-            shift *= tl.load(sub_minimum + of_group, mask=there, other=0).to(tl.int8).to(tl.float32)
+            shift *= tl.load(sub_minimum + of_group, mask=mask, other=0).to(tl.int8).to(tl.float32)
         value += shift * SIGN
-    tl.store(out + wide * M + m, value, mask=there)
+    tl.store(out + wide * M + m, value, mask=mask)
 
 
 @triton.jit
-def _codes(plane, k, m, there, K, M, BITS: tl.constexpr):
+def _codes(plane, k, m, mask, K, M, BITS: tl.constexpr):
     """The codes of a plane in which a byte holds values that are far apart."""
     rows = K * BITS // 8
-    byte = tl.load(plane + k % rows * M + m, mask=there, other=0).to(tl.int32) & 255
+    byte = tl.load(plane + k % rows * M + m, mask=mask, other=0).to(tl.int32) & 255
     return (byte >> (k // rows * BITS).to(tl.int32)) & ((1 << BITS) - 1)

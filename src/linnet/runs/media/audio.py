@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.files import read_bounded
 from linnet.runs.encode import whole_number
-from linnet.runs.media.capture import Capture, MediaFile, copy_array, read_bounded
+from linnet.runs.media.capture import LARGEST, Capture, MediaFile, copy_array
 
 _MOST_CHANNELS = 8
 
@@ -32,7 +33,7 @@ class Audio(msgspec.Struct):
 def capture_audio(samples: Any, rate: Any = None) -> Capture:
     """Copy samples to be written as WAV: fractions from -1 to 1, or integers; or the path of a WAV file."""
     if isinstance(samples, str | os.PathLike):
-        content = read_bounded(samples)
+        content = read_bounded(samples, LARGEST)
         kept = decode_audio(content)
         fields = {"rate": kept.rate, "channels": kept.samples.shape[1], "seconds": kept.seconds}
         return Capture(len(content), lambda: MediaFile(content, ".wav", "audio/wav", fields))

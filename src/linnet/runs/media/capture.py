@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -10,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from linnet.files import open_regular
 
 LARGEST = 64 << 20  # bytes of one value, or of one file
 
@@ -124,12 +121,3 @@ def _numpy(tensor: Any) -> NDArray[Any]:
 def _refuse_larger(n_bytes: int) -> None:
     if n_bytes > LARGEST:
         raise ValueError(f"expected at most {LARGEST >> 20} MB, found {n_bytes >> 20} MB")
-
-
-def read_bounded(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
-    """The content of a regular file; ValueError for one that is larger than `largest`."""
-    with os.fdopen(open_regular(os.fspath(path)), "rb") as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise ValueError(f"expected a file of at most {largest >> 20} MB, found a larger one")
-    return content

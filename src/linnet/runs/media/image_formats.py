@@ -37,16 +37,16 @@ def format_of(content: bytes) -> tuple[str, str]:
     raise ValueError("expected a PNG, JPEG, GIF, WebP, BMP or SVG file, found other bytes")
 
 
-def decode_image(content: bytes, most_pixels: int = MOST_PIXELS) -> Pixels:
+def decode_image(content: bytes) -> Pixels:
     """The pixels of an image file (of several frames the first). ImageError, in few words, where that cannot be."""
     if content.startswith(png.SIGNATURE):
         try:
-            return png.decode(content, most_pixels)
+            return png.decode(content, MOST_PIXELS)
         except png.InterlacedError:
             pass
         except png.PNGError as error:
             raise ImageError(str(error)) from None
-    return _decode_by_pillow(content, most_pixels)
+    return _decode_by_pillow(content, MOST_PIXELS)
 
 
 def _decode_by_pillow(content: bytes, most_pixels: int) -> Pixels:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from linnet.files import read_bounded
 from linnet.runs.media import png
-from linnet.runs.media.capture import ArrayCopy, Capture, MediaFile, copy_array, read_bounded
+from linnet.runs.media.capture import LARGEST, ArrayCopy, Capture, MediaFile, copy_array
 from linnet.runs.media.image_formats import decode_image, format_of
 from linnet.runs.media.png import Pixels
 
@@ -97,7 +98,7 @@ def _is_drawn(value: Any) -> bool:
 
 def _source(value: Any, layout: str | None) -> _Source:
     if isinstance(value, str | os.PathLike):
-        return _file_source(read_bounded(value))
+        return _file_source(read_bounded(value, LARGEST))
     if isinstance(value, bytes):
         return _file_source(value)
     if not callable(getattr(value, "savefig", None)) and hasattr(getattr(value, "figure", None), "savefig"):

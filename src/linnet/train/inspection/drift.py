@@ -63,9 +63,9 @@ class DriftFigures:
     ) -> None:
         self._parameters, self._first = parameters, first
         self._trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
-        told = [piece for piece in pieces if piece.parameter in self._trained]
-        self._rows = [row for piece in told for row in drift_rows(piece)]
-        self._table = PieceTable(told, parameters, stacked=stacked)
+        trained_pieces = [piece for piece in pieces if piece.parameter in self._trained]
+        self._rows = [row for piece in trained_pieces for row in drift_rows(piece)]
+        self._table = PieceTable(trained_pieces, parameters, stacked=stacked)
         self._first_norm_R: Tensor | None = None
         self._log_spaced_K: Tensor | None = None  # places of the tokens that are told of
 

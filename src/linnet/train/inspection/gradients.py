@@ -35,12 +35,12 @@ class GradientFigures:
         stacked: bool | None = None,
     ) -> None:
         self._parameters = {name: p for name, p in parameters.items() if p.requires_grad}
-        told = [piece for piece in pieces if piece.parameter in self._parameters]
-        self._table = PieceTable(told, self._parameters, stacked=stacked)
+        trained_pieces = [piece for piece in pieces if piece.parameter in self._parameters]
+        self._table = PieceTable(trained_pieces, self._parameters, stacked=stacked)
         # What an adapter begins with is half of it zeros, which nobody has pruned.
-        matrices = [piece for piece in told if len(piece.shape) > 1 and piece.of_model]
+        matrices = [piece for piece in trained_pieces if len(piece.shape) > 1 and piece.of_model]
         self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters, stacked=stacked)
-        self.rows = [row for piece in told for row in _rows(piece)]
+        self.rows = [row for piece in trained_pieces for row in _rows(piece)]
         self.rows += [_mask_row(piece, matrices) for piece in matrices]
         self._before: dict[str, Tensor] = {}
         self._of_gradients_R3 = torch.empty(0)

@@ -124,11 +124,11 @@ class Inspector:
     def write(self, *, wait: bool = False) -> None:
         """Write the events whose figures have come; all of them with `wait`."""
         while self._late and (wait or self._late[0].are_here()):
-            late = self._late.popleft()
-            events = list(late.events())
+            pending = self._late.popleft()
+            events = list(pending.events())
             for event in events:
-                write(self._run, late.step, event)
-            self.on_events(late.step, events)
+                write(self._run, pending.step, event)
+            self.on_events(pending.step, events)
 
     def kept(self) -> dict[str, Tensor]:
         """What a state must hold so that another session goes on counting."""

@@ -88,15 +88,15 @@ def _pair_name(parameter: str) -> str | None:
 
 def _split(config: AnyConfig, parameter: str, piece: Piece) -> Iterator[TensorPiece]:
     """A tensor of the file; GPT-2's file too has queries, keys and values in one, which are told of one by one."""
-    place, _, module = piece.tensor.removesuffix(".weight").removesuffix(".bias").rpartition(".")
-    kind = piece.tensor.removeprefix(f"{place}.{module}")
+    prefix, _, module = piece.tensor.removesuffix(".weight").removesuffix(".bias").rpartition(".")
+    kind = piece.tensor.removeprefix(f"{prefix}.{module}")
     heads = {"q": config.n_heads, "k": _key_heads(config), "v": _key_heads(config)}
     if module == "attn_qkv":
         start = piece.start
         for letter, count in heads.items():
             rows = slice(start, start := start + count * config.head_size)
             shape = (rows.stop - rows.start, *piece.shape[1:])
-            yield TensorPiece(f"{place}.attn_{letter}{kind}", parameter, rows, shape, count)
+            yield TensorPiece(f"{prefix}.attn_{letter}{kind}", parameter, rows, shape, count)
         return
     by_columns = module in _OUTPUTS and kind == ".weight"
     count = config.n_heads if by_columns else heads.get(module.removeprefix("attn_"), 0)

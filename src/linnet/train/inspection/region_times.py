@@ -8,7 +8,6 @@ of what a layer reads has come.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from linnet.kernels import Executor
+from linnet.train.device_clock import Moment, moment_on, seconds_between
 from linnet.train.inspection.late_events import InspectedEvent
 
-_Moment = float | torch.cuda.Event
 _FIRST_NORMS, _SECOND_NORMS, _LAST_NORMS = ("attn_norm", "ln1"), ("ffn_norm", "ln2"), ("output_norm", "post_ln")
 _ATTENTION_BEGINS, _ATTENTION_ENDS = ("attn_qkv",), ("attn_output", "attn_out")  # after the one, before the other
 _LOSSES = ("loss_and_accuracy",)  # functions of models
@@ -33,8 +32,8 @@ class RegionTimer:
         self.step, self._compiled = step, compiled
         self._model = model
         self._layers = len(model.blocks)  # type: ignore[arg-type]
-        self._cuda = device.type == "cuda"
-        self._marks: list[tuple[bool, str, _Moment]] = []  # entered, the region's path, when
+        self._device = device
+        self._marks: list[tuple[bool, str, Moment]] = []  # entered, the region's path, when
         self._open: list[str] = []
         self._thread = 0  # of the pass that is timed
         self._phase = ""
@@ -79,7 +78,7 @@ class RegionTimer:
             last.synchronize()
         for entered, path, moment in self._marks:
             kind = "region_enter" if entered else "region_exit"
-            yield InspectedEvent(kind, {"region": path, "us": round(_seconds(first, moment) * 1e6, 1)})
+            yield InspectedEvent(kind, {"region": path, "us": round(seconds_between(first, moment) * 1e6, 1)})
 
     # -- forwards ---------------------------------------------------------------------------------------------------
 
@@ -189,18 +188,11 @@ class RegionTimer:
     def _enter(self, name: str) -> None:
         path = f"{self._open[-1]}/{name}" if len(self._open) > 1 else name
         self._open.append(path)
-        self._marks.append((True, path, self._now()))
+        self._marks.append((True, path, moment_on(self._device)))
 
     def _exit(self) -> None:
         path = self._open.pop()
-        self._marks.append((False, path, self._now()))
-
-    def _now(self) -> _Moment:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
+        self._marks.append((False, path, moment_on(self._device)))
 
 
 class _TimedExecutor(Executor):
@@ -224,11 +216,3 @@ def _tensors(arguments: Iterable[Any]) -> Iterator[Tensor]:
             yield argument
         elif isinstance(argument, tuple):
             yield from _tensors(argument)
-
-
-def _seconds(first: _Moment, moment: _Moment) -> float:
-    if isinstance(first, float):
-        assert isinstance(moment, float)
-        return moment - first
-    assert not isinstance(moment, float)
-    return float(first.elapsed_time(moment)) / 1000

@@ -14,13 +14,13 @@ _GAP = 2
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
-    all_series, shelf = board.artifacts(), board.shelf
-    shelf.list_rows = shelf.list_width = 0
+    all_series, artifact_page = board.artifacts(), board.artifact_page
+    artifact_page.list_rows = artifact_page.list_width = 0
     if board.watched is None or not all_series:
         text = "nothing but numbers was logged (yet): run.image(step, name, array), run.table, run.histogram …"
         return centered(cut(text, width), width, height)
-    series = all_series[shelf.row(all_series)]
-    if shelf.whole:
+    series = all_series[artifact_page.row(all_series)]
+    if artifact_page.whole:
         return _drawing(board, series, width, height)
     if width >= _LEAST_BESIDE:
         wide = min(_WIDEST_LIST, max(26, width * 3 // 8))
@@ -33,11 +33,13 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
 
 def _list(board: Board, all_series: list[ArtifactSeries], width: int, height: int) -> list[Line]:
     """A line a name: what it is, and how many there are."""
-    shelf, chosen = board.shelf, board.shelf.row(all_series)
-    shelf.first_row = min(max(shelf.first_row, chosen - height + 1), chosen)
-    shelf.list_rows, shelf.list_width = min(height, len(all_series) - shelf.first_row), width
+    artifact_page, chosen = board.artifact_page, board.artifact_page.row(all_series)
+    artifact_page.first_row = min(max(artifact_page.first_row, chosen - height + 1), chosen)
+    artifact_page.list_rows, artifact_page.list_width = min(height, len(all_series) - artifact_page.first_row), width
     lines: list[Line] = []
-    for at, series in enumerate(all_series[shelf.first_row : shelf.first_row + height], shelf.first_row):
+    for at, series in enumerate(
+        all_series[artifact_page.first_row : artifact_page.first_row + height], artifact_page.first_row
+    ):
         on = ".on" if at == chosen else ""
         count = number(len(series.artifacts))
         right = f" {series.media} {count:>4} "
@@ -47,19 +49,21 @@ def _list(board: Board, all_series: list[ArtifactSeries], width: int, height: in
 
 
 def _drawing(board: Board, series: ArtifactSeries, width: int, height: int) -> list[Line]:
-    from linnet.board.terminal.sketch import sketch  # and with it what decodes files: not for the other tabs
+    from linnet.board.terminal.artifact_lines import (
+        artifact_lines,
+    )  # and with it what decodes files: not for the other tabs
 
-    shelf = board.shelf
-    artifact, at = series.artifacts[shelf.index(series)], shelf.index(series)
+    artifact_page = board.artifact_page
+    artifact, at = series.artifacts[artifact_page.index(series)], artifact_page.index(series)
     above = [_title(artifact, at, len(series.artifacts)), _facts(artifact)]
-    if shelf.tells_path:
+    if artifact_page.tells_path:
         above += [[(line, "code")] for line in wrap(str(artifact.path), max(8, width), 6)]
     room = max(1, height - len(above))
-    lines = sketch(artifact, max(1, width), room, color=board.color)
-    shelf.top_line = min(shelf.top_line, max(0, len(lines) - room))
-    shown = fill(above, width, len(above)) + fill(lines[shelf.top_line :], width, room)
+    lines = artifact_lines(artifact, max(1, width), room, color=board.color)
+    artifact_page.top_line = min(artifact_page.top_line, max(0, len(lines) - room))
+    shown = fill(above, width, len(above)) + fill(lines[artifact_page.top_line :], width, room)
     if len(lines) > room:
-        mark = f" {shelf.top_line + room}/{len(lines)} "
+        mark = f" {artifact_page.top_line + room}/{len(lines)} "
         shown[-1] = [*fit(shown[-1], max(0, width - len(mark))), (mark, "dim")]
     return shown[:height]
 
@@ -80,8 +84,12 @@ def _facts(artifact: Artifact) -> Line:
 
 def select_at(board: Board, x: int, y: int) -> bool:
     """Select the name at a place of the screen; False where there is none."""
-    shelf, all_series = board.shelf, board.artifacts()
-    if shelf.whole or not (y < shelf.list_rows and x < shelf.list_width) or shelf.first_row + y >= len(all_series):
+    artifact_page, all_series = board.artifact_page, board.artifacts()
+    if (
+        artifact_page.whole
+        or not (y < artifact_page.list_rows and x < artifact_page.list_width)
+        or artifact_page.first_row + y >= len(all_series)
+    ):
         return False
-    shelf.select(all_series[shelf.first_row + y])
+    artifact_page.select(all_series[artifact_page.first_row + y])
     return True

@@ -114,7 +114,7 @@ def on_axis(board: Board, watched: WatchedRun, curve: Curve) -> Curve | None:
 
 
 def rows_between(board: Board, watched: WatchedRun, curve: Curve, low: float, high: float) -> Curve | None:
-    """Every row of a folded curve between two x; None while, or where, they are not to be had."""
+    """Every row of a downsampled curve between two x; None while, or where, they are not to be had."""
     first = max(0, int(np.searchsorted(curve.x, low)) - 2)
     last = min(len(curve) - 1, int(np.searchsorted(curve.x, high, "right")) + 1)
     rows = watched.rows(curve, curve.step[first], curve.step[last])
@@ -184,32 +184,32 @@ def box(
     inner: list[Line], top: tuple[Line, Line], bottom: tuple[str, str], width: int, height: int, selected: bool
 ) -> list[Line]:
     """A frame of `width` by `height`, with titles in its upper edge and the ends of the x axis in its lower one."""
-    look = "focus" if selected else "border"
+    style = "focus" if selected else "border"
     corner, flat, upright = ("┏┓┗┛", "━", "┃") if selected else ("╭╮╰╯", "─", "│")
     left, right = top
     right = right if length(right) + 6 < width - 4 else []
-    taken = length(right) + 2 if right else 0
-    left = _shortened(left, max(4, width - 4 - taken))
-    upper: Line = [(corner[0], look), (" ", look), *left, (" ", look)]
-    upper += [(flat * max(0, width - 4 - length(left) - taken), look)]
-    upper += [(" ", look), *right, (" ", look)] if right else []
+    used = length(right) + 2 if right else 0
+    left = _shortened(left, max(4, width - 4 - used))
+    upper: Line = [(corner[0], style), (" ", style), *left, (" ", style)]
+    upper += [(flat * max(0, width - 4 - length(left) - used), style)]
+    upper += [(" ", style), *right, (" ", style)] if right else []
     first, last = (f" {cut(text, (width - 6) // 2)} " if text else "" for text in bottom)
-    lower: Line = [(corner[2], look), (first, "axis")] if first else [(corner[2], look)]
-    lower += [(flat * max(0, width - 2 - cells(first) - cells(last)), look)]
+    lower: Line = [(corner[2], style), (first, "axis")] if first else [(corner[2], style)]
+    lower += [(flat * max(0, width - 2 - cells(first) - cells(last)), style)]
     lower += [(last, "axis")] if last else []
     return [
-        fit([*upper, (corner[1], look)], width),
-        *([(upright, look), *line, (upright, look)] for line in fill(inner, width - 2, height - 2)),
-        fit([*lower, (corner[3], look)], width),
+        fit([*upper, (corner[1], style)], width),
+        *([(upright, style), *line, (upright, style)] for line in fill(inner, width - 2, height - 2)),
+        fit([*lower, (corner[3], style)], width),
     ]
 
 
 def _shortened(line: Line, width: int) -> Line:
     """A line cut to at most so many columns, not filled up."""
     shortened: Line = []
-    for text, look in line:
+    for text, style in line:
         text = cut(text, width)
         if text:
-            shortened.append((text, look))
+            shortened.append((text, style))
         width -= cells(text)
     return shortened

@@ -107,11 +107,11 @@ def _cursor(board: Board, curves: list[chart.RunCurve]) -> list[Line]:
     if x is None:
         return []
     line: Line = [(" │ ", "cursor.line")]
-    for index, folded in curves:
-        curve, style = folded, chart.style_of(index)
-        if not folded.exact:
-            rows = chart.rows_between(board, board.watched_runs[index], folded, x, x)
-            curve = folded if rows is None else rows
+    for index, shown in curves:
+        curve, style = shown, chart.style_of(index)
+        if not shown.exact:
+            rows = chart.rows_between(board, board.watched_runs[index], shown, x, x)
+            curve = shown if rows is None else rows
         row = curve.nearest(x)
         if row is None:
             continue

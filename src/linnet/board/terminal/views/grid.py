@@ -136,7 +136,7 @@ def _why_empty(board: Board) -> str:
     if board.opening is not None or (watched is not None and not watched.history.caught_up):
         return "reading …"
     if watched is None:
-        none = table.looked and not table.rows
+        none = table.scanned and not table.rows
         return f"no runs in {safe(board.store.root)} yet; the first one opens by itself" if none else "reading …"
     if board.metrics():
         return "no metric fits the filter; Esc clears it" if board.charts.filter else "all are hidden; H shows them"

@@ -13,7 +13,7 @@ from linnet.board.terminal.views import inside_map, inside_trees
 from linnet.runs.inspection import Inspection
 from linnet.runs.manifest import Manifest
 
-_LOOKS: dict[Page, tuple[str, Callable[[Board, Inspection, int, int], list[Line]]]] = {
+_INSPECTION_PAGES: dict[Page, tuple[str, Callable[[Board, Inspection, int, int], list[Line]]]] = {
     "map": ("taps,grads,drift@100", inside_map.draw_map),
     "spread": ("taps@100", inside_map.draw_spread),
     "time": ("regions,ops@100", inside_trees.draw_time),
@@ -46,10 +46,10 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
             why = "there is no flow.json that could be shown"
             drawn = inside_trees.draw_model(board, inspection, width, room)
         else:
-            asked, draw_look = _LOOKS[page.page]
+            asked, draw_inspected = _INSPECTION_PAGES[page.page]
             why = f"not looked into: {_command(watched.summary.manifest, asked)}"
-            drawn = draw_look(board, inspection, width, room) if inspection is not None else []
-    if page.page in _LOOKS and share < 1.0:
+            drawn = draw_inspected(board, inspection, width, room) if inspection is not None else []
+    if page.page in _INSPECTION_PAGES and share < 1.0:
         why = f"reading … {100 * share:.0f} %"
         if drawn:
             drawn = [*fill(drawn, width, room - 1), [(f" {why}", "dim")]]
@@ -79,7 +79,7 @@ def _pages(chosen: Page, width: int) -> Line:
     return fit([(text, "tab.on" if page == chosen else "tab") for page, text in named], width)
 
 
-def _command(manifest: Manifest, asked: str) -> str:
+def _command(manifest: Manifest, groups: str) -> str:
     """How a training is asked for it."""
     recipe = manifest.recipe or "from-scratch"
-    return f"linnet train {safe(recipe, 40)} --inspect {asked}"
+    return f"linnet train {safe(recipe, 40)} --inspect {groups}"

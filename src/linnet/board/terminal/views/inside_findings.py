@@ -15,10 +15,10 @@ from linnet.board.figure.scales import Scale
 from linnet.board.figure.scatter import Group, Scatter, ScatterSeries
 from linnet.board.figure.text_scatter import scatter_lines
 from linnet.board.gram_similarity import gram_regions, layers_alike, layers_over_steps
+from linnet.board.terminal.artifact_lines import artifact_lines
 from linnet.board.terminal.attention import newest_checkpoint
 from linnet.board.terminal.inside_page import InsidePage
-from linnet.board.terminal.sketch import sketch
-from linnet.board.terminal.spans import Line, cut, fill, fit, justify, pad, safe, wrap
+from linnet.board.terminal.spans import Line, around, cut, fill, fit, justify, pad, safe, wrap
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
 from linnet.board.terminal.views.scatter import in_colours
@@ -60,9 +60,9 @@ def draw_likeness(board: Board, inspection: Inspection, width: int, height: int)
         drawn, cell_at, _ = map_lines(board, later, width - 1, height - above, (page.row, at))
         page.cell_at = lambda x, y: cell_at(x - 1, y - above)
         lines += drawn
-    here: Line = [(f"step {number(step)}  layer {names[page.row]}  ", "dim")]
-    here += [(f"{over_steps[page.row, at]:.3f} ", "title")]
-    return [justify([(" CKA ", "dim"), (f"of {safe(region)}", "title")], here, width), *_indented(lines)]
+    cursor_facts: Line = [(f"step {number(step)}  layer {names[page.row]}  ", "dim")]
+    cursor_facts += [(f"{over_steps[page.row, at]:.3f} ", "title")]
+    return [justify([(" CKA ", "dim"), (f"of {safe(region)}", "title")], cursor_facts, width), *_indented(lines)]
 
 
 def _over_steps(page: InsidePage, inspection: Inspection, region: str) -> NDArray[np.float64]:
@@ -82,8 +82,8 @@ def draw_tokens(board: Board, inspection: Inspection, width: int, height: int) -
         return []
     drift = inspection.tokens(step)
     came = (drift.freq > 0) & np.isfinite(drift.cos_to_init)
-    what: Line = [(" drift of tokens ", "title"), ("  cosine with its first value, by how often it came", "dim")]
-    head = justify(what, [(f"step {number(step)} ", "dim")], width)
+    title: Line = [(" drift of tokens ", "title"), ("  cosine with its first value, by how often it came", "dim")]
+    head = justify(title, [(f"step {number(step)} ", "dim")], width)
     if came.sum() < 2:
         return [head, [], [("   none of these tokens has come yet", "dim")]]
     x, y = np.log10(drift.freq[came].astype(float)), drift.cos_to_init[came]
@@ -102,14 +102,14 @@ def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
     assert board.watched is not None
     curve = board.watched.history.curve(CORRELATION)
     at = int(curve.step.searchsorted(drift.step, "right")) - 1 if curve is not None else -1
-    said = f" {len(drift.freq)} tokens of the vocabulary"
+    summary = f" {len(drift.freq)} tokens of the vocabulary"
     if curve is not None and at >= 0:
-        said += f"; of all that came: r = {number(float(curve.mean[at]), 3)}, log frequency against cosine"
+        summary += f"; of all that came: r = {number(float(curve.mean[at]), 3)}, log frequency against cosine"
     order = np.argsort(np.where(drift.freq > 0, drift.cos_to_init, np.inf))[:_MOST_TOKENS]
     came = [at for at in order.tolist() if drift.freq[at] > 0]
     texts = [safe(token_text(board.watched.run, int(drift.token_id[at])), _MOST_TOKEN) for at in came]
     words = [f"{text} ({number(float(drift.cos_to_init[at]), 2)})" for text, at in zip(texts, came, strict=True)]
-    return [[(cut(said, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
+    return [[(cut(summary, width), "dim")], [(cut(f" farthest: {', '.join(words)}", width), "dim")]]
 
 
 # -- what analyses recorded -----------------------------------------------------------------------------------------
@@ -118,21 +118,21 @@ def _farthest(board: Board, drift: TokenDrift, width: int) -> list[Line]:
 def draw_recorded(board: Board, width: int, height: int) -> list[Line]:
     """A list of what was recorded, the newest first, and of one of it the map or the curve."""
     page, watched = board.inside, board.watched
-    kept = _recorded(page, watched) if watched is not None else []
-    page.rows, page.steps = len(kept), ()
-    if not kept:
+    results = _recorded(page, watched) if watched is not None else []
+    page.rows, page.steps = len(results), ()
+    if not results:
         return []
     if page.opened:
-        chosen = kept[min(page.at_row.get("recorded", 0), len(kept) - 1)]
+        chosen = results[min(page.at_row.get("recorded", 0), len(results) - 1)]
         page.rows = 0
         return _figure_lines(board, chosen, width, height)
-    listed = [_recorded_line(one, at == page.row) for at, one in enumerate(kept)]
-    chosen = kept[page.row]
+    listed = [_recorded_line(result, at == page.row) for at, result in enumerate(results)]
+    chosen = results[page.row]
     if width >= _BESIDE:
-        names = fill(_window(listed, page.row, height), _LIST, height)
+        names = fill(around(listed, page.row, height), _LIST, height)
         drawn = fill(_figure_lines(board, chosen, width - _LIST - 2, height), width - _LIST - 2, height)
         return [[*name, ("  ", ""), *line] for name, line in zip(names, drawn, strict=True)]
-    names = [fit(line, width, "") for line in _window(listed, page.row, min(_MOST_LISTED, len(listed)))]
+    names = [fit(line, width, "") for line in around(listed, page.row, min(_MOST_LISTED, len(listed)))]
     return [*names, *_figure_lines(board, chosen, width, height - len(names))]
 
 
@@ -140,8 +140,8 @@ def _recorded(page: InsidePage, watched: WatchedRun) -> list[AnalysisResult]:
     """What `--record` of analyses kept; their files are read again when there is more."""
     key = (watched, watched.journal.artifacts(), len(watched.journal.evaluations()))
     if page.results is None or any(a is not b and a != b for a, b in zip(page.results[0], key, strict=True)):
-        found = analysis_results(watched.journal, lambda artifact: artifact.read(LARGEST))
-        page.results = key, found[::-1]
+        results = analysis_results(watched.journal, lambda artifact: artifact.read(LARGEST))
+        page.results = key, results[::-1]
     return page.results[1]
 
 
@@ -152,15 +152,15 @@ def _recorded_line(result: AnalysisResult, chosen: bool) -> Line:
 
 
 def _figure_lines(board: Board, result: AnalysisResult, width: int, height: int) -> list[Line]:
-    said: list[Line] = [[(f" {line}", "dim")] for line in wrap(result.text, max(8, width - 2), 3) if line]
-    figure, room = figure_of(result.kind, result.numbers), max(4, height - len(said))
+    note_lines: list[Line] = [[(f" {line}", "dim")] for line in wrap(result.text, max(8, width - 2), 3) if line]
+    figure, room = figure_of(result.kind, result.numbers), max(4, height - len(note_lines))
     if isinstance(figure, HeatMap):
-        return [*_map_of_finding(board, figure, width, room), *said]
+        return [*_map_of_finding(board, figure, width, room), *note_lines]
     if figure is not None:
-        return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *said]
+        return [*_indented(in_colours(scatter_lines(figure, width - 2, room))), *note_lines]
     if result.picture is None:
-        return [*said, [], [("   its numbers do not fit together", "warning")]]
-    return [*_indented(sketch(result.picture, width - 1, room, color=board.color)), *said]
+        return [*note_lines, [], [("   its numbers do not fit together", "warning")]]
+    return [*_indented(artifact_lines(result.picture, width - 1, room, color=board.color)), *note_lines]
 
 
 def _map_of_finding(board: Board, figure: HeatMap, width: int, height: int) -> list[Line]:
@@ -196,8 +196,8 @@ def draw_attention(board: Board, width: int, height: int) -> list[Line]:
         text = f"Enter, and a prompt: what each head of {watched.id}@{step_of(file)} looks at"
         return [[], [(f"   {cut(safe(text), width - 4)}", "")]]
     if request.trouble:
-        said = wrap(request.trouble, max(8, width - 5), 6)
-        return [[], *([(f"   {line}", "warning")] for line in said), [], [("   Enter: another prompt", "dim")]]
+        error_lines = wrap(request.trouble, max(8, width - 5), 6)
+        return [[], *([(f"   {line}", "warning")] for line in error_lines), [], [("   Enter: another prompt", "dim")]]
     if (answer := request.answer) is None:
         text = f"linnet attention computes … ({duration(time.monotonic() - request.began)})"
         return [[], [(f"   {text}", "dim")]]
@@ -213,9 +213,9 @@ def draw_attention(board: Board, width: int, height: int) -> list[Line]:
     heat = HeatMap(values, rows, tokens, "attention", "", "from", "tokens", low=0.0, high=1.0)
     lines, _, left_out = map_lines(board, heat, width - 1, height - 1)
     named = f"layer {layers[page.row]}  {'mean of all heads' if head is None else f'head {head}'}"
-    what: Line = [(" attention ", "dim"), (named, "title"), (f"  {left_out}" if left_out else "", "dim")]
+    title: Line = [(" attention ", "dim"), (named, "title"), (f"  {left_out}" if left_out else "", "dim")]
     prompt = cut(safe(request.prompt), max(8, width - 60))
-    return [justify(what, [(f"{prompt}  step {number(step_of(request.file))} ", "dim")], width), *_indented(lines)]
+    return [justify(title, [(f"{prompt}  step {number(step_of(request.file))} ", "dim")], width), *_indented(lines)]
 
 
 # -- warnings -------------------------------------------------------------------------------------------------------
@@ -239,11 +239,6 @@ def draw_warnings(board: Board, width: int, height: int) -> list[Line]:
         lines += [[(" " * 17, ""), (line, "")] for line in (wrap(cause, max(8, width - 20), 6) if colon else [])]
     first_line = min(begins[page.row], max(0, len(lines) - height)) if begins else 0
     return lines[first_line : first_line + height]
-
-
-def _window(lines: list[Line], row: int, height: int) -> list[Line]:
-    first = min(max(0, row - height // 2), max(0, len(lines) - height))
-    return lines[first : first + height]
 
 
 def _indented(lines: list[Line]) -> list[Line]:

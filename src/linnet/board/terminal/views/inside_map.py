@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from linnet.board.curve import Curve
 from linnet.board.figure.heat_map import HeatMap
 from linnet.board.plot import BLOCKS, chart
+from linnet.board.terminal.artifact_lines import histogram_lines
 from linnet.board.terminal.inside_page import BESIDES, WHOLE_LAYER
-from linnet.board.terminal.sketch import histogram_lines
 from linnet.board.terminal.spans import Line, fill, justify, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views.heat import map_lines
@@ -52,8 +52,8 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     kind = "head" if page.heads else "layer" if None not in page.layers and region != WHOLE_LAYER else "region"
     heat = HeatMap(
         shown.values,
-        shown.labels if region != WHOLE_LAYER else [one.name for one in shown.rows],
-        [number(one) for one in page.steps],
+        shown.labels if region != WHOLE_LAYER else [entry.name for entry in shown.rows],
+        [number(entry) for entry in page.steps],
         figure,
         row_label=kind,
         column_label="steps",
@@ -64,15 +64,18 @@ def draw_map(board: Board, inspection: Inspection, width: int, height: int) -> l
     tall = height - 1 - (curve if curve >= _LEAST_CURVE else 0)
     lines, cell_at, rows = map_lines(board, heat, width - 1, tall, (row, at))
     page.cell_at = lambda x, y: cell_at(x - 1, y - 1)
-    here: Line = [(f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"), (f"{number(value)} ", "title")]
-    what: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {safe(region)}{of_layer}", "")]
-    what += [("  heads", "dim")] if page.heads else []
-    what += [("  log scale", "dim")] if page.log else []
-    what += [(f"  {rows}", "dim")] if rows else []
+    cursor_facts: Line = [
+        (f"{_place(shown.rows[row], region)}  step {number(step)}  ", "dim"),
+        (f"{number(value)} ", "title"),
+    ]
+    title: Line = [(f" {group} ", "dim"), (figure, "title"), (f" of {safe(region)}{of_layer}", "")]
+    title += [("  heads", "dim")] if page.heads else []
+    title += [("  log scale", "dim")] if page.log else []
+    title += [(f"  {rows}", "dim")] if rows else []
     body = fill([[(" ", ""), *line] for line in lines], width, min(tall, len(lines)))
     if curve >= _LEAST_CURVE:
         body += curve_lines(shown.steps, shown.values[row], (step, value), width - 2, curve)
-    return [justify(what, here, width), *body]
+    return [justify(title, cursor_facts, width), *body]
 
 
 def _place(row: Row, region: str) -> str:
@@ -102,8 +105,10 @@ def figure_map(
     """A figure of a region in all layers, of its heads in one, of all regions of a layer, or of what is in none."""
     if region == BESIDES:
         shown = table.heat_map(figure, heads=heads)
-        kept = [at for at, row in enumerate(shown.rows) if row.layer is None]
-        return figure_tables.HeatMap(figure, [shown.rows[at] for at in kept], shown.steps, shown.values[kept])
+        in_no_layer = [at for at, row in enumerate(shown.rows) if row.layer is None]
+        return figure_tables.HeatMap(
+            figure, [shown.rows[at] for at in in_no_layer], shown.steps, shown.values[in_no_layer]
+        )
     if region == WHOLE_LAYER:
         return table.heat_map(figure, layer=of_layer or 0)
     return table.heat_map(figure, region, layer=of_layer or 0, heads=True) if heads else table.heat_map(figure, region)
@@ -139,9 +144,9 @@ def draw_spread(board: Board, inspection: Inspection, width: int, height: int) -
     if step is None:
         return []
     at = page.steps.index(step)
-    what: Line = [(f" {safe(row)}", "title"), (f"  step {number(step)}", "")]
-    here: Line = [(f"{_facts(inspection, row, step)} ", "dim")]
-    head = justify(what, here, width)
+    title: Line = [(f" {safe(row)}", "title"), (f"  step {number(step)}", "")]
+    facts: Line = [(f"{_facts(inspection, row, step)} ", "dim")]
+    head = justify(title, facts, width)
     if width >= _BESIDE:
         half = width // 2 - 1
         bars = fill(_bars(histograms, at, half - 2, height - 1), half, height - 1)
@@ -157,8 +162,8 @@ def _facts(inspection: Inspection, row: Row, step: int) -> str:
     """Mean, deviation and ends of a row at a step."""
     words = []
     for figure in ("mean", "std", "min", "max"):
-        told = inspection.taps.value(figure, row, step)
-        words += [f"{figure} {number(told, 3)}"] if told is not None else []
+        value = inspection.taps.value(figure, row, step)
+        words += [f"{figure} {number(value, 3)}"] if value is not None else []
     return "  ".join(words)
 
 
@@ -202,5 +207,5 @@ def _picked(count: int, at: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     picked = sorted({*np.linspace(0, count - 1, max(2, most)).round().astype(int).tolist()})
-    nearest = min(picked, key=lambda one: abs(one - at))
-    return [at if one == nearest else one for one in picked]
+    nearest = min(picked, key=lambda step: abs(step - at))
+    return [at if step == nearest else step for step in picked]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from linnet.board.flow_tree import FlowNode, newest_times, read_flow
 from linnet.board.terminal.inside_page import InsidePage
-from linnet.board.terminal.spans import Line, fill, fit, justify, pad, safe
+from linnet.board.terminal.spans import Line, around, fill, fit, justify, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.words import compact, device_time, number
 from linnet.runs.figure_tables import Row, tensor_row
@@ -63,7 +63,7 @@ def _regions(page: InsidePage, tree: RegionNode, width: int, height: int) -> lis
         lines.append([("▌" if on else " ", f"row{on}"), (name, f"row{on}"), *_bar(share, on)])
         lines[-1] += [(pad(device_time(node.us), 10, right=True), f"row{on}")]
         lines[-1] += [(pad(f"{100 * share:.0f} %", 7, right=True), f"dim{on}"), ("  ", f"row{on}")]
-    return _around(lines, page.row, height)
+    return around(lines, page.row, height)
 
 
 def _operations(timing: OpTiming, width: int, height: int) -> list[Line]:
@@ -106,12 +106,12 @@ def draw_model(board: Board, inspection: Inspection | None, width: int, height: 
         line: Line = [("▌" if on else " ", f"row{on}")]
         name = pad(_branch(depth, f"{safe(node.name)}{views}", sign), wide)
         line.append((name, f"dim{on}" if node.op else f"row{on}"))
-        line += [(pad(tell(node), room, right=True), f"row{on}") for room, tell in columns.values()]
+        line += [(pad(text_of(node), room, right=True), f"row{on}") for room, text_of in columns.values()]
         lines.append(line)
     head: Line = [(pad(above, wide + 1), "head")]
     head += [(pad(name, room, right=True), "head") for name, (room, _) in columns.items()]
     title = justify([(" model ", "dim"), (safe(watched.title if watched else ""), "title")], [(when, "dim")], width)
-    return [title, fit(head, width), *_around(lines, page.row, height - 2)]
+    return [title, fit(head, width), *around(lines, page.row, height - 2)]
 
 
 class _Figures:
@@ -148,9 +148,9 @@ class _Figures:
             columns["mean"] = (10, lambda node: self._tap(node, "mean"))
         room = width - 24
         fitting: dict[str, tuple[int, Callable[[FlowNode], str]]] = {}
-        for name, (wide, tell) in columns.items():
+        for name, (wide, text_of) in columns.items():
             if (room := room - wide) >= 0:
-                fitting[name] = (wide, tell)
+                fitting[name] = (wide, text_of)
         return fitting
 
     def _tap(self, node: FlowNode, figure: str) -> str:
@@ -159,17 +159,17 @@ class _Figures:
         assert self._inspection is not None
         for region in node.taps:
             for row in (Row(region, node.layer), Row(region)):
-                told = self._inspection.taps.value(figure, row, step) if step is not None else None
-                if told is not None:
-                    return number(told, 3)
+                value = self._inspection.taps.value(figure, row, step) if step is not None else None
+                if value is not None:
+                    return number(value, 3)
         return ""
 
     def _entropy(self, node: FlowNode) -> str:
         step = self._page.nearest_step(self._looks["taps"])
         if self._inspection is None or step is None or node.op != _ATTENTION:
             return ""
-        told = self._inspection.taps.value("entropy", Row("attn_out", node.layer), step)
-        return "" if told is None else number(told, 3)
+        value = self._inspection.taps.value("entropy", Row("attn_out", node.layer), step)
+        return "" if value is None else number(value, 3)
 
     def _tensors(self, node: FlowNode, group: str, figure: str) -> str:
         """The greatest of a module's tensors."""
@@ -177,13 +177,13 @@ class _Figures:
         table = self._inspection.grads if group == "grads" else self._inspection.drift
         step = self._page.nearest_step(self._looks[group])
         names = [tensor if node.layer is None else f"blk.{node.layer}.{tensor}" for tensor in node.tensors]
-        told = [table.value(figure, tensor_row(name), step) for name in names] if step is not None else []
-        return number(max(known), 3) if (known := [value for value in told if value is not None]) else ""
+        values = [table.value(figure, tensor_row(name), step) for name in names] if step is not None else []
+        return number(max(known), 3) if (known := [value for value in values if value is not None]) else ""
 
-    def _time(self, node: FlowNode, way: str) -> str:
+    def _time(self, node: FlowNode, direction: str) -> str:
         path = f"{node.path.rpartition('.')[0]}.attention" if node.op == _ATTENTION else node.path
-        told = self._times.get(path, {}).get(way) if node.op in ("", _ATTENTION) else None
-        return "" if told is None else device_time(told)
+        seconds = self._times.get(path, {}).get(direction) if node.op in ("", _ATTENTION) else None
+        return "" if seconds is None else device_time(seconds)
 
 
 def _flow(folder: Path) -> FlowNode | None:
@@ -241,9 +241,3 @@ def _branch(depth: int, name: str, sign: str) -> str:
 def _bar(share: float, on: str) -> Line:
     full = round(max(0.0, min(1.0, share)) * _BAR)
     return [("━" * full, "graph"), (" " * (_BAR - full), f"row{on}")]
-
-
-def _around(lines: list[Line], row: int, height: int) -> list[Line]:
-    """As many lines as there is room for, with that of the cursor."""
-    first = min(max(0, row - height // 2), max(0, len(lines) - height))
-    return lines[first : first + max(0, height)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from linnet.board.checkpoint_kind import llama_cli, model_kind
+from linnet.board.checkpoint_kind import checkpoint_commands, model_kind
 from linnet.board.terminal.keys import SECTIONS
 from linnet.board.terminal.spans import Line, cells, cut, fill, fit, pad, safe, wrap
 from linnet.board.terminal.state import Board
@@ -91,14 +91,10 @@ def _checkpoints(board: Board, width: int) -> list[Line]:
 
 def _ways_to_run(run: Run, newest: Path) -> Line:
     """A line each for what can be done with a checkpoint."""
-    step, kind, folder = step_of(newest) or 0, model_kind(newest), run.path
-    if kind == "images":
-        return [(command("classify", folder, "IMAGE…", checkpoint=step), "code")]
-    if kind == "token ids":
-        note = "there is no tokenizer inside: it runs on token ids alone"
-        return [(note, "dim"), (command("eval", folder, "--corpus IDS", checkpoint=step), "code")]
-    with_llama_cpp = safe(llama_cli(newest, run.manifest.config.get("base")))
-    return [(command("generate", folder, '--prompt "…"', checkpoint=step), "code"), (with_llama_cpp, "code")]
+    commands: Line = [(safe(text), "code") for text in checkpoint_commands(run, newest)]
+    if model_kind(newest) == "token ids":
+        return [("there is no tokenizer inside: it runs on token ids alone", "dim"), *commands]
+    return commands
 
 
 def _file_size(file: Path) -> str:
@@ -189,15 +185,15 @@ def _log(board: Board, width: int) -> list[Line]:
         return _message("no run is open")
     lines: list[Line] = []
     for entry in watched.journal.log_entries():
-        look = "" if entry.level == "info" else entry.level
+        style = "" if entry.level == "info" else entry.level
         sign = {"info": " ", "warning": "!", "error": "✗"}[entry.level]
         t = duration(entry.t) if entry.t else ""
         step = f"step {number(entry.step)}" if entry.step is not None else ""
         first, *rest = wrap(entry.text, max(8, width - 30), 4) or [""]
         lines.append(
-            [(f" {sign} ", look), (pad(t, 11, True), "dim"), ("  ", ""), (pad(step, 13), "dim"), (first, look)]
+            [(f" {sign} ", style), (pad(t, 11, True), "dim"), ("  ", ""), (pad(step, 13), "dim"), (first, style)]
         )
-        lines += [[(" " * 29, ""), (line, look)] for line in rest]
+        lines += [[(" " * 29, ""), (line, style)] for line in rest]
     if watched.history.damaged > watched.journal.damaged and watched.history.caught_up:
         text = f"{watched.history.damaged:,} damaged lines in all; {command('check', watched.run.path)} names them"
         lines.append([(" ! ", "warning"), (text, "warning")])

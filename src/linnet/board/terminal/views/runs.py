@@ -31,7 +31,7 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     lines = [_summary(board, rows)]
     if not rows:
         why = "no run fits the filter" if table.filter else f"no runs in {safe(board.store.root)} yet"
-        why = why if board.run_table.looked else "looking …"
+        why = why if board.run_table.scanned else "looking …"
         return fill([*lines, [], [(f"   {why}", "dim")]], width, height)
     room = max(1, height - TABLE_HEAD)
     at, table.offset = table.window(rows, room)
@@ -159,13 +159,13 @@ def _head(board: Board, heads: dict[str, str], right: set[str]) -> Line:
 def _line(
     row: RunRow, text: dict[str, str], columns: dict[str, int], right: set[str], here: bool, marked: bool, width: int
 ) -> Line:
-    look, on = ("row.on", ".on") if here else ("", "")
+    style, on = ("row.on", ".on") if here else ("", "")
     line: Line = [("❯" if here else " ", f"key{on}"), ("◆ " if marked else "  ", f"mark{on}")]
     for name, wide in columns.items():
-        span: Span = (pad(text[name], wide, right=name in right), look)
+        span: Span = (pad(text[name], wide, right=name in right), style)
         if name == "status":
             span = (span[0], f"status.{row.summary.status}{on}")
         elif name == "curve":
             span = (pad(_curve(tuple(row.spark), wide), wide), f"graph{on}")
-        line += [span, ("  ", look)]
-    return fit(line, width, look)
+        line += [span, ("  ", style)]
+    return fit(line, width, style)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from io import TextIOWrapper
 
@@ -16,7 +15,7 @@ from linnet.board.terminal.spans import Line, cells, cut, fit, justify, length, 
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import artifacts, detail, grid, pages, runs, system
 from linnet.board.watched_run import WatchedRun
-from linnet.board.words import duration, number
+from linnet.board.words import duration, is_coloured, number
 from linnet.runs.family import children_of, origin_of
 
 _HEAD, _FOOT = 3, 1  # lines above and below the body
@@ -83,7 +82,7 @@ def frame(board: Board, width: int, height: int) -> list[Line]:
 
 def print_frame(board: Board, width: int, height: int, theme: str) -> None:
     """Read all that there is, and print the board as it stands; in colour only on a terminal that wants it."""
-    board.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    board.color = is_coloured()
     board.theme = "light" if theme == palette.LIGHT else "dark"
     lines = frame(board, width, height)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -96,7 +95,9 @@ def print_frame(board: Board, width: int, height: int, theme: str) -> None:
 
 def paint(line: Line, theme: str) -> str:
     """A line with the escape sequences of its colours."""
-    return "".join(palette.look(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line)
+    return "".join(
+        palette.style_of(style, theme).render(text, color_system=ColorSystem.TRUECOLOR) for text, style in line
+    )
 
 
 def _header(board: Board, width: int) -> list[Line]:
@@ -232,13 +233,13 @@ def _modes(board: Board) -> Line:
 
 
 def tab_at(board: Board, width: int, x: int) -> str | None:
-    at, seen = 0, -1
+    at, position = 0, -1
     for text, style in _tabs(board, width):
         if style in ("tab", "tab.on") and text.startswith(" "):
-            seen += 1
+            position += 1
         at += cells(text)
         if x < at:
-            return VIEWS[seen] if 0 <= seen < len(VIEWS) and style != "tabs" else None
+            return VIEWS[position] if 0 <= position < len(VIEWS) and style != "tabs" else None
     return None
 
 

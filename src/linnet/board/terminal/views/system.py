@@ -77,13 +77,15 @@ def panel(board: Board, width: int, height: int) -> list[Line]:
 
 def gauges(board: Board, watched: WatchedRun) -> list[Gauge]:
     """Every figure there is of the machine: as the run logged them and, when it trains here, live from this one."""
-    here = is_here(watched) and bool(board.host.past("sys/cpu/percent"))
+    is_of_this_machine = is_here(watched) and bool(board.host.past("sys/cpu/percent"))
 
     def past(name: str) -> list[float]:
-        return (logged(watched, f"sys/{name}") + (board.host.past(f"sys/{name}") if here else []))[-HISTORY:]
+        return (logged(watched, f"sys/{name}") + (board.host.past(f"sys/{name}") if is_of_this_machine else []))[
+            -HISTORY:
+        ]
 
     gpus = {int(match[1]) for name in watched.history.names() if (match := _GPU.match(name))}
-    if here:
+    if is_of_this_machine:
         gpus |= {index for index in range(16) if board.host.past(f"sys/gpu{index}/percent")}
     return [*_processor(past), *_memory(past), *_disk_and_net(past), *(g for i in sorted(gpus) for g in _gpu(past, i))]
 

@@ -22,7 +22,7 @@ _MOST_LINES = 20_000  # of a text
 _WIDEST_COLUMN = 40
 
 
-def sketch(artifact: Artifact, width: int, height: int, *, color: bool = True) -> list[Line]:
+def artifact_lines(artifact: Artifact, width: int, height: int, *, color: bool = True) -> list[Line]:
     """An artifact in lines of `width` columns; an image, a histogram and a sound in at most `height` of them."""
     try:
         loaded = _load(artifact, _changed(artifact))

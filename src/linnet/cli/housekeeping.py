@@ -135,13 +135,13 @@ def delete(
         if not agreed(f"Delete {count}, {size}{', for good' if for_good else ''}? [y/N] ", "delete"):
             print("nothing was deleted")
             return 1
-    kept = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
+    trashes = [store.trash_of(doomed) for doomed in chosen if not for_good and not doomed.path.is_symlink()]
     now = time.time()
     with lasting_output():
         for doomed in chosen:
             print(f"deleted {words.plain(store.delete(doomed, force=force, for_good=for_good, at=now))}")
         trash.empty()
-        _tell_undo(kept)
+        _print_undo_hint(trashes)
     return 0
 
 
@@ -162,28 +162,28 @@ def thin(
     kept = Keep.parse(keep)
     store = RunStore(runs)
     chosen = _chosen(store, run, filters, "thin")
-    for one in chosen:
-        if one.status == "live":
-            raise RunError(f"run {one.id} is being written; it keeps its own checkpoints by --keep")
-    all_over = [(one, surplus_of(one, kept)) for one in chosen]
-    surplus = [(one, over) for one, over in all_over if over.files]
-    for one, over in surplus:
-        print(f"{words.bounded(one.id)}: {_steps(over)}, {words.size(over.bytes)}")
-    if foreign := sum(len(over.foreign) for _, over in all_over):
+    for chosen_run in chosen:
+        if chosen_run.status == "live":
+            raise RunError(f"run {chosen_run.id} is being written; it keeps its own checkpoints by --keep")
+    all_over = [(chosen_run, surplus_of(chosen_run, kept)) for chosen_run in chosen]
+    surplus = [(chosen_run, surplus_of_run) for chosen_run, surplus_of_run in all_over if surplus_of_run.files]
+    for chosen_run, surplus_of_run in surplus:
+        print(f"{words.bounded(chosen_run.id)}: {_steps(surplus_of_run)}, {words.size(surplus_of_run.bytes)}")
+    if foreign := sum(len(surplus_of_run.foreign) for _, surplus_of_run in all_over):
         print(f"{foreign} that their run did not write stay")
     if not surplus:
         print("there is nothing to thin")
         return 0
-    size = words.size(sum(over.bytes for _, over in surplus))
+    size = words.size(sum(surplus_of_run.bytes for _, surplus_of_run in surplus))
     if not yes and not agreed(f"Delete {size}{', for good' if for_good else ''}? [y/N] ", "thin"):
         print("nothing was deleted")
         return 1
     now = time.time()
-    for one, over in surplus:
-        store.discard(one, over.files, over.bytes, for_good=for_good, at=now)
+    for chosen_run, surplus_of_run in surplus:
+        store.discard(chosen_run, surplus_of_run.files, surplus_of_run.bytes, for_good=for_good, at=now)
     Trash(store.root).empty()
     print(f"deleted {size}")
-    _tell_undo([] if for_good else [store.trash_of(one) for one, _ in surplus])
+    _print_undo_hint([] if for_good else [store.trash_of(chosen_run) for chosen_run, _ in surplus])
     return 0
 
 
@@ -191,14 +191,17 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
     """What runs take on the disk, the largest last: weights, state, events, artifacts, and what was deleted lately."""
     store = open_store(runs)
     chosen = choose_runs(store, run, filters)
-    sizes = sorted(((bytes_of(one.path), one) for one in chosen), key=lambda pair: sum(pair[0].values()))
+    sizes = sorted(
+        ((bytes_of(chosen_run.path), chosen_run) for chosen_run in chosen), key=lambda pair: sum(pair[0].values())
+    )
     trash = Trash(store.root)
     trash.empty()
     deletions = trash.deletions()
     deleted = sum(deletion.bytes for deletion in deletions)
     if json:
         listed = [
-            {"run_id": one.id, "path": str(one.path), **parts, "total": sum(parts.values())} for parts, one in sizes
+            {"run_id": chosen_run.id, "path": str(chosen_run.path), **parts, "total": sum(parts.values())}
+            for parts, chosen_run in sizes
         ]
         print_json({"runs": listed, "total": sum(sum(parts.values()) for parts, _ in sizes), "trash": deleted})
         return 0
@@ -206,8 +209,8 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
         print(f"There are no runs in the folder {words.plain(store.root)}.")
     else:
         rows = [
-            (one.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
-            for parts, one in sizes
+            (chosen_run.id, *(words.size(parts[part]) for part in PARTS), words.size(sum(parts.values())))
+            for parts, chosen_run in sizes
         ]
         totals = [sum(parts[part] for parts, _ in sizes) for part in PARTS]
         rows.append((f"{len(sizes)} in all", *map(words.size, totals), words.size(sum(totals))))
@@ -248,19 +251,19 @@ def _described(run: Run, contents: Contents) -> str:
     return f"{facts}, also {', '.join(contents.foreign)}" if contents.foreign else facts
 
 
-def _steps(over: Surplus) -> str:
+def _steps(surplus: Surplus) -> str:
     """The steps whose checkpoints go; and whether the run can be resumed after it."""
-    steps = over.steps
+    steps = surplus.steps
     shown = ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
     noun = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
     return f"{noun} of step{'' if len(steps) == 1 else 's'} {shown}" + (
-        "" if over.can_resume else " (it cannot be resumed then)"
+        "" if surplus.can_resume else " (it cannot be resumed then)"
     )
 
 
-def _tell_undo(kept: Sequence[Trash]) -> None:
+def _print_undo_hint(trashes: Sequence[Trash]) -> None:
     """How to take back what went to these."""
-    for root in dict.fromkeys(trash.root for trash in kept):
+    for root in dict.fromkeys(trash.root for trash in trashes):
         undo = f"linnet delete --undo {words.runs_flag(root)}".rstrip()
         print(f"`{undo}` takes back what was deleted last, for a day; so long it takes its room")
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 _KINDS = ("tap", "grad", "drift", "region_enter", "region_exit")
-LOOK_HEADS = tuple(f'{{"kind":"{kind}",'.encode() for kind in _KINDS)  # as Linnet writes them
-SHORT_HEADS = tuple(dict.fromkeys(head[:12] for head in LOOK_HEADS))  # by which an array of lines is sorted
+INSPECTION_HEADS = tuple(f'{{"kind":"{kind}",'.encode() for kind in _KINDS)  # as Linnet writes them
+SHORT_HEADS = tuple(dict.fromkeys(head[:12] for head in INSPECTION_HEADS))  # by which an array of lines is sorted
 _ENDS = (b"}", b"}\r")
 _REGION = b'{"kind":"region_'
 _NEWLINE = ord("\n")
@@ -19,19 +19,19 @@ _RUN = re.compile(rb'^(?:\{"kind":"(?:tap|grad|drift|region_enter|region_exit)",
 _ANY = re.compile(rb'\n\{"kind":"(?:tap|grad|drift|region_)')
 
 
-def is_look(line: bytes) -> bool:
+def is_inspection(line: bytes) -> bool:
     """Is it a whole line of such an event?"""
-    return line.startswith(LOOK_HEADS) and line.endswith(_ENDS)
+    return line.startswith(INSPECTION_HEADS) and line.endswith(_ENDS)
 
 
-def without_looks(block: bytes) -> bytes:
+def without_inspection(block: bytes) -> bytes:
     """Whole lines without those of such events."""
-    if not block.startswith(LOOK_HEADS) and _ANY.search(block) is None:
+    if not block.startswith(INSPECTION_HEADS) and _ANY.search(block) is None:
         return block
-    return b"\n".join([line for line in block.split(b"\n") if not is_look(line)])
+    return b"\n".join([line for line in block.split(b"\n") if not is_inspection(line)])
 
 
-def look_runs(block: bytes) -> Iterator[tuple[int, int]]:
+def inspection_runs(block: bytes) -> Iterator[tuple[int, int]]:
     """Where lines of such events follow each other among whole lines: from the first to behind the last."""
     for run in _RUN.finditer(block):
         yield run.span()

@@ -1,4 +1,4 @@
-"""`Shelf`: which of a run's artifacts is looked at, and which step of it."""
+"""`ArtifactPage`: which of a run's artifacts is looked at, and which step of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from linnet.runs import Artifact
 
 
 @dataclass
-class Shelf:
+class ArtifactPage:
     """The selection in the artifacts tab.
 
     - `key`: name and media; the first series without. `position`: which of it; None: the last, also when another comes.

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from linnet.runs.events import parse, restore_nonfinite
+from linnet.runs.inspection_lines import INSPECTION_HEADS
 from linnet.runs.line_struct import Int64, LineStructs
-from linnet.runs.look_lines import LOOK_HEADS
 
 _OTHER_HEADS = (b'{"kind":"op_timing",', b'{"kind":"resume",')
 _KINDS = tuple(f'"{kind}"'.encode() for kind in ("tap", "grad", "drift", "region_enter", "region_exit", "op_timing"))
@@ -74,7 +74,7 @@ class Drift(msgspec.Struct, tag_field="kind", tag="drift", gc=False):
     nonfinite: dict[str, str] | None = None
 
 
-class Entered(msgspec.Struct, tag_field="kind", tag="region_enter", gc=False):
+class RegionEntered(msgspec.Struct, tag_field="kind", tag="region_enter", gc=False):
     """A stretch of work begins."""
 
     step: Int64
@@ -83,7 +83,7 @@ class Entered(msgspec.Struct, tag_field="kind", tag="region_enter", gc=False):
     t: float = 0.0
 
 
-class Left(msgspec.Struct, tag_field="kind", tag="region_exit", gc=False):
+class RegionLeft(msgspec.Struct, tag_field="kind", tag="region_exit", gc=False):
     """A stretch of work ends."""
 
     step: Int64
@@ -106,26 +106,26 @@ class Resumed(msgspec.Struct, tag_field="kind", tag="resume", gc=False):
     step: Int64 | None = None
 
 
-LookEvent: TypeAlias = Tap | Grad | Drift | Entered | Left | Timing | Resumed
+InspectionEvent: TypeAlias = Tap | Grad | Drift | RegionEntered | RegionLeft | Timing | Resumed
 TAP_FIGURES = (*("mean", "std", "l2", "abs_mean", "min", "max", "sparsity", "nan_count", "effective_rank", "dead"),)
 GRAD_FIGURES = ("l2", "abs_mean", "nan_count", "update_ratio")
 DRIFT_FIGURES = ("cos_to_init", "l2_to_init")
 
-_structs = LineStructs(LookEvent)
-_heads = (*LOOK_HEADS, *_OTHER_HEADS)
+_structs = LineStructs(InspectionEvent)
+_heads = (*INSPECTION_HEADS, *_OTHER_HEADS)
 
 
-def look_events(block: bytes) -> Iterator[LookEvent]:
+def inspection_events(block: bytes) -> Iterator[InspectionEvent]:
     """The events of looks among whole lines, and resumes, in order; what is damaged is passed over."""
     lines = block.split(b"\n")
     usual = [line for line in lines if line.startswith(_heads)]
-    odd = [line for line in lines if not line.startswith(_heads) and _may_be_one(line)]
+    odd = [line for line in lines if not line.startswith(_heads) and _may_be_event(line)]
     events = None if odd else _structs.decode(b"\n".join([*usual, b""])) if usual else []
     if events is not None and not any(getattr(event, "nonfinite", None) for event in events):
         yield from events
         return
     for line in lines:
-        if (line.startswith(_heads) or _may_be_one(line)) and (event := _singly(line)) is not None:
+        if (line.startswith(_heads) or _may_be_event(line)) and (event := _decode_line(line)) is not None:
             yield event
 
 
@@ -139,13 +139,13 @@ def gram_of(raw: msgspec.Raw) -> list[list[float]] | None:
     return square if len(square) == len(rows) else None
 
 
-def _may_be_one(line: bytes) -> bool:
+def _may_be_event(line: bytes) -> bool:
     """A line that another writer has spelled otherwise."""
     head = line[:_HEAD]
     return any(kind in head for kind in _KINDS) or b'"resume' in head
 
 
-def _singly(line: bytes) -> LookEvent | None:
+def _decode_line(line: bytes) -> InspectionEvent | None:
     fields = parse(line)
     if fields is None:
         return None
@@ -158,6 +158,6 @@ def _singly(line: bytes) -> LookEvent | None:
         return None
 
 
-def _converted(fields: dict[str, Any]) -> LookEvent:
-    event: LookEvent = msgspec.convert(fields, LookEvent)
+def _converted(fields: dict[str, Any]) -> InspectionEvent:
+    event: InspectionEvent = msgspec.convert(fields, InspectionEvent)
     return event

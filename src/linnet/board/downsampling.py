@@ -1,4 +1,4 @@
-"""A run's numbers in bounded memory: however long it trains, a table is so many buckets.
+"""Downsampling: a run's numbers in bounded memory. However long it trains, a table is so many buckets.
 
 A bucket stands for as many rows as there are in every other bucket of its table, a power of two. It keeps their least,
 greatest, sum and count, so no spike is lost and every mean is that of all rows. When the buckets run out, each two
@@ -19,10 +19,10 @@ from linnet.runs.series import Table
 
 
 @dataclass(frozen=True)
-class FoldLimits:
+class DownsamplingLimits:
     """How much of a run is held.
 
-    - `exact_cells`: numbers up to which every row is held; beyond, they are folded into buckets.
+    - `exact_cells`: numbers up to which every row is held; beyond, they are downsampled into buckets.
     - `whole_cells`: numbers up to which a run is first read whole, so that its cache can be kept.
     - `most_buckets`: of a table; those of very many metrics get fewer, so that they have about `bucket_cells` numbers
       of one kind, but not fewer than `least_buckets`.
@@ -38,27 +38,27 @@ class FoldLimits:
         return max(self.least_buckets, min(self.bucket_cells // metrics, self.most_buckets))
 
 
-class Fold:
-    """Tables of a run, folded; `curve` puts a metric together again."""
+class Downsampler:
+    """Tables of a run, downsampled as they grow; `curve` puts a metric together again."""
 
-    def __init__(self, limits: FoldLimits | None = None) -> None:
-        self._limits = limits or FoldLimits()
-        self._tables: dict[tuple[str, ...], _Folded] = {}
+    def __init__(self, limits: DownsamplingLimits | None = None) -> None:
+        self._limits = limits or DownsamplingLimits()
+        self._tables: dict[tuple[str, ...], _Buckets] = {}
 
     def take(self, tables: Sequence[Table]) -> None:
-        """Fold in the rows of tables that hand theirs over each time."""
+        """Add the rows of tables that hand theirs over each time."""
         for table in tables:
             self._take(table, 0)
 
     def follow(self, tables: Sequence[Table]) -> None:
-        """Fold in what tables that keep their rows have got since the last time."""
+        """Add what tables that keep their rows have got since the last time."""
         for table in tables:
             self._take(table, self._tables[table.names].rows if table.names in self._tables else 0)
 
     def _take(self, table: Table, begin: int) -> None:
         if table.rows > begin:
             if table.names not in self._tables:
-                self._tables[table.names] = _Folded(table.names, self._limits.buckets(len(table.names)))
+                self._tables[table.names] = _Buckets(table.names, self._limits.buckets(len(table.names)))
             self._tables[table.names].take(table, begin)
 
     @property
@@ -96,7 +96,7 @@ class Fold:
 
 
 class _Tally:
-    """What is known exactly of a metric's rows in one table, however they are folded."""
+    """What is known exactly of a metric's rows in one table, however they are downsampled."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -127,8 +127,8 @@ class _Tally:
 _JOINS = (np.fmin, np.fmax, np.add, np.add)  # how two buckets' least, greatest, sum and count become one's
 
 
-class _Folded:
-    """One table. `stride`: rows that a bucket stands for; the last may not be full yet. `rows`: of all buckets.
+class _Buckets:
+    """The buckets of one table. `stride`: rows that each stands for; the last may not be full yet. `rows`: of all.
 
     Shapes: M metrics, B buckets, R rows.
     """
