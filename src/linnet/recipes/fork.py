@@ -162,6 +162,8 @@ class ForkPoint:
                 " linnet.train(from_=…, data=…)"
             )
         data = _changed(parent, given)
+        if isinstance(data, TextData) and data.corpus != parent.corpus and given.get("rows") is None:
+            data = _with_rows_of_its_own(data, given)
         same = {name for name, value in given.items() if value == getattr(parent, name)}
         return data if given.keys() <= {"cache", "documents"} | same else self.with_tokens(data)
 
@@ -276,6 +278,25 @@ def _with_rates(parent: TrainSettings, given: Mapping[str, Any]) -> dict[str, An
         return dict(given)
     rates = {name: rate * lr / parent.lr for name in others if (rate := getattr(parent, name)) is not None}
     return {**rates, **given}
+
+
+def _with_rows_of_its_own(data: TextData, given: Mapping[str, Any]) -> TextData:
+    """Data of another corpus, without what was found out of the rows of the parent's."""
+    if data.rows in (None, "text"):
+        return data
+    from linnet.data.cache import cache_folder
+    from linnet.data.corpus import find_corpus
+    from linnet.data.row_kinds import with_rows
+
+    data = replace(data, rows=None)
+    source = find_corpus(data.corpus, data.field, plain=data.plain, cache=cache_folder(data.cache))
+    rows = with_rows(source, has_field=bool(data.field)).rows
+    if rows == "conversations":
+        return data
+    data = replace(data, train_on=given.get("train_on"))
+    if rows == "preferences":
+        return data
+    return replace(data, chat_format=given.get("chat_format"), documents=bool(given.get("documents")))
 
 
 def _changed(data: Any, given: Mapping[str, Any]) -> Any:
