@@ -162,7 +162,7 @@ class ForkPoint:
                 " linnet.train(from_=…, data=…)"
             )
         data = _changed(parent, given)
-        if isinstance(data, TextData) and data.corpus != parent.corpus and given.get("rows") is None:
+        if isinstance(parent, TextData) and data.corpus != parent.corpus and given.get("rows") is None:
             data = _with_rows_of_its_own(data, given)
         same = {name for name, value in given.items() if value == getattr(parent, name)}
         return data if given.keys() <= {"cache", "documents"} | same else self.with_tokens(data)
