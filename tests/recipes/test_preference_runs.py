@@ -145,6 +145,7 @@ def test_a_fork_goes_on_with_rows_of_another_kind(base: Path, preferences: Path,
     kept = ("rows", "chat_format", "train_on", "documents")
     found = {name: tuple(linnet.open(name).config.get(key) for key in kept) for name in "bcd"}
     assert found["b"] == ("preferences", "chatml", None, True)
+    assert linnet.open("a").config["lr"] == FLAGS["lr"] and linnet.open("b").config["lr"] == 1e-4
     assert found["c"] == (None, None, None, False)
     assert found["d"] == ("conversations", "chatml", "all", True)
 

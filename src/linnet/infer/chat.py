@@ -19,7 +19,7 @@ from linnet.gguf.chat_families import AUTO, chat_format_of
 from linnet.gguf.chat_format import Message
 from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
 from linnet.infer.generation import Memory
-from linnet.infer.text_options import ChatOptions, checked_options
+from linnet.infer.text_options import ChatOptions, checked_options, require_utf8
 from linnet.infer.text_stream import StopReason, TextStream
 from linnet.models import LanguageModel
 
@@ -76,7 +76,7 @@ class Chat(Shown):
     @system.setter
     def system(self, text: str | None) -> None:
         if text is not None:
-            _require_utf8(text, "the system message")
+            require_utf8(text, "the system message")
         said = [message for message in self.messages if message.role != "system"]
         self.messages = said if text is None else [Message("system", text), *said]
 
@@ -88,7 +88,7 @@ class Chat(Shown):
         """The same piece by piece. Question and answer are part of the conversation once it has been iterated over."""
         if not isinstance(question, str) or not question.strip():
             raise UsageError("the question is empty: give a text")
-        _require_utf8(question, "the question")
+        require_utf8(question, "the question")
         chosen = self._options_of(options)
         said, dropped, ids = self.messages, 0, self._ids(question)
         ctx = self._language_model.config.ctx
@@ -195,14 +195,6 @@ class Answer:
             self._is_interrupted = self._stream.stopped is None
             if self.text.strip():
                 self._chat.keep(self.question, self.text)
-
-
-def _require_utf8(text: str, what: str) -> None:
-    """Refuse half a surrogate pair, which is no character: bytes that are no UTF-8 come as such."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} is no text in UTF-8: it holds other bytes") from None
 
 
 def _chatting(model: LoadedModel) -> tuple[LanguageModel, Mapping[str, object]]:
