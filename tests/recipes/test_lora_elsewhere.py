@@ -310,6 +310,7 @@ def test_an_alpha_of_nothing_adds_nothing(trained: Path, tmp_path: Path) -> None
         ({"peft_type": "IA3"}, "peft_type: not a LoRA adapter; expected 'LORA', found 'IA3'"),
         ({"r": "four"}, "rank and alpha are no numbers"),
         ({"lora_alpha": float("nan")}, "rank and alpha are no numbers"),
+        ({"lora_alpha": 10**400}, "rank and alpha are no numbers"),
         ({"alpha_pattern": {"q_proj": "two"}}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),
         ({"alpha_pattern": {"q_proj(": 2}}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),

@@ -69,6 +69,8 @@ def chat(
     loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
     talk = linnet.chat(loaded, system=system, chat_format=chat_format or AUTO, think=think, **asdict(options))
     tell_choice(model, path, json)
+    if isinstance(sys.stdin, io.TextIOWrapper):  # a line of other bytes is refused as a question, not here
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdin.isatty() and not json:
         return _converse(talk)
     return _answer_lines(talk, json)
@@ -87,8 +89,6 @@ def _text_of(path: Path) -> str:
 def _answer_lines(talk: Chat, json: bool) -> int:
     """Answer every line of standard input, with an empty line between two answers; commands work as in a terminal."""
     is_first = True
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for number, line in enumerate(sys.stdin, 1):
         question = line.strip()
         if not question:

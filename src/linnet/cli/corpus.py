@@ -97,7 +97,7 @@ def show(
             ctx=ctx,
             json=json,
         )
-    misplaced = None
+    misplaced: UsageError | None = None
     for flag in (flag for flag, value in {"--chat-format": chat_format, "--ctx": ctx}.items() if value is not None):
         misplaced = UsageError(f"{flag} is for conversations, and {corpus} is text: leave it out, or see --rows")
     if misplaced is not None and not any(file.kind in ROW_READERS for file in source.files):

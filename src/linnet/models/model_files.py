@@ -119,5 +119,5 @@ def _scaled(reference: ModelRef) -> tuple[ModelRef, float]:
     except ValueError:
         return reference, 1.0
     if not abs(factor) <= _MOST:
-        raise UsageError(f"`adapter`: {name} cannot be applied with the scale {scale}: give a finite number")
+        raise UsageError(f"the adapter {name} cannot be applied with the scale {scale}: give a finite number")
     return (name, factor) if colon and name else (reference, 1.0)
