@@ -131,7 +131,7 @@ def _settings(folder: Path) -> Mapping[str, Any]:
         kind = quoted(str(settings.get("peft_type"))) if isinstance(settings, dict) else "no object"
         raise GGUFError("not a LoRA adapter", f"{CONFIG}: peft_type", "'LORA'", kind, folder)
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if type(rank) is not int or rank < 1 or not _is_number(alpha):
+    if not isinstance(rank, int) or not _is_number(rank) or rank < 1 or not _is_number(alpha):
         stated = f"{rank!r}, {alpha!r}"[:80]
         raise GGUFError("rank and alpha are no numbers", CONFIG, "r and lora_alpha", stated, folder)
     patterns = settings.get("alpha_pattern") or {}
@@ -159,7 +159,7 @@ def _settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) <= _MOST  # type: ignore[operator]
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
 
 
 def _is_pattern(text: str) -> bool:
