@@ -157,6 +157,9 @@ def test_an_adapter_of_another_base_is_named_and_may_be_forced(
         (["merge", "BASE", "BASE", "OUT"], "is no adapter; expected 'adapter', found 'model'"),
         (["merge", "BASE", "ADAPTER", "ADAPTER"], "is there already; say --force to replace it"),
         (["merge", "BASE", "ADAPTER", "BASE", "--force"], "is a file to be read; name another"),
+        (["merge", "BASE", "ADAPTER:nan", "OUT"], "cannot be applied with the scale nan: give a finite number"),
+        (["generate", "BASE", "--adapter", "ADAPTER:1e300"], "cannot be applied with the scale 1e300: give a finite"),
+        (["merge", "BASE", "ADAPTER:1e38", "ADAPTER:1e38", "OUT"], "it has numbers that are not finite; expected fin"),
         (["generate", "BASE", "--adapter", "none.gguf"], "there is no file none.gguf"),
         (["convert", "BASE", "OUT"], "convert: --type needs a value: f32, f16, bf16 or q8_0"),
         (["convert", "BASE", "OUT", "--type", "f16", "--base", "BASE"], "--base is for adapters of peft"),
@@ -167,7 +170,8 @@ def test_what_does_not_go_together_is_one_line(
 ) -> None:
     names = {"BASE": str(base), "ADAPTER": str(adapter), "OUT": str(base.with_name("out.gguf"))}
     before = {path: path.read_bytes() for path in (base, adapter)}
-    code, _, err = said(*(names.get(word, word) for word in words))
+    parted = (word.partition(":") for word in words)
+    code, _, err = said(*(names.get(name, name) + colon + scale for name, colon, scale in parted))
     assert code in (1, 2) and err.count("\n") == 1 and expected in err
     assert not base.with_name("out.gguf").exists()
     assert {path: path.read_bytes() for path in before} == before

@@ -42,6 +42,21 @@ def test_in_a_pipe_every_line_is_a_question(file: Path, said: Said, typed: objec
     assert out.startswith(f"{answers[0]}\n\n{answers[1]}\nsaved to ") and "never" not in out
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_line_that_cannot_be_asked_is_named(
+    file: Path, said: Said, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    for line, complaint in (
+        (b"caf\xe9?", "the question is no text in UTF-8"),
+        (b"why " * 5000, "tokens as the chat is written"),
+    ):
+        typed = io.BytesIO("café?\n\n".encode() + line + b"\nwho?\n")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(typed, encoding=encoding))
+        code, out, err = said("chat", str(file), "--max-tokens", "1", "--json")
+        assert (code, out.count("\n"), json.loads(out)["question"]) == (2, 1, "café?")
+        assert err.count("\n") == 1 and "line 3: the question " in err and complaint in err
+
+
 def test_its_json_has_an_object_a_line(file: Path, said: Said, typed: object, tmp_path: Path) -> None:
     (tmp_path / "system.txt").write_text("be brief\n")
     typed("who?\nwhy?\n")  # type: ignore[operator]

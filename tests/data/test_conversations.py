@@ -89,6 +89,10 @@ def test_rows_with_a_text_or_a_field_are_texts_as_they_were(tmp_path: Path) -> N
     assert with_rows(find_corpus(tmp_path / "b.jsonl")).rows == "conversations"
     assert with_rows(find_corpus(tmp_path / "b.jsonl", "body"), has_field=True).rows == "text"
     assert with_rows(find_corpus(tmp_path / "b.jsonl"), "text").rows == "text"
+    for messages in (json.dumps(chat(1)), chat(1)[0]):
+        write_jsonl(tmp_path / "d.jsonl", [{"messages": messages}])
+        with pytest.raises(DataError, match=r"line 1 has .* in messages, expected a list of messages"):
+            read(tmp_path / "d.jsonl")
     (tmp_path / "c.txt").write_text("text")
     with pytest.raises(DataError, match=r"corpus .*c.txt: it holds no rows, so no conversations: expected JSONL"):
         with_rows(find_corpus(tmp_path / "c.txt"), "conversations")
@@ -120,6 +124,8 @@ GOOD = row(("user", "a"), ("assistant", "b"))
         ({"messages": ["x"]}, "line 2 has a message 1 that is no object"),
         (row(("user", None), ("assistant", "b")), "line 2 has null in message 1, expected text"),
         (row(("user", [{"type": "image_url"}]), ("assistant", "b")), "line 2 has a list in message 1, expected text"),
+        ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [{}]}]},
+         "line 2 has a message 2 that calls a tool (calls of tools are not trained on)"),
         ({"prompt": "a", "completion": "b"}, "line 2 has prompt and completion, and the rows before it messages: keep"),
         ({"prompt": "a", **GOOD, "completion": "b"}, "line 2 is of two kinds, messages as well as prompt and"),
         ({"title": "a"}, "line 2 holds no conversation; it has title: expected messages, or prompt and completion"),

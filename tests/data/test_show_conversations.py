@@ -52,10 +52,13 @@ def test_without_a_base_the_messages_are_shown(printed: Printed, tmp_path: Path)
     assert json.loads(named)["samples"][0]["messages"][0]["content"] == "Be brief."
 
 
-def test_flags_that_do_not_go_together_are_refused(said: Said, one: Path, corpus: Path) -> None:
+def test_flags_that_do_not_go_together_are_refused(said: Said, one: Path, corpus: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"messages": [')
     for words, complaint in (
         ((str(one), "--vocab", "400"), "--vocab is for text"),
         ((str(corpus), "--ctx", "64"), "--ctx is for conversations"),
+        ((str(broken), "--ctx", "64"), "line 1 is not a JSON object: Input data was truncated"),
         ((str(corpus), "--rows", "conversations"), "it holds no rows, so no conversations"),
     ):
         code, _, err = said("data", "show", *words)

@@ -174,10 +174,21 @@ def test_what_cannot_be_asked_is_said(model: LoadedModel, tmp_path: Path) -> Non
         (lambda: chat(model, temprature=1), "chat: there is no option 'temprature'; did you mean temperature"),
         (lambda: chat(model).ask(" \n"), "the question is empty"),
         (lambda: linnet.chat(tmp_path / "vit.gguf"), "classifies images and knows no text"),
+        (lambda: chat(model).ask("\udcff"), "the question is no text in UTF-8: it holds other bytes"),
+        (lambda: chat(model, system="\udcff"), "the system message is no text in UTF-8"),
         (lambda: chat(model, chat_format="chatml"), r"chatml needs <\|im_start\|> and"),
     ):
         with pytest.raises(linnet.LinnetError, match=words):
             call()
+
+
+def test_a_question_that_fits_no_context_leaves_the_chat_as_it_was(model: LoadedModel) -> None:
+    talk = linnet.chat(model, max_tokens=4)
+    talk.ask("who?")
+    said = talk.messages
+    with pytest.raises(linnet.LinnetError, match="shorten it"):
+        talk.ask("why " * 2000)
+    assert talk.messages == said
 
 
 def test_each_answer_has_a_seed_of_its_own(model: LoadedModel) -> None:

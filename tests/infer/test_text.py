@@ -138,6 +138,15 @@ def test_wrong_options_are_told_in_a_line(model: LoadedModel, options: dict[str,
         model.generate("a", **options)
 
 
+def test_bytes_that_are_no_text_are_refused_in_a_line(file: Path, model: LoadedModel, said: Said) -> None:
+    for call in (model.encode, model.score, model.generate):
+        with pytest.raises(UsageError, match="the text is no text in UTF-8: it holds other bytes"):
+            call("\udcff")
+    for command in ("generate", "eval"):
+        code, _, err = said(command, str(file), "--prompt", "\udcff")
+        assert (code, err.count("\n")) == (2, 1) and "--prompt is no text in UTF-8" in err
+
+
 def test_a_model_says_what_it_is(model: LoadedModel) -> None:
     assert repr(model).startswith("<LoadedModel small.gguf: llama, 2") and "vocabulary 288, on cpu>" in repr(model)
 

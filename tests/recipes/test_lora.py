@@ -13,7 +13,7 @@ import torch
 
 import linnet
 from linnet.errors import LinnetError, UsageError
-from linnet.gguf import AdapterFile, GGUFFile, convert, read_card
+from linnet.gguf import AdapterFile, GGUFFile, GGUFWriter, MetadataBlock, convert, read_card
 from linnet.gguf.check import check
 from linnet.models.adapters import without_adapter
 from linnet.models.frozen import load_frozen
@@ -321,6 +321,30 @@ def test_answers_longer_than_the_context_are_cut_counted_and_told(
     assert "1 conversation is left out, since the first answer begins behind the context of 48 tokens" in out
     notes = [event.data["text"] for event in linnet.open("cut").events().read_events() if event.kind == "note"]
     assert any("cut there" in note for note in notes) and any("is left out" in note for note in notes)
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_chats_in_another_format_than_the_bases_are_gone_on_with_in_it(
+    dora: bool, base: Path, printed: Printed, tmp_path: Path
+) -> None:
+    """A base whose template is in no format that is known, so that one has to be named."""
+    mine = tmp_path / "mine.gguf"
+    with GGUFFile.open(base) as file:
+        metadata = MetadataBlock().copy(file.metadata, file.metadata)
+        writer = GGUFWriter(metadata.text("tokenizer.chat_template", "{{ messages }}"))
+        for name, tensor in file.tensors.items():
+            writer.add(name, tensor, tensor.type)
+        writer.write(mine)
+    rows = write_jsonl(tmp_path / "chat.jsonl", [{"prompt": f"who {n}?", "completion": "it is red"} for n in range(8)])
+    run = teach(mine, rows, steps=1, held_out=0, chat_format="plain", dora=dora)
+    assert linnet.chat(run).format.name == "plain"
+    questions = write_jsonl(tmp_path / "q.jsonl", [{"question": "who?", "choices": ["red", "blue"], "answer": 0}])
+    scored = json.loads(printed("eval", run.id, "--choices", str(questions), "--chat", "--json"))
+    assert scored["chat_format"] == "plain"
+    if not dora:
+        assert linnet.chat(mine, adapter=adapter_of(run, 1)).format.name == "plain"
+        printed("merge", run.id, str(tmp_path / "merged.gguf"))
+        assert linnet.chat(tmp_path / "merged.gguf").format.name == "plain"
 
 
 def test_another_base_under_the_same_name_is_not_gone_on_with(base: Path, trained: Path, ledger: Path) -> None:

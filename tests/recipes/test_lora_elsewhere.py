@@ -270,10 +270,12 @@ def peft_folder(path: Path, **changes: Any) -> Path:
 
     path.mkdir()
     settings = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", **changes}
+    ndim, factor = changes.get("ndim", 2), changes.get("factor", 1)
     (path / "adapter_config.json").write_text(json.dumps(settings))
     module = f"base_model.model.model.layers.0.self_attn.{changes.get('module', 'q_proj')}"
     dice = np.random.default_rng(0)
     pair = {"A": dice.standard_normal((4, changes.get("into", 96))), "B": dice.standard_normal((96, 4))}
+    pair = {half: factor * (value if ndim == 2 else value.flatten()) for half, value in pair.items()}
     tensors = {f"{module}.lora_{half}.weight": value.astype(np.float32) for half, value in pair.items()}
     save_file(tensors, path / "adapter_model.safetensors")
     return path
@@ -288,6 +290,16 @@ def test_ranks_and_scales_of_single_modules_are_kept(trained: Path, tmp_path: Pa
     assert read.scale(pair) == pytest.approx(2 / 4**0.5)
 
 
+def test_an_alpha_of_nothing_adds_nothing(trained: Path, tmp_path: Path) -> None:
+    """In an adapter of llama.cpp's it would say that nothing is divided."""
+    folder = peft_folder(tmp_path / "theirs", lora_alpha=0)
+    with GGUFFile.open(trained) as file:
+        config = load(file, task="text").config
+    read = AdapterFile.read(from_peft(folder, config, tmp_path / "a.gguf", base="b", base_sha256=""))
+    (pair,) = read.pairs.values()
+    assert pair.down.any() and not pair.up.any()
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -297,6 +309,13 @@ def test_ranks_and_scales_of_single_modules_are_kept(trained: Path, tmp_path: Pa
         ({"bias": "all"}, "bias: trained biases have no place in a GGUF adapter; expected 'none'"),
         ({"peft_type": "IA3"}, "peft_type: not a LoRA adapter; expected 'LORA', found 'IA3'"),
         ({"r": "four"}, "rank and alpha are no numbers"),
+        ({"lora_alpha": float("nan")}, "rank and alpha are no numbers"),
+        ({"lora_alpha": 10**400}, "rank and alpha are no numbers"),
+        ({"alpha_pattern": {"q_proj": "two"}}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),
+        ({"alpha_pattern": {"q_proj(": 2}}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),
+        ({"alpha_pattern": ["q_proj"]}, "alpha_pattern: the value is wrong; expected numbers by patterns of"),
+        ({"ndim": 1}, "made for another base; expected a pair for [96, 96], found [384] and [384]"),
+        ({"factor": float("inf")}, "numbers are not finite; expected finite, found NaN or infinite"),
         ({"init_lora_weights": "pissa_niter_16"}, "training began with pissa_niter_16, which changed the base too"),
         ({"module": "w_proj"}, "the tensor has no place in a GGUF adapter; expected a part of a pair of a llama"),
         (

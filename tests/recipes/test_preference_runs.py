@@ -132,6 +132,24 @@ def test_two_ranks_train_what_one_does(base: Path, preferences: Path, root: Path
         assert two.metrics()[name].value.tolist() == one.metrics()[name].value.tolist(), name
 
 
+def test_a_fork_goes_on_with_rows_of_another_kind(base: Path, preferences: Path, tmp_path: Path, root: Path) -> None:
+    """First answers, then which of two is better, then a text: what the rows are, each corpus says itself."""
+    flags = {**FLAGS, "steps": 1, "eval_every": 0, "batch": 2}
+    answers = chats(tmp_path / "chats.jsonl", 20)
+    linnet.train("lora", base=base, corpus=answers, run_id="a", train_on="all", **{**flags, "loss": None})
+    linnet.train("lora", from_="a", corpus=preferences, loss="dpo", steps=1, run_id="b")
+    text = tmp_path / "text.txt"
+    text.write_text("the red whale swims and sings near a green one\n" * 40)
+    linnet.train("lora", from_="a", corpus=text, steps=1, held_out=0, run_id="c")
+    linnet.train("lora", from_="a", corpus=chats(tmp_path / "others.jsonl", 30), steps=1, run_id="d")
+    kept = ("rows", "chat_format", "train_on", "documents")
+    found = {name: tuple(linnet.open(name).config.get(key) for key in kept) for name in "bcd"}
+    assert found["b"] == ("preferences", "chatml", None, True)
+    assert linnet.open("a").config["lr"] == FLAGS["lr"] and linnet.open("b").config["lr"] == 1e-4
+    assert found["c"] == (None, None, None, False)
+    assert found["d"] == ("conversations", "chatml", "all", True)
+
+
 def test_a_fork_and_dora_learn_from_pairs_too(base: Path, preferences: Path, printed: Printed) -> None:
     learn(base, preferences, run_id="a", steps=4)
     printed("train", "lora", "--from", "a", "--steps", "2", "--beta", "0.5", "--run-id", "b")

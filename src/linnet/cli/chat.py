@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import suppress
 from dataclasses import asdict
@@ -68,6 +69,8 @@ def chat(
     loaded = linnet.load(path, device=device, runs=runs, adapter=adapter, any_base=any_base)
     talk = linnet.chat(loaded, system=system, chat_format=chat_format or AUTO, think=think, **asdict(options))
     print_choice(model, path, json)
+    if isinstance(sys.stdin, io.TextIOWrapper):  # a line of other bytes is refused as a question, not here
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdin.isatty() and not json:
         return _converse(talk)
     return _answer_lines(talk, json)
@@ -86,7 +89,7 @@ def _text_of(path: Path) -> str:
 def _answer_lines(talk: Chat, json: bool) -> int:
     """Answer every line of standard input, with an empty line between two answers; commands work as in a terminal."""
     is_first = True
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin, 1):
         question = line.strip()
         if not question:
             continue
@@ -94,7 +97,10 @@ def _answer_lines(talk: Chat, json: bool) -> int:
             if not _obey(talk, *command):
                 break
             continue
-        answer = talk.stream(question)
+        try:
+            answer = talk.stream(question)
+        except UsageError as error:
+            raise UsageError(f"line {number}: {error}") from None
         if json:
             "".join(answer)
             fields = {"question": question, "answer": answer.text, "stopped": answer.stopped, "dropped": answer.dropped}

@@ -12,6 +12,7 @@ from linnet.cli.eval import adapter_facts, adapters_of, show_progress, tokenizer
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.errors import UsageError
 from linnet.files import step_of
+from linnet.gguf.adapter import chat_format_beside
 from linnet.gguf.chat_families import chat_format_of
 from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import donor_keys, rebuild_tokenizer
@@ -56,7 +57,7 @@ def eval_choices(
         raise UsageError(f"{files.named} has no tokenizer: give the one it was trained with, --tokenizer FILE.gguf")
     with GGUFFile.open(vocabulary) as file:
         metadata = {key: file.metadata[key] for key in donor_keys(file.metadata)}
-    chat_format = chat_format_of(metadata) if chat else None
+    chat_format = chat_format_of(metadata, chat_format_beside(files.adapters)) if chat else None
     encoder = ChoiceEncoder(rebuild_tokenizer(metadata), metadata, chat_format)
     began = time.perf_counter()
     score = score_choices(model, encoder, rows, window, show_progress if sys.stderr.isatty() else None)

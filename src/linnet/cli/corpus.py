@@ -70,6 +70,7 @@ def show(
     from linnet.data.corpus import find_corpus
     from linnet.data.overview import look_at
     from linnet.data.row_kinds import with_rows
+    from linnet.data.rows import ROW_READERS
 
     if documents < 0 or lines < 0:
         raise UsageError("--documents and --lines are 0 or more")
@@ -94,11 +95,16 @@ def show(
             ctx=ctx,
             json=json,
         )
+    misplaced: UsageError | None = None
     for flag in (flag for flag, value in {"--chat-format": chat_format, "--ctx": ctx}.items() if value is not None):
-        raise UsageError(f"{flag} is for conversations, and {corpus} is text: leave it out, or see --rows")
+        misplaced = UsageError(f"{flag} is for conversations, and {corpus} is text: leave it out, or see --rows")
+    if misplaced is not None and not any(file.kind in ROW_READERS for file in source.files):
+        raise misplaced
     tokenizer = tokenizer or base
     with reading_progress() as progress:
         overview = look_at(source, samples=documents, named=document, threshold=dedup_threshold, progress=progress)
+    if misplaced is not None:  # rows were read first: those that cannot be are what is wrong
+        raise misplaced
     require_documents(overview, document)
     vocabulary, origin = _vocabulary(overview, vocab, tokenizer, cache, runs)
     if json:

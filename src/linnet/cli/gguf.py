@@ -155,11 +155,12 @@ def _from_peft(folder: str, target: Path, base: str | None, type: str, force: bo
     from linnet.files import sha256_of
     from linnet.gguf.config import config_of
     from linnet.gguf.peft import from_peft
+    from linnet.models.model_files import find_files
 
     if base is None:
         raise UsageError(f"{folder} is an adapter of peft, which does not say what its base is like: give it, --base")
     refuse_to_replace(target, force)
-    file = model_path(base, runs)
+    file = find_files(base, runs=runs).model
     with GGUFFile.open(file) as opened:
         config = config_of(opened, task="text")
     name = read_card(file).name or file.name

@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO
 from cyclopts import Parameter
 
 from linnet.errors import UsageError
+from linnet.infer.text_options import require_utf8
 
 _MOST_BYTES = 64 << 20  # more than any context holds
 
@@ -29,6 +30,8 @@ def read_prompt(prompt: str | None, file: str | None) -> str | None:
     if prompt is not None and file is not None:
         raise UsageError("--prompt and --prompt-file exclude each other: give one of them")
     if file is None and prompt != "-":
+        if prompt is not None:
+            require_utf8(prompt, "--prompt")
         return prompt
     if file in (None, "-"):
         return _decoded(_standard_input(), "standard input")

@@ -93,6 +93,12 @@ def lacks_values(fields: Mapping[str, Any]) -> bool:
     return all(both) and any(all(value is None for value in values) for values in both)
 
 
+def has_other_messages(fields: Mapping[str, Any]) -> bool:
+    """Has a row something under the key of messages that is meant for them and no list: an object, JSON as a text?"""
+    values = [fields[key] for key in MESSAGE_KEYS if key in fields]
+    return any(isinstance(value, dict) or (isinstance(value, str) and value.lstrip()[:1] == "[") for value in values)
+
+
 def _no_conversation(fields: Mapping[str, Any]) -> RowError:
     """Why a row holds no conversation."""
     for key in MESSAGE_KEYS:
@@ -175,6 +181,8 @@ def _message(value: Any, number: int) -> Message:
             f"has a message {number} of the role {str(said_by)[:40]!r}: expected system, user or assistant"
             " (calls of tools are not trained on)"
         )
+    if content is None and (value.get("tool_calls") or value.get("function_call")):
+        raise RowError(f"has a message {number} that calls a tool (calls of tools are not trained on)")
     weight = value.get("weight", 1)  # as in OpenAI's files for fine-tuning
     if weight not in (0, 1):
         raise RowError(f"has a message {number} with the weight {str(weight)[:40]}: expected 0 or 1")
@@ -187,6 +195,7 @@ def _text(content: Any, where: str) -> str:
         texts = [part.get("text") if isinstance(part, dict) else part for part in content]
         if texts and all(isinstance(text, str) for text in texts):
             return "".join(map(str, texts))
+        raise RowError(f"has a list in {where}, expected text, or parts that are text")
     if not isinstance(content, str):
         raise RowError(f"has {JSON_KINDS.get(type(content), 'no text')} in {where}, expected text")
     return content

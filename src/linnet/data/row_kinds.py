@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from linnet.data.conversations import RowError, Shape, lacks_values
+from linnet.data.conversations import RowError, Shape, has_other_messages, lacks_values
 from linnet.data.corpus import PYTHON, TEXT, Corpus, RowKind
 from linnet.data.corpus_file import CorpusFile, ReadingReport
 from linnet.data.errors import DataError
@@ -62,7 +62,8 @@ def kind_of(fields: Mapping[str, Any]) -> RowKind:
     if holds_preference(fields):
         return "preferences"
     with suppress(RowError):
-        return "text" if Shape.of(fields) is None and not lacks_values(fields) else "conversations"
+        is_conversation = Shape.of(fields) is not None or lacks_values(fields) or has_other_messages(fields)
+        return "conversations" if is_conversation else "text"
     return "conversations"  # of two kinds: whoever reads it says so
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from linnet.architectures.description import Config
 from linnet.architectures.parameters import Layout, Param, Piece, layout
 from linnet.architectures.registry import AnyConfig
+from linnet.gguf.chat_families import AUTO
 from linnet.gguf.checkpoint import (
     Provenance,
     add_origin,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _FLIPPED = "token_embd.weight"
 _HALVES = ("lora_a", "lora_b")
+_CHAT_FORMAT = "linnet.adapter.chat_format"
 # Sizes by which rows are put in the order of another library (`peft.py`); llama.cpp passes them over.
 _HEADS = ("attention.head_count", "attention.head_count_kv")
 
@@ -95,6 +97,7 @@ def write_adapter(
     alpha: float,
     base: str,
     base_sha256: str | None = None,
+    chat_format: str | None = None,
     type: str = "f32",
     name: str | None = None,
     provenance: Provenance | None = None,
@@ -103,6 +106,7 @@ def write_adapter(
     """Write a LoRA adapter that llama.cpp applies to `base`; `params` holds pairs as in `adapter_layout`.
 
     `base`: what the base is called; `base_sha256`: the digest of its file, by which it is known again.
+    `chat_format`: how the chats are written that it was trained on, where the base's own are written otherwise.
     """
     wanted = writable_type(type)
     targets = {name.rsplit(".", 2)[-2] for name in params if name.endswith((".lora_a", ".lora_b"))}
@@ -124,6 +128,8 @@ def write_adapter(
     metadata.texts("linnet.adapter.targets", sorted(targets))
     if base_sha256 is not None:
         metadata.text("linnet.adapter.base_sha256", base_sha256)
+    if chat_format is not None:
+        metadata.text(_CHAT_FORMAT, chat_format)
     add_origin(metadata, run_id, step, len(params), provenance, extra)
     return write_params(metadata, present, params, wanted, path)
 
@@ -152,6 +158,7 @@ class AdapterFile:
     - `alpha`: 0 where the file has none: pairs then are not divided by their rank.
     - `base`, `base_sha256`: what it was made for, empty where the file does not say.
     - `head_counts`: of queries and of keys and values, where the file says.
+    - `chat_format`: how the chats are written that it was trained on; empty: as the base's are.
     """
 
     path: Path
@@ -162,6 +169,7 @@ class AdapterFile:
     base: str = ""
     base_sha256: str = ""
     head_counts: tuple[int, int] | None = None
+    chat_format: str = ""
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> AdapterFile:
@@ -190,6 +198,7 @@ class AdapterFile:
                 base=metadata.text("linnet.adapter.base") or metadata.text("general.base_model.0.name"),
                 base_sha256=metadata.text("linnet.adapter.base_sha256"),
                 head_counts=(counts[0], counts[1]) if len(counts) == len(_HEADS) else None,
+                chat_format=metadata.text(_CHAT_FORMAT),
             )
 
     @property
@@ -229,6 +238,12 @@ class AdapterFile:
 
     def _misfit(self, place: str, expected: str, found: str) -> GGUFError:
         return GGUFError("the adapter was made for another base", place, expected, found, self.path)
+
+
+def chat_format_beside(adapters: Iterable[tuple[AdapterFile, float]]) -> str:
+    """The format of chats with a base and adapters of these scales: the last that an adapter names, else the base's."""
+    said = [adapter.chat_format for adapter, scale in adapters if adapter.chat_format and scale]
+    return said[-1] if said else AUTO
 
 
 def _pairs(file: GGUFFile) -> dict[str, Pair]:

@@ -21,6 +21,7 @@ from linnet.gguf.writer import GGUFWriter, Rows, storage_type, writable_type
 _OWN_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
 _WHOLE_NUMBERS = (GGMLType.I8, GGMLType.I16, GGMLType.I32, GGMLType.I64)
 _MODEL, _TOKENS, _WRITTEN = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "toy.n_params_written"
+_TEMPLATE = "tokenizer.chat_template"
 
 
 def convert(
@@ -48,16 +49,19 @@ def convert_tensors(
     type: str,
     *,
     tokenizer: str | os.PathLike[str] | None = None,
+    chat_template: str | None = None,
     origin: MetadataBlock | None = None,
 ) -> Path:
     """Write these tensors with the metadata of an open file, in another type.
 
-    `origin`: where they come from, in place of what the file says of that: its run, its losses.
+    In place of what the file says: `chat_template`; `origin`, where they come from (its run, its losses).
     """
     wanted = writable_type(type, target)
     own_keys = {*_OWN_KEYS, _WRITTEN}
     if origin is not None:
         own_keys |= {key for key in file.metadata if _is_origin(key)}
+    if chat_template is not None:
+        own_keys.add(_TEMPLATE)
     if tokenizer is not None:
         own_keys |= set(donor_keys(file.metadata))
     elif _is_language_model(file) and _MODEL not in file.metadata:
@@ -71,6 +75,8 @@ def convert_tensors(
         metadata.extend(origin)
     elif _WRITTEN in file.metadata:
         metadata.u32(_WRITTEN, len(tensors))
+    if chat_template is not None:
+        metadata.text(_TEMPLATE, chat_template)
     if tokenizer is not None:
         metadata.extend(_tokenizer_of(tokenizer, file))
     writer = GGUFWriter(metadata)

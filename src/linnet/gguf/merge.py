@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linnet.gguf.adapter import AdapterFile, Pair
+from linnet.gguf.adapter import AdapterFile, Pair, chat_format_beside
+from linnet.gguf.chat_families import AUTO, chat_format_of
 from linnet.gguf.checkpoint import Provenance, add_origin
 from linnet.gguf.config import config_of
 from linnet.gguf.convert import convert_tensors, readable_tensors
@@ -33,7 +34,8 @@ def merge(
     """Write `base` with what adapters add to it, each times a scale, as a model of its own.
 
     `type`: of the matrices; by default the base's, f16 where that cannot be written. All else is the base's: sizes,
-    tokenizer, chat template. Whether the adapters belong to the base the caller has made sure of.
+    tokenizer, and chat template, unless an adapter was trained on chats of another format. Whether the adapters belong
+    to the base the caller has made sure of.
     """
     with GGUFFile.open(base) as file:
         config = config_of(file, task="text")
@@ -45,10 +47,14 @@ def merge(
                 added.setdefault(tensor, []).append((pair, scale * adapter.scale(pair)))
         tensors = dict(readable_tensors(file))
         for tensor, pairs in added.items():
-            tensors[tensor] = MergedRows(_tensor(file, tensors, tensor), tuple(pairs))
+            merged = MergedRows(_tensor(file, tensors, tensor), tuple(pairs))
+            tensors[tensor] = FiniteRows(merged, f"tensor {quoted(tensor)}", file.path)
         named = [f"{adapter.name} × {scale:g}" for adapter, scale in adapters]
         origin = MetadataBlock().texts("linnet.merged.adapters", named)
-        return convert_tensors(file, tensors, target, type or writable_type_of(file), origin=origin)
+        template = _template_for(file, chat_format_beside(adapters))
+        return convert_tensors(
+            file, tensors, target, type or writable_type_of(file), chat_template=template, origin=origin
+        )
 
 
 def write_merged(
@@ -59,10 +65,14 @@ def write_merged(
     run_id: str,
     step: int,
     *,
+    chat_format: str | None = None,
     type: str = "f32",
     provenance: Provenance | None = None,
 ) -> Path:
-    """Write a base with pairs that are in training, by the names of `adapter_layout`; each with `lora_magnitude`."""
+    """Write a base with pairs that are in training, by the names of `adapter_layout`; each with `lora_magnitude`.
+
+    `chat_format`: how the chats are written that it is trained on, where the base's own are written otherwise.
+    """
     with GGUFFile.open(base) as file:
         tensors = dict(readable_tensors(file))
         for stem in (name.removesuffix(".lora_a") for name in params if name.endswith(".lora_a")):
@@ -72,7 +82,16 @@ def write_merged(
             tensors[tensor] = StretchedRows(merged, params[f"{stem}.lora_magnitude"])
         origin = MetadataBlock()
         add_origin(origin, run_id, step, len(tensors), provenance, None)
-        return convert_tensors(file, tensors, path, type, origin=origin)
+        template = _template_for(file, chat_format or AUTO)
+        return convert_tensors(file, tensors, path, type, chat_template=template, origin=origin)
+
+
+def _template_for(file: GGUFFile, chat_format: str) -> str | None:
+    """A template that writes chats in a format; None: the file's own does, or there is none for it."""
+    if chat_format == AUTO:
+        return None
+    written = chat_format_of(file.metadata, chat_format)
+    return written.chat_template() if written.has_template else None
 
 
 def _tensor(file: GGUFFile, tensors: Mapping[str, TensorInfo | Rows], name: str) -> TensorInfo | Rows:
@@ -105,6 +124,29 @@ class MergedRows:
         values = self.base.read(rows)
         for pair, scale in self.added:
             values += np.float32(scale) * (pair.up[rows or slice(None)] @ pair.down)
+        return values
+
+
+@dataclass(frozen=True)
+class FiniteRows:
+    """Rows of which no number may be infinite or NaN, as an adapter with too large a scale makes them."""
+
+    rows: Rows
+    place: str
+    path: Path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the rows."""
+        return self.rows.shape
+
+    def read(self, rows: slice | None = None) -> NDArray[np.float32]:
+        """The values as float32."""
+        with np.errstate(all="ignore"):
+            values = self.rows.read(rows)
+        if not np.isfinite(values).all():
+            problem = "with the adapters it has numbers that are not finite"
+            raise GGUFError(problem, self.place, "finite", "NaN or infinite", self.path)
         return values
 
 

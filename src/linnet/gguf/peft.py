@@ -35,6 +35,7 @@ _HALVES = {
     ".lora_embedding_B": "flipped down",
 }
 _EMBEDDING = "token_embd.weight"
+_MOST = 1e30  # that an alpha can be; float32 ends a little above it
 # Ways to begin by which the base is another one afterwards.
 _CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
@@ -59,7 +60,7 @@ def from_peft(
     pairs = _pairs(folder, config)
     rank = max(pair.rank for pair in pairs.values())
     scales = {tensor: _scale(settings, module, pair.rank) for (tensor, module), pair in pairs.items()}
-    alpha = max(scales.values(), key=abs) * rank
+    alpha = max(scales.values(), key=abs) * rank or float(rank)  # in a file 0 means that nothing is divided
     params: dict[str, NDArray[np.float32]] = {}
     for (tensor, _), pair in pairs.items():
         missing = ((0, rank - pair.rank), (0, 0))  # pairs of a lower rank get directions that are nothing
@@ -130,9 +131,13 @@ def _settings(folder: Path) -> Mapping[str, Any]:
         kind = quoted(str(settings.get("peft_type"))) if isinstance(settings, dict) else "no object"
         raise GGUFError("not a LoRA adapter", f"{CONFIG}: peft_type", "'LORA'", kind, folder)
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if not isinstance(rank, int) or rank < 1 or not isinstance(alpha, int | float):
+    if not isinstance(rank, int) or not _is_number(rank) or rank < 1 or not _is_number(alpha):
         stated = f"{rank!r}, {alpha!r}"[:80]
         raise GGUFError("rank and alpha are no numbers", CONFIG, "r and lora_alpha", stated, folder)
+    patterns = settings.get("alpha_pattern") or {}
+    if not (isinstance(patterns, dict) and all(_is_pattern(name) and _is_number(a) for name, a in patterns.items())):
+        problem, expected = "the value is wrong", "numbers by patterns of modules' names"
+        raise GGUFError(problem, f"{CONFIG}: alpha_pattern", expected, quoted(str(patterns)[:80]), folder)
     start = str(settings.get("init_lora_weights")).lower()
     if start.startswith(_CHANGES_BASE):
         problem = (
@@ -153,6 +158,17 @@ def _settings(folder: Path) -> Mapping[str, Any]:
     return settings
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        return bool(re.compile(text))
+    except re.error:
+        return False
+
+
 def _pairs(folder: Path, config: Config) -> dict[tuple[str, str], Pair]:
     """The pairs by tensor of the base and module of theirs."""
     from safetensors import SafetensorError
@@ -166,6 +182,8 @@ def _pairs(folder: Path, config: Config) -> dict[tuple[str, str], Pair]:
     ours = {_their_module(described, tensor): tensor for tensor in _matrices(config)}
     halves: dict[str, dict[str, NDArray[np.float32]]] = {}
     for key, value in stored.items():
+        if not np.isfinite(value).all():
+            raise GGUFError("numbers are not finite", f"tensor {quoted(key)}", "finite", "NaN or infinite", folder)
         suffix = next((end for end in _HALVES if key.endswith(end)), None)
         module = key.removesuffix(suffix or "").removeprefix(_PREFIX)
         if suffix is None or module not in ours:
@@ -181,7 +199,8 @@ def _pairs(folder: Path, config: Config) -> dict[tuple[str, str], Pair]:
         if "flipped up" in stored_halves and "flipped down" in stored_halves:
             down, up = stored_halves["flipped down"].T, stored_halves["flipped up"].T
         shape = tensors[tensor][1].shape
-        if down is None or up is None or (len(up), down.shape[1]) != shape or len(down) != up.shape[1]:
+        is_pair = down is not None and up is not None and down.ndim == up.ndim == 2 and len(down) == up.shape[1]
+        if down is None or up is None or not is_pair or (len(up), down.shape[1]) != shape:
             shapes = " and ".join(str(list(half.shape)) for half in stored_halves.values())
             problem, place = "the adapter was made for another base", f"module {quoted(module)}"
             raise GGUFError(problem, place, f"a pair for {list(shape)}", shapes, folder)

@@ -14,11 +14,12 @@ import torch
 from linnet.data.chat_encoding import ChatEncoder
 from linnet.display import Shown, one_line
 from linnet.errors import UsageError
+from linnet.gguf.adapter import chat_format_beside
 from linnet.gguf.chat_families import AUTO, chat_format_of
 from linnet.gguf.chat_format import Message
 from linnet.gguf.tokenizer import END_TEXTS, rebuild_tokenizer
 from linnet.infer.generation import Memory
-from linnet.infer.text_options import ChatOptions, checked_options
+from linnet.infer.text_options import ChatOptions, checked_options, require_utf8
 from linnet.infer.text_stream import StopReason, TextStream
 from linnet.models import LanguageModel
 
@@ -55,7 +56,8 @@ class Chat(Shown):
         self._language_model, metadata = _chatting(model)
         if model.device.type == "cuda":
             self._language_model.set_compute_dtype(torch.bfloat16)
-        self.format = chat_format_of(metadata, chat_format)
+        name = chat_format_beside(model.adapters) if chat_format == AUTO else chat_format
+        self.format = chat_format_of(metadata, name)
         self._tokenizer = rebuild_tokenizer(metadata)  # one of its own: special tokens in a message are text
         self._encoder = ChatEncoder(self._tokenizer, metadata, self.format)
         texts = (self.format.end, *END_TEXTS)
@@ -73,6 +75,8 @@ class Chat(Shown):
 
     @system.setter
     def system(self, text: str | None) -> None:
+        if text is not None:
+            require_utf8(text, "the system message")
         said = [message for message in self.messages if message.role != "system"]
         self.messages = said if text is None else [Message("system", text), *said]
 
@@ -84,14 +88,16 @@ class Chat(Shown):
         """The same piece by piece. Question and answer are part of the conversation once it has been iterated over."""
         if not isinstance(question, str) or not question.strip():
             raise UsageError("the question is empty: give a text")
+        require_utf8(question, "the question")
         chosen = self._options_of(options)
-        dropped, ids = 0, self._ids(question)
+        said, dropped, ids = self.messages, 0, self._ids(question)
         ctx = self._language_model.config.ctx
         room = min(chosen.max_tokens, int(_LEAST_ANSWER * ctx))
         while len(ids) + room > ctx and self._forget_oldest():
             dropped += 1
             ids = self._ids(question)
         if len(ids) >= ctx:
+            self.messages = said
             raise UsageError(
                 f"the question has {len(ids):,} tokens as the chat is written, and the model's context {ctx:,}: shorten"
                 f" it{'' if self.system is None else ' or the system message'}"

@@ -22,7 +22,7 @@ from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import END_TEXTS, donor_keys, rebuild_tokenizer
 from linnet.infer.classification import Guess, classify
 from linnet.infer.scoring import score
-from linnet.infer.text_options import TextOptions, checked_options
+from linnet.infer.text_options import TextOptions, checked_options, require_utf8
 from linnet.infer.text_stream import TextStream
 from linnet.models import LanguageModel, ViT
 from linnet.models import load as load_weights
@@ -122,6 +122,7 @@ class LoadedModel(Shown):
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with what the file says is put before or behind it."""
+        require_utf8(text, "the text")
         ids: list[int] = self.tokenizer.encode(text).ids
         return ids
 
@@ -183,6 +184,7 @@ class LoadedModel(Shown):
     def score(self, text: str, *, ctx: int | None = None) -> TextScore:
         """How well the model predicts a text of any length, in windows of `ctx` tokens; the model's own by default."""
         model = self._text_model()
+        require_utf8(text, "the text")
         encoding = self.tokenizer.encode(text)
         if self.device.type == "cuda":
             model.set_compute_dtype(torch.float32)

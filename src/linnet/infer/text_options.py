@@ -58,3 +58,11 @@ def checked_options(options: Mapping[str, Any], kind: type[TextOptions], caller:
             raise UsageError(f"{caller}: there is no option {name!r}{suggestion(name, known)}")
     stop = options.get("stop", ())
     return {**options, "stop": (stop,) if isinstance(stop, str) else tuple(stop or ())}
+
+
+def require_utf8(text: str, what: str) -> None:
+    """Refuse half a surrogate pair, which is no character: bytes that are no UTF-8 come as such."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is no text in UTF-8: it holds other bytes") from None

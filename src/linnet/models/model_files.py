@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from linnet.errors import UsageError
 from linnet.files import sha256_of, step_of
 from linnet.gguf.adapter import AdapterFile
@@ -15,6 +17,7 @@ from linnet.gguf.file import GGUFFile
 from linnet.models.model_name import find_model
 from linnet.runs import Run, RunError
 
+_MOST = float(np.finfo(np.float32).max)
 ModelRef = str | os.PathLike[str] | Run
 
 
@@ -117,6 +120,9 @@ def _scaled(reference: ModelRef) -> tuple[ModelRef, float]:
         return reference, 1.0
     name, colon, scale = os.fspath(reference).rpartition(":")
     try:
-        return (name, float(scale)) if colon and name else (reference, 1.0)
+        factor = float(scale) if colon and name else 1.0
     except ValueError:
         return reference, 1.0
+    if not abs(factor) <= _MOST:
+        raise UsageError(f"the adapter {name} cannot be applied with the scale {scale}: give a finite number")
+    return (name, factor) if colon and name else (reference, 1.0)

@@ -21,6 +21,7 @@ class AdapterFormat:
     alpha: float
     base: str
     base_sha256: str | None
+    chat_format: str | None = None
     has_tokenizer = False
 
     def write(
@@ -36,6 +37,7 @@ class AdapterFormat:
             alpha=self.alpha,
             base=self.base,
             base_sha256=self.base_sha256,
+            chat_format=self.chat_format,
             **options,
         )
 
@@ -56,6 +58,7 @@ class MergedFormat:
 
     base: Path
     scale: float
+    chat_format: str | None = None
     has_tokenizer = True
 
     def write(
@@ -65,7 +68,7 @@ class MergedFormat:
         from linnet.gguf.merge import write_merged
 
         arrays = {name: tensor.numpy() for name, tensor in parameters.items()}
-        return write_merged(self.base, arrays, self.scale, path, run_id, step, **options)
+        return write_merged(self.base, arrays, self.scale, path, run_id, step, chat_format=self.chat_format, **options)
 
     def beside(self, parameters: Mapping[str, Tensor], type: str) -> Mapping[str, Tensor]:
         """Everything: what a merged model was made of cannot be told from it."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from linnet.board.words import bounded
 from linnet.errors import UsageError
+from linnet.gguf.chat_families import chat_format_of
+from linnet.gguf.errors import GGUFError
+from linnet.gguf.file import GGUFFile
 from linnet.recipes.flags import ModelName
 from linnet.recipes.text_model_file import TextModelFile
 
@@ -48,6 +52,12 @@ class BaseFile(TextModelFile):
         if ctx is not None and not 1 <= ctx <= most:
             raise UsageError(f"`ctx` is {ctx}, and the base {self.path} sees {most:,} tokens: choose 1 to {most}")
         return min(_CTX, most) if ctx is None else ctx
+
+    def other_chat_format(self, name: str | None) -> str | None:
+        """A format of chats where those of the base are not written so, or in none that is known; else None."""
+        with GGUFFile.open(self.file) as file, suppress(GGUFError):
+            name = None if chat_format_of(file.metadata).name == name else name
+        return name
 
 
 def known_base(options: _Options, *, force: bool = False) -> _Options:

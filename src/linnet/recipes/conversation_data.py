@@ -151,7 +151,8 @@ class ConversationRunData(ChatRunData):
 def packing_sentence(facts: PackingFacts, noun: str, chat_format: str, what: str) -> str:
     """What the rows of a training are, in a line. `noun`: what is packed; `what` of it is trained on."""
     return (
-        f"{facts.conversations:,} {noun}s, written as {chat_format}, in {facts.rows:,} rows of {facts.ctx:,}"
+        f"{facts.conversations:,} {noun}{'s'[: facts.conversations != 1]}, written as {chat_format}, in {facts.rows:,}"
+        f" row{'s'[: facts.rows != 1]} of {facts.ctx:,}"
         f" tokens ({facts.padding:.1%} padding); trained on {what}: {facts.trained:,} of {facts.tokens:,} tokens"
     )
 

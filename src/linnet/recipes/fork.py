@@ -93,7 +93,8 @@ class ForkPoint:
         data = self._data(parts["data"], rows)
         prompts = tuple(given["prompt"]) if given.get("prompt") else parent.prompts
         options = parent.options if parent.options is None else _changed(parent.options, parts["options"])
-        settings = self._settings(parts["settings"])
+        has_other_loss = getattr(options, "loss", None) != getattr(parent.options, "loss", None)
+        settings = self._settings(parts["settings"], has_other_loss)
         teacher = self._teacher(parts["teacher"])
         return replace(
             parent, data=data, settings=settings, prompts=prompts, options=options, rows=rows, teacher=teacher
@@ -124,7 +125,7 @@ class ForkPoint:
             known = "" if have is None or flag.turns_off else f", whose `{flag.name}` is {have}"
             raise UsageError(f"`{flag.name}` does not go with `from`: the model is that of run {self.run.id}{known}")
 
-    def _settings(self, flags: Mapping[str, Any]) -> TrainSettings:
+    def _settings(self, flags: Mapping[str, Any], has_other_loss: bool) -> TrainSettings:
         """Without a budget the parent's schedule goes on; with one a schedule of its own begins."""
         settings = self.parent.settings
         budgets = [name for name in BUDGETS if flags.get(name) is not None]
@@ -140,7 +141,7 @@ class ForkPoint:
             )
         else:
             flags = {**flags, "minutes": None}
-        return replace(settings, **_with_rates(settings, flags))
+        return replace(settings, **_with_rates(settings, flags, has_other_loss))
 
     def _teacher(self, flags: Mapping[str, Any]) -> TeacherOptions | None:
         """The parent's teacher, another one, or other words about it."""
@@ -162,6 +163,8 @@ class ForkPoint:
                 " linnet.train(from_=…, data=…)"
             )
         data = _changed(parent, flags)
+        if isinstance(parent, TextData) and data.corpus != parent.corpus and flags.get("rows") is None:
+            data = _with_rows_of_its_own(data, flags)
         same = {name for name, value in flags.items() if value == getattr(parent, name)}
         return data if flags.keys() <= {"cache", "documents"} | same else self.with_tokens(data)
 
@@ -267,15 +270,36 @@ class ForkPoint:
             return {key: value for key, value in file.metadata.items() if key.startswith("linnet.")}
 
 
-def _with_rates(parent: TrainSettings, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, and what another rate or optimizer means for the other rates of the parent."""
+def _with_rates(parent: TrainSettings, given: Mapping[str, Any], has_other_loss: bool) -> dict[str, Any]:
+    """The settings that were given, and what another rate, optimizer or loss means for the parent's rates."""
     others = ("lr_embedding", "lr_head", "lr_vectors")
     if given.get("optimizer", parent.optimizer) != parent.optimizer:
         return {**dict.fromkeys(("lr", *others, "weight_decay")), **given}  # by the rule
+    if has_other_loss and given.get("lr") is None:
+        return {**dict.fromkeys(("lr", *others)), **given}  # by the rule of that loss
     if (lr := given.get("lr")) is None or parent.lr is None:
         return dict(given)
     rates = {name: rate * lr / parent.lr for name in others if (rate := getattr(parent, name)) is not None}
     return {**rates, **given}
+
+
+def _with_rows_of_its_own(data: TextData, flags: Mapping[str, Any]) -> TextData:
+    """Data of another corpus, without what was found out of the rows of the parent's."""
+    if data.rows in (None, "text"):
+        return data
+    from linnet.data.cache import cache_folder
+    from linnet.data.corpus import find_corpus
+    from linnet.data.row_kinds import with_rows
+
+    data = replace(data, rows=None)
+    source = find_corpus(data.corpus, data.field, plain=data.plain, cache=cache_folder(data.cache))
+    rows = with_rows(source, has_field=bool(data.field)).rows
+    if rows == "conversations":
+        return data
+    data = replace(data, train_on=flags.get("train_on"))
+    if rows == "preferences":
+        return data
+    return replace(data, chat_format=flags.get("chat_format"), documents=bool(flags.get("documents")))
 
 
 def _changed(data: Any, flags: Mapping[str, Any]) -> Any:

@@ -113,6 +113,7 @@ class Lora(FromScratch):
     ) -> None:
         super().__init__(settings, hardware, loss=loss)
         self.options = options
+        self._chat_format: str | None = None  # of what it is trained on, where it is not the base's own
 
     @classmethod
     def job(cls, values: Mapping[str, Any]) -> Job:
@@ -163,6 +164,8 @@ class Lora(FromScratch):
         recipe = cls(job.settings, hardware, options, loss=job.loss)
         recipe.realize()
         recipe.options = job.options
+        if isinstance(job.data, TextData):
+            recipe._chat_format = BaseFile(options.base).other_chat_format(job.data.chat_format)
         recipe.take_teacher(job)
         recipe.build()
         return recipe, job
@@ -202,9 +205,9 @@ class Lora(FromScratch):
         """How checkpoints hold the pairs: as an adapter of the base; those of DoRA as a model."""
         options, shape = self.options, self.adapter.shape
         if shape.dora:
-            return MergedFormat(BaseFile(options.base).file, shape.scale)
+            return MergedFormat(BaseFile(options.base).file, shape.scale, self._chat_format)
         base = options.base_name or Path(options.base).name
-        return AdapterFormat(self.config, shape.file_alpha, base, options.base_sha256)
+        return AdapterFormat(self.config, shape.file_alpha, base, options.base_sha256, self._chat_format)
 
     @property
     def origin(self) -> Mapping[str, Any]:
