@@ -13,7 +13,8 @@ from rich.cells import cell_len, chop_cells
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder, find_model
-from linnet.cli.printing import paint, print_facts, print_json, width
+from linnet.cli.printing import paint, print_facts, print_json, width, wrapped
+from linnet.cli.streams import draw_over
 from linnet.errors import UsageError
 from linnet.gguf.chat_format import ChatFormatName
 
@@ -236,7 +237,7 @@ def print_left_out(left_out: Sequence[str]) -> None:
 
 def _print_some(sentences: Sequence[str], count: int) -> None:
     for sentence in sentences[:_NAMED]:
-        print(f"  {words.shorten(words.flags(words.plain(sentence)), max(20, width() - 2))}")
+        print(f"  {wrapped(words.flags(sentence), max(20, _columns() - 3), '    ')}")
     if count > _NAMED:
         print(f"  and {count - _NAMED:,} more; --json lists them")
 
@@ -296,7 +297,7 @@ def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
         return
 
     def show_progress(done: int, total: int) -> None:
-        print(f"\r\x1b[K{paint('reading', 'dim')} {done / max(1, total):4.0%}", end="", file=sys.stderr, flush=True)
+        draw_over(f"{paint('reading', 'dim')} {done / max(1, total):4.0%}", sys.stderr)
 
     yield show_progress
-    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    draw_over("", sys.stderr)

@@ -12,6 +12,7 @@ from linnet.board import words
 from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, tell_choice
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
+from linnet.cli.streams import draw_over
 from linnet.data.errors import encodings_sentence, left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
@@ -352,8 +353,7 @@ def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | 
 
 def show_progress(done: int, total: int) -> None:
     """A line on stderr that is written over, and taken away at the end."""
-    end = "\r\x1b[K" if done >= total else ""
-    print(f"\r\x1b[K{paint('scoring', 'dim')} {done / total:4.0%}{end}", end="", file=sys.stderr, flush=True)
+    draw_over("" if done >= total else f"{paint('scoring', 'dim')} {done / total:4.0%}", sys.stderr)
 
 
 def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int) -> list[dict[str, Any]]:
