@@ -129,7 +129,7 @@ def _cut(values: Sequence[str], room: int) -> list[str]:
     beginnings = [words.shorten(text, room) for text in texts]
     if len(set(beginnings)) == len(set(texts)):
         return beginnings
-    return [text if len(text) <= room else f"…{text[1 - room :]}" for text in texts]
+    return [words.shorten_front(text, room) for text in texts]
 
 
 def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Goal | None], *, last: bool) -> None:

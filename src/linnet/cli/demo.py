@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.printing import paint
+from linnet.cli.printing import paint, width, wrapped
 
 # Half a million parameters that learn to look like Python: of the shapes, batches and rates that take as long on two
 # cores this one learns most (docs/log.md). So few steps want more than the rule of rates gives: 1.68 bits a byte
@@ -46,7 +46,8 @@ def demo(
     source = [] if corpus == "python" else ["--corpus", corpus]
     prompt = "def __init__(self" if corpus == "python" else "The"
     text = "Python's own library" if corpus == "python" else corpus
-    print(f"A 0.5M llama learns from {words.plain(text)} on this machine. Everything goes to {words.plain(folder)}/.")
+    begin = f"A 0.5M llama learns from {words.plain(text)} on this machine. Everything goes to {words.plain(folder)}/."
+    print(wrapped(begin, max(40, width() - 1), ""))
     for command in (
         ["train", "from-scratch", *source, *_MODEL, "--steps", str(steps)],
         ["show", "latest"],
@@ -66,9 +67,11 @@ def demo(
         ("linnet help", "all commands; each has examples"),
         (f"linnet board --web {further}", "all runs in the browser, live"),
     )
-    wide = max(len(line) for line, _ in suggested)
+    longest = max(len(line) for line, _ in suggested)
+    beside = width() > 2 + longest + 2 + max(len(f"# {reason}") for _, reason in suggested)
     for line, reason in suggested:
-        print(f"  {line.rstrip():<{wide}}  {paint(f'# {reason}', 'dim')}")
+        shown = f"  {line.rstrip():<{longest}}" if beside else f"  {line.rstrip()}\n     "
+        print(f"{shown}  {paint(f'# {reason}', 'dim')}")
     return 0
 
 
