@@ -394,7 +394,7 @@ def _print(result: dict[str, Any]) -> None:
                 "margin": f"{margin}: what chosen answers are worth beside the base, less what rejected ones are",
                 "in training": _shorter_score(result.get("in_training"), "pairs"),
                 "took": words.duration(result["seconds"]),
-                "left out": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"]),
             }
         )
     elif "loss" in result:
@@ -410,7 +410,7 @@ def _print(result: dict[str, Any]) -> None:
                 "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
                 "in training": _shorter_score(result.get("in_training")),
                 "took": words.duration(result["seconds"]),
-                "left out": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"]),
                 "encodings": encodings_sentence(result["encodings"]),
             }
         )
