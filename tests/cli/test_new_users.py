@@ -219,3 +219,15 @@ def test_the_demo_suggests_commands_in_lines_of_the_terminal(
     told = [line for line in lines if not line.startswith("$ ")]  # those are to be copied whole
     assert max(map(len, told)) <= columns
     assert sum(line.lstrip().startswith("#") for line in told) == (6 if columns == 80 else 0)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_losses_of_different_vocabularies_have_no_winner(root: Path, printed: Printed, others: int) -> None:
+    for number, vocab in enumerate((256, 2048, *[2048] * others)):
+        model = {"vocab": vocab}
+        with linnet.start(run_id=f"run-{number}", arch="llama", model=model) as run:
+            run.log(1, {"loss": 2.0 + number, "validation/bits_per_byte": 3.0 - number / 10})
+    shown = printed("compare", "run-*")
+    assert "compare bits_per_byte, not loss or ppl" in shown
+    assert "2*" not in shown and re.search(r"2\.[0-9]+\*", shown)
+    assert "vocabularies" not in printed("compare", "run-1", "run-1")

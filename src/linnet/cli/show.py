@@ -142,11 +142,11 @@ def _print_head(run: Run, summary: RunSummary) -> None:
 
 
 def _inspected(run: Run) -> str:
-    """What its training was asked to tell of its inside, and how that is read."""
+    """What its training was asked to tell of its inside, and where that is seen."""
     asked = run.config.get("inspect")
     if not isinstance(asked, str):
         return ""
-    return words.bounded(f"{asked} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
+    return words.bounded(f"{asked} · {words.command('board', run.path, '--view inside')}")
 
 
 def _baseline(run: Run) -> str:

@@ -172,6 +172,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         if "chat_format" in Run.load(folder).config:
             verb, rest = "chat", ""
         next_commands.append(words.command(verb, folder, rest))
+    if "inspect" in Run.load(folder).config:
+        next_commands.append(words.command("board", folder, "--view inside"))
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))
