@@ -215,6 +215,7 @@ def test_the_demo_suggests_commands_in_lines_of_the_terminal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("linnet.cli.app._run", lambda words: demo() if words == ["demo"] else 0)  # nothing is trained
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     lines = terminal(columns, "demo")
     told = [line for line in lines if not line.startswith("$ ")]  # those are to be copied whole
     assert max(map(len, told)) <= columns
@@ -231,3 +232,17 @@ def test_losses_of_different_vocabularies_have_no_winner(root: Path, printed: Pr
     assert "compare bits_per_byte, not loss or ppl" in shown
     assert "2*" not in shown and re.search(r"2\.[0-9]+\*", shown)
     assert "vocabularies" not in printed("compare", "run-1", "run-1")
+
+
+def test_the_demo_says_how_to_find_linnet_where_the_shell_does_not(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("linnet.cli.app._run", lambda words: demo() if words == ["demo"] else 0)
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/activate").touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert any(line.startswith("  source venv/bin/activate") for line in terminal(200, "demo"))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert not any("activate" in line for line in terminal(200, "demo"))

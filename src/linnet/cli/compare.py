@@ -222,7 +222,10 @@ def _of_other_tokens(settings: list[dict[str, object]]) -> set[str]:
 
 
 def _best_cells(goal: Goal | None, columns: list[Series | None], *, marks: bool = True) -> list[str]:
-    """Best and last value in each run; no best where no way is known to be better. `marks`: the best of all is marked."""
+    """Best and last value in each run; no best where no way is known to be better.
+
+    `marks`: the best of all is marked.
+    """
     best = [None if s is None or goal is None or (b := s.best_by(goal)) is None else b[1] for s in columns]
     known = [value for value in best if value is not None]
     top = (min(known) if goal == "min" else max(known)) if known else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +62,7 @@ def demo(
     further = shlex.join(where)
     print("\nWhat to do next:")
     suggested = (
+        *_activation(),
         (f"linnet board {further}", "the same as charts in the terminal, live while something trains"),
         (f"linnet resume latest --steps {2 * steps} {further}", "go on where it stopped"),
         (f"linnet convert latest model.gguf --type q8_0 {further}", "a small file for llama.cpp, Ollama, LM Studio"),
@@ -73,6 +76,14 @@ def demo(
         shown = f"  {line.rstrip():<{longest}}" if beside else f"  {line.rstrip()}\n     "
         print(f"{shown}  {paint(f'# {reason}', 'dim')}")
     return 0
+
+
+def _activation() -> list[tuple[str, str]]:
+    """What makes the shell find `linnet`, where it lies in a virtual environment that is not active: `make demo`."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("linnet") is not None or not script.is_file():
+        return []
+    return [(f"source {shlex.quote(words.shown_path(script))}", "first: so that the shell finds linnet")]
 
 
 def _own_folder() -> Path:
