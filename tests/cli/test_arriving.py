@@ -129,8 +129,9 @@ def test_without_a_package_that_every_command_needs_the_doctor_still_comes(
 
 
 def test_the_demo_trains_shows_and_writes_in_a_folder_of_its_own(
-    printed: Printed, corpus: Path, tmp_path: Path
+    printed: Printed, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("linnet.cli.demo._activation", list)  # the shell finds linnet
     out = printed("demo", "--corpus", str(corpus / "json_*.py"), "--steps", "2")
     commands = [shlex.split(line[2:]) for line in out.splitlines() if line.startswith("$ linnet ")]
     assert [words[1] for words in commands] == ["train", "show", "generate"]

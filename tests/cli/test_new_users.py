@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,9 @@ import pytest
 
 import linnet
 from linnet.board import words
+from linnet.cli import main
+from linnet.cli.demo import demo
+from linnet.cli.streams import complain, draw_over
 from linnet.train.images import ImageEvaluation
 from tests.conftest import Printed, Said
 
@@ -125,3 +131,118 @@ def test_names_of_wide_letters_stand_in_line(root: Path, terminal: Terminal, cap
     linnet.start(run_id="鲸").finish()
     assert "has no letter that a folder's name may have" in caplog.text
     assert "is taken" not in caplog.text
+
+
+def test_rates_that_follow_another_stand_behind_what_somebody_chose(root: Path, printed: Printed) -> None:
+    for number, (lr, decay) in enumerate(((1e-3, 0.1), (3e-3, 0.1), (3e-3, 1.0))):
+        config = {"lr": lr, "lr_embedding": lr / 3, "lr_own": number, "decay": decay, "seed": number}
+        with linnet.start(run_id=f"run-{number}", config=config) as run:
+            run.log(1, loss=1.0)
+    head = printed("runs", "--columns", "loss").splitlines()[0].split()
+    assert head == ["run", "loss", "lr", "lr_own", "decay", "seed", "lr_embedding"]
+
+
+def test_a_dry_run_has_its_plan_before_the_steps_on_trial(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    before: list[str] = []
+
+    def trial(*_: object) -> list[float]:
+        before.append(out.getvalue())
+        return [0.5]
+
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", trial)
+    assert main([*small, "--steps", "4", "--dry-run"]) == 0
+    assert before[0].startswith("plan  ") and "time  " not in before[0]
+    last = out.getvalue().splitlines()[-1]
+    assert last.startswith("time  about ") and "500 ms a step" in last
+
+
+def test_passes_over_a_small_text_are_counted_in_the_plan(
+    small: list[str], printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", lambda *_: [0.5])
+    many = " ".join(printed(*small, "--epochs", "3", "--dry-run").split())
+    assert re.search(r"· \S+ tokens, 3 epochs of \S+ ·? ?", many)
+    few = " ".join(printed(*small, "--epochs", "0.5", "--dry-run").split())
+    assert re.search(r"· \S+ of \S+ tokens, 0\.5 epochs", few)
+
+
+def test_an_error_takes_the_place_of_unfinished_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    draw_over("preparing  37%", sys.stdout)
+    complain("there is no text")
+    assert capsys.readouterr() == ("\r\x1b[Kpreparing  37%\r\x1b[K", "linnet: there is no text\n")
+    draw_over("preparing 100%", sys.stdout, end="\n")
+    complain("there is no text")
+    assert capsys.readouterr().out == "\r\x1b[Kpreparing 100%\n"  # which stands
+
+
+def test_long_names_of_models_leave_room_for_their_sizes(
+    root: Path, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("a-folder-of-models-with-a-name-that-tells-all-there-is-to-tell")
+    folder.mkdir()
+    (folder / "model-of-mine.gguf").write_bytes(b"GGUF" + bytes(1996))
+    head, row = terminal(80, "models")
+    assert head.split()[:3] == ["model", "about", "size"]
+    assert "model-of-mine.gguf  cannot be read  2.0 kB" in row and row.startswith("…")
+
+
+def test_tail_folds_events_between_figures(root: Path, terminal: Terminal) -> None:
+    with linnet.start(run_id="a", system_every=0) as run:
+        run.log(1, loss=1.0, lr=1e-3, grad_norm=0.5, tokens=256, wall_us=2683, tokens_per_s=95_455)
+    saved = {"kind": "checkpoint", "t": 1.0, "step": 1, "path": "weights/step_1.gguf", "sha256": "0" * 64}
+    with (root / "a" / "events.jsonl").open("a") as file:
+        file.write(json.dumps({**saved, "train_loss": 1 / 3}) + "\n")
+    lines = terminal(60, "tail", "a", "-n", "3")
+    assert max(map(len, lines)) < 60
+    assert not any(line.endswith(("tokens", "wall_us", "lr")) for line in lines)
+    assert "000000" not in "".join(lines) and "train_loss 0.3333" in " ".join(lines)
+
+
+def test_a_reason_to_leave_a_file_out_is_told_to_its_end(tmp_path: Path, terminal: Terminal) -> None:
+    (tmp_path / "a.txt").write_text("a whale, and the sea\n" * 20)
+    (tmp_path / "table.csv").write_text("number,title,a body of text\n1,2,3\n")
+    lines = terminal(60, "data", "show", str(tmp_path), "--lines", "0")
+    assert "see --field" in " ".join(lines[-3:])
+    assert max(map(len, lines[-3:])) < 60
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_demo_suggests_commands_in_lines_of_the_terminal(
+    columns: int, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("linnet.cli.app._run", lambda words: demo() if words == ["demo"] else 0)  # nothing is trained
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    lines = terminal(columns, "demo")
+    told = [line for line in lines if not line.startswith("$ ")]  # those are to be copied whole
+    assert max(map(len, told)) <= columns
+    assert sum(line.lstrip().startswith("#") for line in told) == (6 if columns == 80 else 0)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_losses_of_different_vocabularies_have_no_winner(root: Path, printed: Printed, others: int) -> None:
+    for number, vocab in enumerate((256, 2048, *[2048] * others)):
+        model = {"vocab": vocab}
+        with linnet.start(run_id=f"run-{number}", arch="llama", model=model) as run:
+            run.log(1, {"loss": 2.0 + number, "validation/bits_per_byte": 3.0 - number / 10})
+    shown = printed("compare", "run-*")
+    assert "compare bits_per_byte, not loss or ppl" in shown
+    assert "2*" not in shown and re.search(r"2\.[0-9]+\*", shown)
+    assert "vocabularies" not in printed("compare", "run-1", "run-1")
+
+
+def test_the_demo_says_how_to_find_linnet_where_the_shell_does_not(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("linnet.cli.app._run", lambda words: demo() if words == ["demo"] else 0)
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/activate").touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert any(line.startswith("  source venv/bin/activate") for line in terminal(200, "demo"))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert not any("activate" in line for line in terminal(200, "demo"))

@@ -13,7 +13,7 @@ from PIL import Image
 
 import linnet
 from linnet.data.flips import flip_keeps_class
-from linnet.data.images import ImageSet, load_images
+from linnet.data.images import ImageSet, load_images, size_of_files
 from linnet.recipes.flags import defaults_of
 from linnet.recipes.image_rules import RULED, ImageFacts, decide, default_batch, default_ema, fitting_patches
 from linnet.recipes.vit_tiny import VitTiny
@@ -155,6 +155,14 @@ def test_small_files_in_folders_are_taken_as_they_are(tmp_path: Path) -> None:
     Image.new("RGB", (300, 400)).save(tmp_path / "set/0/large.png")
     assert job_of(images=str(tmp_path / "set")).model.image_size == 224  # of all sizes: as photographs
     assert job_of(images=str(tmp_path / "set"), image_size=32).model.patch_size == 4
+
+
+def test_a_file_that_is_no_image_makes_no_others_large(tmp_path: Path) -> None:
+    for name in ("red", "green"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (40, 40), name).save(tmp_path / "photos" / name / "1.png")
+        (tmp_path / "photos" / name / "damaged.png").write_bytes(b"no image")
+    assert size_of_files(str(tmp_path / "photos")) == 40
 
 
 def test_what_is_given_is_not_decided() -> None:

@@ -243,7 +243,7 @@ def test_the_command_prints_tables_for_other_programs(run: linnet.Run, printed: 
 
 
 def test_show_says_what_was_looked_at(run: linnet.Run, printed: Printed) -> None:
-    assert "inspected   all@5 · linnet metrics a --inspect taps, grads, drift …" in printed("show", "a")
+    assert "inspected   all@5 · linnet board a --view inside" in printed("show", "a")
 
 
 def test_what_no_training_tells_breaks_nothing(root: Path) -> None:

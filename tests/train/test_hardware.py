@@ -157,7 +157,7 @@ def test_a_peak_measured_while_others_are_busy_is_none(monkeypatch: pytest.Monke
     monkeypatch.setattr(hardware, "measured_peak", measured)
     found = choose(TrainSettings(device="cpu"), 32)
     assert found.peak_flops is None
-    assert "peak unknown, other processes are busy" in found.why
+    assert "peak not measured (other processes are busy), so no MFU" in found.why
 
 
 def test_the_peak_is_measured_once_for_many_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:

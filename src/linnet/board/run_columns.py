@@ -64,7 +64,7 @@ def main_terms(selection: Selection) -> list[Term]:
 
 
 def differing_terms(records: Sequence[RunRecord]) -> list[Term]:
-    """The settings in which runs differ: those of most runs first, seeds last."""
+    """The settings in which runs differ: those of most runs first, then seeds, then what only follows another one."""
     first = records[0].summary.manifest if records else None
     if first is None or all(
         record.summary.manifest.config == first.config and record.summary.manifest.model == first.model
@@ -83,8 +83,21 @@ def differing_terms(records: Sequence[RunRecord]) -> list[Term]:
             if value is not values[name] and name not in varied and repr(value) != repr(values[name]):
                 varied.add(name)
     names = [name for name in values if name not in _LEFT_OUT and (name in varied or count[name] < len(records))]
-    names.sort(key=lambda name: (name.rpartition(".")[2] in _LAST, name not in varied, -count[name]))
+    following = {name for name in names if any(_follows(name, other, records) for other in names)}
+    names.sort(key=lambda name: (name in following, name.rpartition(".")[2] in _LAST, name not in varied, -count[name]))
     return [Term("setting", name) for name in names]
+
+
+def _follows(name: str, leading: str, records: Sequence[RunRecord]) -> bool:
+    """Is a setting named after another one, and the same wherever that is? `lr_embedding` is, where `lr` decides it."""
+    if not name.startswith(f"{leading}_"):
+        return False
+    values: dict[str, str] = {}
+    for record in records:
+        value = repr(record.settings.get(name))
+        if values.setdefault(repr(record.settings.get(leading)), value) != value:
+            return False
+    return True
 
 
 def text_of(record: RunRecord, term: Term) -> str:

@@ -131,6 +131,11 @@ def shorten(text: str, width: int) -> str:
     return kept + "…"
 
 
+def shorten_front(text: str, width: int) -> str:
+    """The same with the end kept: of paths, of which that tells most."""
+    return shorten(text[::-1], width)[::-1]
+
+
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes: Chinese letters and emoji take two, combining marks none."""
     if text.isascii():

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
 from cyclopts.config import Dict
 
 from linnet import __version__
@@ -182,7 +182,7 @@ convert: Write a GGUF file again in another type.
     linnet convert peft-adapter/ adapter.gguf --base smollm2-q4.gguf
     linnet convert toy/weights/latest model.gguf --type f32 --tokenizer tokenizer.gguf
 
-merge: Write a model with adapters added to its weights, as a model of its own.
+merge: Write a model with adapters added to its weights.
     linnet merge smollm2-q4.gguf latest merged.gguf
     linnet merge lora-20260531-001 merged.gguf --type q8_0
     linnet merge smollm2-q4.gguf notes.gguf:0.7 style.gguf:0.5 both.gguf --type f16
@@ -202,15 +202,15 @@ plan: Say what a training would take on GPUs that need not be here: memory, time
     linnet plan --preset gpt2-124m --gpus 8 --tokens 10B --out scaling.svg
     linnet plan --preset nano --device cpu --json
 
-demo: Train a small model here, look at its run, let it write. Three minutes, no downloads.
+demo: Train a small model here, look at its run, let it write: three minutes.
     linnet demo
     linnet demo --corpus books/ --steps 200
 
-doctor: Say what is installed here, what is missing, and the line that installs it.
+doctor: Say what is here, what is missing, and the line that installs it.
     linnet doctor
     linnet doctor --json
 
-help: Show what a command does, its flags and examples of it.
+help: Show what a command does, its flags and examples.
     linnet help
     linnet help train from-scratch
 
@@ -245,6 +245,16 @@ data rm: Remove prepared corpora from the cache.
 _GROUPS = {
     "train": "Train a model.",
     "data": "Corpora: text, tables, web pages, books, documents, packed or not; or packs of token ids.",
+}
+
+# How `linnet help` lists them: what most people come for first.
+_SECTIONS = {
+    "Train": "demo train resume data plan",
+    "Use a model": "generate chat classify eval inspect convert merge lens models",
+    "Look at runs": "board runs show tail compare plot report metrics",
+    "Look inside a model": "lens-words drift cka lmc",
+    "Keep order": "note tag rename archive thin delete du check mirror",
+    "This machine": "doctor help --install-completion --version --help",
 }
 
 # The files of commands that are in none of their own name, nor of their group's.
@@ -283,17 +293,22 @@ def build_app() -> App:
         version_flags=("--version", "-v", "-V"),
         default_parameter=Parameter(negative=(), show_default=False),
     )
+    places = _places()
     groups = {
-        name: App(name=name, help=text, help_epilogue="", help_format="plaintext") for name, text in _GROUPS.items()
+        name: App(name=name, help=text, help_epilogue="", help_format="plaintext", **places[name])
+        for name, text in _GROUPS.items()
     }
     for group in groups.values():
         app.command(group)
+    for flag in ("--version", "--help"):
+        app[flag].group, app[flag].sort_key = places[flag]["group"], places[flag]["sort_key"]
     app.command(
         "linnet.cli.completion:install_completion",
         name="--install-completion",
         help="Let the shell complete commands, flags, runs and checkpoints: bash, zsh, fish.",
         help_epilogue="Examples:\n\n    linnet --install-completion\n    linnet --install-completion --shell zsh",
         help_format="plaintext",
+        **places["--install-completion"],
     )
     recipes = [f"train {name}: {recipe.help}\n{recipe.examples}" for name, recipe in RECIPES.items()]
     for paragraph in (*recipes, *_COMMANDS.strip().split("\n\n")):
@@ -307,8 +322,19 @@ def build_app() -> App:
             help=text,
             help_epilogue=f"Examples:\n\n{examples}",
             help_format="plaintext",
+            **({} if group_name else places[verb]),
         )
     return app
+
+
+def _places() -> dict[str, dict[str, Any]]:
+    """Where each command stands in the list of commands: its section, and its place there."""
+    sections = [Group(title, sort_key=number) for number, title in enumerate(_SECTIONS)]
+    return {
+        name: {"group": section, "sort_key": place}
+        for section, names in zip(sections, _SECTIONS.values(), strict=True)
+        for place, name in enumerate(names.split())
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

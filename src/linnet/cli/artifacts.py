@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_SERIES = 20  # names of artifacts that are listed without --all
 _MOST_SAID = 3  # notes and samples, of each the latest
+_NOTE = 240  # characters of a note
 _HEIGHT = 30  # lines of a drawing
 _STYLES = {"head": "bold", "graph": "cyan", "axis": "dim", "dim": "dim", "warning": "yellow"}
 
@@ -70,7 +71,8 @@ class LoggedArtifacts:
         if notes:
             print()
         for event in notes if all else notes[-_MOST_SAID:]:
-            print_facts({f"note{_at(event)}": event.data["text"]}, cut=not all)
+            text = event.data["text"]
+            print_facts({f"note{_at(event)}": text if all else words.shorten(text, _NOTE)})
         if len(notes) > _MOST_SAID and not all:
             print(paint(f"  {len(notes) - _MOST_SAID} earlier notes: --all", "dim"))
 

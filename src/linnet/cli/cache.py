@@ -36,7 +36,7 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
         print(f"the cache {root} holds no prepared corpus; `linnet data prepare CORPUS` makes one")
     else:
         print_table(
-            ("id", "corpus", "vocab", "tokens", "size", "made"),
+            ("id", "corpus", "vocab", "tokens", "size", "age"),
             [
                 (
                     entry.id,
@@ -44,11 +44,11 @@ def list(*, cache: Path | None = None, json: AsJson = False) -> int:
                     f"{entry.vocab:,}" if entry.vocab else "",
                     words.compact(entry.tokens) if entry.tokens else "",
                     words.size(entry.size),
-                    f"{words.duration(max(0.0, time.time() - entry.made))} ago",
+                    words.duration(max(0.0, time.time() - entry.made)),
                 )
                 for entry in entries
             ],
-            right=(2, 3, 4),
+            right=(2, 3, 4, 5),
         )
         print(f"{len(entries)} in {root}: {words.size(sum(entry.size for entry in entries))}")
     if leftover_bytes:

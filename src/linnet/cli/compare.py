@@ -14,7 +14,7 @@ from linnet.cli.completion import complete_run
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, require_metrics
 from linnet.cli.pictures import print_chart
-from linnet.cli.printing import paint, print_json, print_table, theme_of_terminal, width
+from linnet.cli.printing import paint, print_json, print_table, theme_of_terminal, width, wrapped
 from linnet.cli.run_table import print_columns, print_cut
 from linnet.errors import UsageError
 from linnet.runs import Run, RunStore
@@ -67,6 +67,7 @@ def compare(
     names = [name for name in known if (name in key if key else not name.startswith("sys/"))]
     goals = {name: _goals(name, metrics) for name in names}
     common = {name: next(iter(goals[name])) if len(goals[name]) == 1 else None for name in names}
+    of_tokens = _of_other_tokens(settings)
     if json:
         print_json(
             [
@@ -83,9 +84,12 @@ def compare(
         return 0
     room = _column_room([*differing, *names], len(compared))
     if len(compared) > _MOST_COLUMNS or (room is not None and room < _LEAST_ROOM):
-        _print_rows(compared, metrics, common, last=bool(key))
+        _print_rows(compared, metrics, common, of_tokens, last=bool(key))
     else:
-        _print_beside(compared, metrics, common, settings, differing, room)
+        _print_beside(compared, metrics, common, of_tokens, settings, differing, room)
+    if of_tokens.intersection(names):
+        told = "the vocabularies differ, and with them what a token is: compare bits_per_byte, not loss or ppl"
+        print(paint(wrapped(told, width(), ""), "yellow"))
     if key:
         _print_chart(compared, metrics, key)
     if conflicting := [name for name in names if len(goals[name]) > 1]:
@@ -103,6 +107,7 @@ def _print_beside(
     compared: list[Run],
     metrics: list[Metrics],
     goals: dict[str, Goal | None],
+    unmarked: set[str],
     settings: list[dict[str, object]],
     differing: list[str],
     room: int | None,
@@ -119,7 +124,10 @@ def _print_beside(
         print(paint("the settings are the same", "dim"))
     if goals:
         print()
-        body = [(name, *_best_cells(goal, [m.get(name) for m in metrics])) for name, goal in goals.items()]
+        body = [
+            (name, *_best_cells(goal, [m.get(name) for m in metrics], marks=name not in unmarked))
+            for name, goal in goals.items()
+        ]
         print_table(("best (last)", *ids), body, right=range(1, len(ids) + 1))
 
 
@@ -129,10 +137,12 @@ def _cut(values: Sequence[str], room: int) -> list[str]:
     beginnings = [words.shorten(text, room) for text in texts]
     if len(set(beginnings)) == len(set(texts)):
         return beginnings
-    return [text if len(text) <= room else f"…{text[1 - room :]}" for text in texts]
+    return [words.shorten_front(text, room) for text in texts]
 
 
-def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Goal | None], *, last: bool) -> None:
+def _print_rows(
+    compared: list[Run], metrics: list[Metrics], goals: dict[str, Goal | None], unmarked: set[str], *, last: bool
+) -> None:
     """A row a run: the settings that differ, then the best of every metric, or its last where none is better.
 
     `last`: the last of all of them too.
@@ -149,7 +159,8 @@ def _print_rows(compared: list[Run], metrics: list[Metrics], goals: dict[str, Go
         column.label = words.plain(labels[column.term])
     for term in sorted(measures, key=lambda term: list(goals).index(term.name)):
         series, goal = [of_run.get(term.name) for of_run in metrics], goals[term.name]
-        texts = _best_of(goal, series) if goal is not None and term.statistic == "best" else _last_of(series)
+        marks = term.name not in unmarked
+        texts = _best_of(goal, series, marks) if goal is not None and term.statistic == "best" else _last_of(series)
         columns.append(Cells(term, words.plain(labels[term]), texts, True))
     important = [*settings[:3], *(term for term in measures if term.statistic == "best")]
     columns.append(status)
@@ -179,11 +190,11 @@ def _last_of(columns: list[Series | None]) -> list[str]:
     return [ABSENT if series is None or series.latest is None else words.number(series.latest[1]) for series in columns]
 
 
-def _best_of(goal: Goal, columns: list[Series | None]) -> list[str]:
-    """The best value of each run, the best of all marked."""
+def _best_of(goal: Goal, columns: list[Series | None], marks: bool) -> list[str]:
+    """The best value of each run; `marks`: the best of all is marked."""
     best = [None if series is None or (point := series.best_by(goal)) is None else point[1] for series in columns]
     known = [value for value in best if value is not None]
-    top = (min(known) if goal == "min" else max(known)) if len(known) > 1 else None
+    top = (min(known) if goal == "min" else max(known)) if marks and len(known) > 1 else None
     return [f"{words.number(value)}{'*' if value is not None and value == top else ' '}" for value in best]
 
 
@@ -204,8 +215,17 @@ def _goals(name: str, metrics: list[Metrics]) -> set[Goal]:
     return {goal for measured in metrics if name in measured and (goal := measured[name].goal) is not None}
 
 
-def _best_cells(goal: Goal | None, columns: list[Series | None]) -> list[str]:
-    """Best and last value in each run, the best of all marked; no best where no way is known to be better."""
+def _of_other_tokens(settings: list[dict[str, object]]) -> set[str]:
+    """The metrics that count by the token, of runs with different vocabularies: none of them is better by these."""
+    vocabularies = {repr(setting["model.vocab"]) for setting in settings if "model.vocab" in setting}
+    return {"loss", "validation/loss", "validation/ppl"} if len(vocabularies) > 1 else set()
+
+
+def _best_cells(goal: Goal | None, columns: list[Series | None], *, marks: bool = True) -> list[str]:
+    """Best and last value in each run; no best where no way is known to be better.
+
+    `marks`: the best of all is marked.
+    """
     best = [None if s is None or goal is None or (b := s.best_by(goal)) is None else b[1] for s in columns]
     known = [value for value in best if value is not None]
     top = (min(known) if goal == "min" else max(known)) if known else None
@@ -214,7 +234,7 @@ def _best_cells(goal: Goal | None, columns: list[Series | None]) -> list[str]:
         if series is None:
             cells.append(ABSENT)
             continue
-        mark = "*" if value is not None and value == top and len(known) > 1 else " "
+        mark = "*" if value is not None and value == top and marks and len(known) > 1 else " "
         last = words.number(series.latest[1] if series.latest else None)
         cells.append(f"{words.number(value)}{mark} ({last})")
     return cells

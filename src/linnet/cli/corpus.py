@@ -12,7 +12,8 @@ from rich.cells import cell_len, chop_cells
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunsFolder, find_model
-from linnet.cli.printing import paint, print_facts, print_json, text_width, width, write_over
+from linnet.cli.printing import paint, print_facts, print_json, text_width, width, wrapped
+from linnet.cli.streams import draw_over
 from linnet.errors import UsageError
 from linnet.gguf.chat_format import ChatFormatName
 
@@ -240,7 +241,7 @@ def print_left_out(left_out: Sequence[str]) -> None:
 
 def _print_some(sentences: Sequence[str], count: int) -> None:
     for sentence in sentences[:_NAMED]:
-        print(f"  {words.shorten(words.flags(words.plain(sentence)), max(20, width() - 2))}")
+        print(f"  {wrapped(words.flags(sentence), max(20, text_width() - 3), '    ')}")
     if count > _NAMED:
         print(f"  and {count - _NAMED:,} more; --json lists them")
 
@@ -291,7 +292,7 @@ def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
         return
 
     def show_progress(done: int, total: int) -> None:
-        write_over(f"{paint('reading', 'dim')} {done / max(1, total):4.0%}")
+        draw_over(f"{paint('reading', 'dim')} {done / max(1, total):4.0%}", sys.stderr)
 
     yield show_progress
-    write_over("")
+    draw_over("", sys.stderr)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.printing import paint
+from linnet.cli.printing import paint, width, wrapped
 
 # Half a million parameters that learn to look like Python: of the shapes, batches and rates that take as long on two
 # cores this one learns most (docs/log.md). So few steps want more than the rule of rates gives: 1.68 bits a byte
@@ -46,7 +48,8 @@ def demo(
     source = [] if corpus == "python" else ["--corpus", corpus]
     prompt = "def __init__(self" if corpus == "python" else "The"
     text = "Python's own library" if corpus == "python" else corpus
-    print(f"A 0.5M llama learns from {words.plain(text)} on this machine. Everything goes to {words.plain(folder)}/.")
+    begin = f"A 0.5M llama learns from {words.plain(text)} on this machine. Everything goes to {words.plain(folder)}/."
+    print(wrapped(begin, max(40, width() - 1), ""))
     for command in (
         ["train", "from-scratch", *source, *_MODEL, "--steps", str(steps)],
         ["show", "latest"],
@@ -59,6 +62,7 @@ def demo(
     further = shlex.join(where)
     print("\nWhat to do next:")
     suggested = (
+        *_activation(),
         (f"linnet board {further}", "the same as charts in the terminal, live while something trains"),
         (f"linnet resume latest --steps {2 * steps} {further}", "go on where it stopped"),
         (f"linnet convert latest model.gguf --type q8_0 {further}", "a small file for llama.cpp, Ollama, LM Studio"),
@@ -66,10 +70,20 @@ def demo(
         ("linnet help", "all commands; each has examples"),
         (f"linnet board --web {further}", "all runs in the browser, live"),
     )
-    wide = max(len(line) for line, _ in suggested)
+    longest = max(len(line) for line, _ in suggested)
+    beside = width() > 2 + longest + 2 + max(len(f"# {reason}") for _, reason in suggested)
     for line, reason in suggested:
-        print(f"  {line.rstrip():<{wide}}  {paint(f'# {reason}', 'dim')}")
+        shown = f"  {line.rstrip():<{longest}}" if beside else f"  {line.rstrip()}\n     "
+        print(f"{shown}  {paint(f'# {reason}', 'dim')}")
     return 0
+
+
+def _activation() -> list[tuple[str, str]]:
+    """What makes the shell find `linnet`, where it lies in a virtual environment that is not active: `make demo`."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("linnet") is not None or not script.is_file():
+        return []
+    return [(f"source {shlex.quote(words.shown_path(script))}", "first: so that the shell finds linnet")]
 
 
 def _own_folder() -> Path:

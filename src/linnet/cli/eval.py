@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from linnet.architectures import task_of
 from linnet.board import words
 from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFolder, find_model, print_choice
-from linnet.cli.printing import paint, print_facts, print_json, print_table, write_over
+from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
+from linnet.cli.streams import draw_over
 from linnet.data.errors import encodings_sentence, left_out_sentence
 from linnet.errors import UsageError
 from linnet.files import step_of
@@ -352,8 +353,7 @@ def _in_training(run: Run, step: int | None, tokens: int) -> dict[str, float] | 
 
 def show_progress(done: int, total: int) -> None:
     """A line on stderr that is written over, and taken away at the end."""
-    end = "\r\x1b[K" if done >= total else ""
-    write_over(f"{paint('scoring', 'dim')} {done / total:4.0%}{end}")
+    draw_over("" if done >= total else f"{paint('scoring', 'dim')} {done / total:4.0%}", sys.stderr)
 
 
 def _predictions(model: LanguageModel, tokenizer: Tokenizer, prompt: str, k: int) -> list[dict[str, Any]]:
@@ -394,7 +394,7 @@ def _print(result: dict[str, Any]) -> None:
                 "margin": f"{margin}: what chosen answers are worth beside the base, less what rejected ones are",
                 "in training": _shorter_score(result.get("in_training"), "pairs"),
                 "took": words.duration(result["seconds"]),
-                "left out": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"]),
             }
         )
     elif "loss" in result:
@@ -410,7 +410,7 @@ def _print(result: dict[str, Any]) -> None:
                 "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
                 "in training": _shorter_score(result.get("in_training")),
                 "took": words.duration(result["seconds"]),
-                "left out": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"]),
                 "encodings": encodings_sentence(result["encodings"]),
             }
         )

@@ -197,7 +197,11 @@ def models(*, runs: RunsFolder = None, json: AsJson = False) -> int:
     if json:
         print_json([{**dataclasses.asdict(file), "path": str(file.path), "about": _about(file)} for file in files])
     elif files:
-        rows = [(file.name, _about(file), words.size(file.bytes), file.place, str(file.path)) for file in files]
+        room = max(20, width() // 2)
+        rows = [
+            (words.shorten_front(file.name, room), _about(file), words.size(file.bytes), file.place, str(file.path))
+            for file in files
+        ]
         print_table(("model", "about", "size", "from", "file"), rows, right=(2,))
     else:
         print("No GGUF files in the runs, this folder, Hugging Face's, Ollama's, LM Studio's or llama.cpp's.")

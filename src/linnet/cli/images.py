@@ -78,7 +78,7 @@ def _print_evaluation(result: dict[str, Any]) -> None:
             "top 5": f"{result['top5']:.2%}" if "top5" in result else "",
             "loss": f"{result['loss']:.5g} nats",
             "took": words.duration(result["seconds"]),
-            "left out": left_out_sentence(result["skipped"]),
+            "files": left_out_sentence(result["skipped"]),
         }
     )
     worst = sorted(result["per_class"].items(), key=lambda pair: pair[1])[:_WORST]

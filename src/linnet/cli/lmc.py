@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
 from linnet.cli.options import AsJson, ModelName, RunsFolder
-from linnet.cli.printing import paint, print_json, width, wrapped, write_over
+from linnet.cli.printing import paint, print_json, width, wrapped
+from linnet.cli.streams import draw_over
 from linnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def lmc(
         on_loss=_show_progress if shows else None,
     )
     if shows:
-        write_over("")
+        draw_over("", sys.stderr)
     scatter = loss_chart(line)
     if json:
         print_json(line.as_fields())
@@ -139,4 +140,4 @@ def _alphas(text: str) -> tuple[float, ...]:
 
 
 def _show_progress(alpha: float, loss: float) -> None:
-    write_over(f"{paint('scoring', 'dim')} {alpha:.2f}: {loss:.4g}")
+    draw_over(f"{paint('scoring', 'dim')} {alpha:.2f}: {loss:.4g}", sys.stderr)

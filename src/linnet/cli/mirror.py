@@ -12,7 +12,8 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
-from linnet.cli.printing import paint, print_json, write_over
+from linnet.cli.printing import paint, print_json
+from linnet.cli.streams import draw_over
 from linnet.errors import UsageError
 
 _LONGEST_FETCH = 3600.0  # seconds that other ranks wait for the first
@@ -80,4 +81,4 @@ def _progress() -> Callable[[str], None]:
     """A line that is drawn over; nothing where nobody looks."""
     if not sys.stderr.isatty():
         return lambda _: None
-    return lambda text: write_over(paint(text, "dim"))
+    return lambda text: draw_over(paint(text, "dim"), sys.stderr)

@@ -63,7 +63,10 @@ def _data(plan: Plan) -> str:
         return f"{plan.unit} of unknown number" if corpus is None else f"{corpus} {plan.unit} in the data"
     if corpus is None or plan.epochs is None:
         return f"{words.compact(plan.planned)} {plan.unit}"
-    return f"{words.compact(plan.planned)} of {corpus} {plan.unit}{_epochs(plan.epochs)}"
+    planned = words.compact(plan.planned)
+    if plan.epochs > 1:
+        return f"{planned} {plan.unit}{_epochs(plan.epochs)} of {corpus}"
+    return f"{planned} of {corpus} {plan.unit}{_epochs(plan.epochs)}"
 
 
 def _epochs(count: float | None) -> str:

@@ -100,11 +100,6 @@ def print_table(
     print("\n".join(lines))
 
 
-def write_over(text: str) -> None:
-    """A line of progress on stderr, in the place of the one before; an empty one takes it away."""
-    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
 def print_json(value: object) -> None:
     """JSON for other programs; numbers it cannot spell are null."""
     print(_escape(msgspec.json.format(encode(jsonable(msgspec.to_builtins(value))[0]), indent=2).decode()))

@@ -15,7 +15,7 @@ from linnet.board.plot import sparkline
 from linnet.board.terminal.spans import cells, cut, wrap
 from linnet.cli.plan import plan_lines, time_line
 from linnet.cli.printing import paint
-from linnet.cli.streams import LastingStream
+from linnet.cli.streams import LastingStream, draw_over
 from linnet.train.callback import Callback
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def preparing(stage: str, done: int, total: int) -> None:
     share = f"{done / total:4.0%}" if total else words.size(done)
     end = "\n" if total and done >= total else ""
     stage = cut(stage, _columns(sys.stdout) - cells(f"preparing  {share}") - 1)
-    print(f"\r\x1b[K{paint('preparing', 'dim')} {stage} {share}", end=end, flush=True)
+    draw_over(f"{paint('preparing', 'dim')} {stage} {share}", sys.stdout, end=end)
 
 
 def _columns(stream: Any) -> int:

@@ -15,7 +15,7 @@ from linnet.cli.artifacts import LoggedArtifacts, artifact_fields, choose_artifa
 from linnet.cli.metrics import series_summary
 from linnet.cli.options import AsJson, RunName, RunsFolder, require_metrics
 from linnet.cli.plan import rates_words
-from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width
+from linnet.cli.printing import json_line, paint, paint_status, print_facts, print_json, print_table, width, wrapped
 from linnet.cli.runs import as_json
 from linnet.errors import UsageError
 from linnet.runs import RunStore
@@ -32,6 +32,8 @@ _CHART_HEIGHT = 14
 _CHART_WIDTH = 100
 _QUIET = ("heartbeat", "system")  # kinds of events that are shown with --all only
 _UNDER_WAY = ("live", "stalled")
+_EVENT_INDENT = 33  # columns before what an event says
+_UNBROKEN = "\u00a0"  # a space at which no line ends
 
 
 def show(
@@ -140,11 +142,11 @@ def _print_head(run: Run, summary: RunSummary) -> None:
 
 
 def _inspected(run: Run) -> str:
-    """What its training was asked to tell of its inside, and how that is read."""
+    """What its training was asked to tell of its inside, and where that is seen."""
     schedule = run.config.get("inspect")
     if not isinstance(schedule, str):
         return ""
-    return words.bounded(f"{schedule} · {words.command('metrics', run.path)} --inspect taps, grads, drift …")
+    return words.bounded(f"{schedule} · {words.command('board', run.path, '--view inside')}")
 
 
 def _baseline(run: Run) -> str:
@@ -257,33 +259,44 @@ def _print_event(event: Event, json: bool) -> None:
     kind, step = event.kind, "" if event.step is None else f"step {event.step}"
     if not counts_as_training(event):  # a token of a text, or a request
         kind, step = event.data["phase"], step.replace("step", "no.")
-    text = words.bounded(_text(event))
-    print(f"{at}  {words.shorten(words.plain(kind), 100):<10} {step:<10} {text}".rstrip(), flush=True)
+    text = wrapped(words.bounded(_text(event)), max(20, width() - _EVENT_INDENT - 1), " " * _EVENT_INDENT)
+    shown = f"{at}  {words.shorten(words.plain(kind), 100):<10} {step:<10} {text.replace(_UNBROKEN, ' ')}"
+    print(shown.rstrip(), flush=True)
 
 
 def _text(event: Event) -> str:
     data: dict[str, Any] = event.data
     if not counts_as_training(event):
-        return _pairs((name.removeprefix(f"{data['phase']}/"), words.number(value)) for name, value in rows(event))
+        return _figures((name.removeprefix(f"{data['phase']}/"), words.number(value)) for name, value in rows(event))
     match event.kind:
         case "region_enter" | "region_exit":
             return f"{'→' if event.kind == 'region_enter' else '←'} {data.get('region', '')}"
         case "align" | "mask":
             weight = data.get("wname") or f"layer {data.get('li')} weight {data.get('wi')}"
-            figures = _pairs((name.rpartition("/")[2], words.number(value)) for name, value in rows(event))
+            figures = _figures((name.rpartition("/")[2], words.number(value)) for name, value in rows(event))
             return "  ".join(filter(None, (str(weight), figures)))
         case "step" | "scalars" | "eval":
-            return _pairs((name, words.number(value)) for name, value in rows(event))
+            return _figures((name, words.number(value)) for name, value in rows(event))
         case "sample":
             return f"{data.get('prompt', '')}{data.get('text', '')}"
         case "artifact" if (artifact := to_artifact(event, Path())) is not None:
             return "  ".join(filter(None, (artifact.media, artifact.name, describe(artifact))))
         case "run_end":
             names = ("reason", "error", "final_step", "final_loss")
-            return words.flags(_pairs((name, data[name]) for name in names if name in data))
-    own = ("kind", "t", "step", "phase", "schema")
-    return _pairs((name, value) for name, value in data.items() if name not in own)
+            return words.flags(_figures((name, _rounded(data[name])) for name in names if name in data))
+    # A digest tells a person nothing; `--json` has it, and `linnet check` compares it.
+    own = ("kind", "t", "step", "phase", "schema", *(("sha256",) if event.kind == "checkpoint" else ()))
+    return _figures((name, _rounded(value)) for name, value in data.items() if name not in own)
 
 
-def _pairs(fields: Iterable[tuple[str, object]], between: str = "  ") -> str:
+def _rounded(value: object) -> object:
+    return words.number(value) if isinstance(value, float) else value
+
+
+def _figures(fields: Iterable[tuple[str, object]]) -> str:
+    """Names and values that stay in one line."""
+    return "  ".join(f"{name}{_UNBROKEN}{value}" for name, value in fields)
+
+
+def _pairs(fields: Iterable[tuple[str, object]], between: str) -> str:
     return between.join(f"{name} {value}" for name, value in fields)

@@ -37,9 +37,21 @@ def settle_streams() -> None:
             discard(stream)
 
 
+_drawn: TextIO | None = None  # the terminal in whose last line progress stands
+
+
+def draw_over(text: str, stream: TextIO, *, end: str = "") -> None:
+    """Progress in the last line of a terminal, in place of what stood there; `end`: a newline lets it stand."""
+    global _drawn
+    _drawn = stream if text and not end else None
+    print(f"\r\x1b[K{text}", end=end, file=stream, flush=True)
+
+
 def complain(message: str) -> None:
     """One line on stderr, in which nothing that was read from a file can steer the terminal."""
     with suppress(OSError, ValueError):  # nobody is there to read it; the exit code still says it
+        if _drawn is not None:
+            draw_over("", _drawn)
         print(f"linnet: {plain(message)}", file=sys.stderr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
 from linnet.cli.printing import paint, paint_status, print_json, width
-from linnet.cli.streams import complain, lasting_output
+from linnet.cli.streams import complain, draw_over, lasting_output
 from linnet.files import step_of
 from linnet.gguf.card import read_card
 from linnet.runs import Run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from linnet.recipes import Job, Training
     from linnet.recipes.fork import ForkPoint
     from linnet.recipes.restart import PreviousRun
+    from linnet.train.plan import Plan
     from linnet.train.progress import Outcome
 
 
@@ -72,13 +74,21 @@ def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
     from linnet.cli.progress import preparing
     from linnet.recipes.dry_run import dry_run
 
-    plan = dry_run(job, None if json or not is_first_rank() else preparing, fork)
-    if not is_first_rank():
-        return 0
-    if json:
+    shows = is_first_rank() and not json
+    terminal = shows and sys.stdout.isatty()
+
+    def on_plan(plan: Plan) -> None:
+        print("\n".join(plan_lines(plan)), flush=True)
+        if terminal:
+            draw_over(paint("time  a few steps on trial …", "dim"), sys.stdout)
+
+    plan = dry_run(job, preparing if shows else None, fork, on_plan if shows else None)
+    if terminal:
+        draw_over("", sys.stdout)
+    if shows:
+        print(time_line(plan))
+    elif is_first_rank():
         print_json(plan.fields())
-    else:
-        print("\n".join([*plan_lines(plan), time_line(plan)]))
     return 0
 
 
@@ -162,6 +172,8 @@ def _print(training: Training, outcome: Outcome, model: Path | None) -> None:
         if "chat_format" in Run.load(folder).config:
             verb, arguments = "chat", ""
         next_commands.append(words.command(verb, folder, arguments))
+    if "inspect" in Run.load(folder).config:
+        next_commands.append(words.command("board", folder, "--view inside"))
     if outcome.reason != "completed" and steps_with_state(folder):
         next_commands.append(words.command("resume", folder))
     print("\n  " + "\n  ".join(next_commands))

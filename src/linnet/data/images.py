@@ -105,7 +105,7 @@ def size_of_files(source: str) -> int | None:
     if not is_folder(source):
         return None
     files = find_images(Path(source))[0]
-    sizes = {shorter_side(file) for file in files[:: max(1, len(files) // _LOOKED_AT)]}
+    sizes = {shorter_side(file) for file in files[:: max(1, len(files) // _LOOKED_AT)]} - {None}
     size = sizes.pop() if len(sizes) == 1 else None
     return size if size is not None and size <= _SMALL_FILE else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -22,14 +23,24 @@ _SECONDS = 3.0  # that more of them may take
 _LONG = 20.0  # seconds of a step after which there is no second one
 
 
-def dry_run(job: Job, preparing: PrepareProgress | None = None, fork: ForkPoint | None = None) -> Plan:
-    """Read the data, build the model, try some steps on it, and throw it away: the plan, with its time."""
+def dry_run(
+    job: Job,
+    preparing: PrepareProgress | None = None,
+    fork: ForkPoint | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+) -> Plan:
+    """Read the data, build the model, try some steps on it, and throw it away: the plan, with its time.
+
+    `on_plan` has it before the steps, which may take minutes, still without the time.
+    """
     ranks = join(job.settings.device)
     with ranks.together(), job.donor if job.donor is not None else nullcontext():
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         done = 0 if fork is None else fork.restore(recipe, data)[0].step
     require_same_training(recipe, data, job, ranks)
     plan = plan_of(recipe, data, job, hardware, done)
+    if on_plan is not None:
+        on_plan(plan)
     seconds = _trial(recipe, data, hardware, done, job.settings.steps)
     usual = statistics.median(seconds[len(seconds) // 2 :])
     beginning = sum(max(0.0, each - usual) for each in seconds)  # compiling, and the like

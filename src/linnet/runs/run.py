@@ -275,7 +275,8 @@ class Run(Shown):
         if step is not None:
             facts["step"] = step if of is None or of == step else f"{step} of {of}"
         if summary.metric is not None:
-            facts["metric"] = f"{summary.metric} {summary.value}"
+            value = summary.value
+            facts["metric"] = f"{summary.metric} {f'{value:.5g}' if isinstance(value, float) else value}"
         return facts
 
     def _shown(self) -> tuple[str, dict[str, object]]:

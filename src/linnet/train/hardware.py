@@ -253,7 +253,7 @@ def _own_peak(device: torch.device, dtype: torch.dtype, lately: int) -> tuple[fl
     peak = measured_peak(device, dtype)
     share = (time.process_time() - used) / (time.perf_counter() - began) / torch.get_num_threads()
     if device.type == "cpu" and share < OWN_CORES:
-        return None, "unknown, other processes are busy"
+        return None, "not measured (other processes are busy), so no MFU"
     return peak, "a product of matrices, measured"
 
 

@@ -27,6 +27,7 @@ describe("ticks stand at round numbers", () => {
     expect(texts(scale(0, 600_000_000))).toEqual(["0", "200M", "400M", "600M"]);
     expect(texts(scale(55.7e9, 56e9), 3)).toEqual(["55.7G", "55.8G", "55.9G", "56G"]);
     expect(texts(scale(0, 30_000), 3)).toEqual(["0", "10,000", "20,000", "30,000"]);
+    expect(tickTexts([400_000])).toEqual(["400k"]); // alone too
   });
   test("numbers that differ late keep the digits that tell them apart", () => {
     const words = tickTexts([1.0000001, 1.0000002, 1.0000003]);

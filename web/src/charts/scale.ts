@@ -93,7 +93,8 @@ export function ticks(scale: Scale, amount: number): Tick[] {
 /** Numbers beside each other, all with as many decimals as tell them apart. */
 export function tickTexts(values: readonly number[], kind: ScaleKind = "number"): string[] {
   const [first, second] = values;
-  if (first === undefined || second === undefined) return values.map((value) => number(value));
+  if (first === undefined) return [];
+  if (second === undefined) return [Math.abs(first) >= LONG_NUMBER ? compact(first) : number(first)];
   const step = Math.abs(second - first);
   const most = Math.max(...values.map(Math.abs));
   if (most >= (kind === "count" ? 1000 : LONG_NUMBER) && step >= 1) {

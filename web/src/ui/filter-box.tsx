@@ -91,7 +91,7 @@ export function FilterBox() {
           aria-controls="filter-suggestions"
           aria-activedescendant={chosen >= 0 ? `filter-suggestion-${chosen}` : undefined}
           aria-describedby="filter-problem"
-          placeholder="loss<2 recipe:warm-start tag:baseline"
+          placeholder="filter, as in loss<2 tag:baseline"
           title="Words, or comparisons of settings and metrics: loss<2 and lr>=1e-3 and tag:base (/)"
           autocomplete="off"
           autocapitalize="off"

@@ -80,6 +80,10 @@ class Scatter:
     without: dict[str, int] = field(default_factory=dict)
     of: str = "runs"
 
+    def counted(self, count: int) -> str:
+        """`1 run`, `8 runs`."""
+        return f"{count} {self.of if count != 1 else self.of.removesuffix('s')}"
+
     @property
     def groups(self) -> list[Group]:
         return [group for series in self.series for group in series.groups]

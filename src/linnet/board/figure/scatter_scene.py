@@ -23,7 +23,7 @@ def draw_scatter(scatter: Scatter, width: float, height: float, theme: Theme) ->
     """The scatter as a picture of that many pixels."""
     count = sum(len(group.values) for group in scatter.groups)
     description = f"{scatter.y_label} against {scatter.x_label}"
-    scene = Scene(width, height, theme.ground, scatter.title or description, f"{description}: {count} {scatter.of}")
+    scene = Scene(width, height, theme.ground, scatter.title or description, f"{description}: {scatter.counted(count)}")
     top = reserve_top(scene, scatter.title, (), theme, labelled=True)
     bottom = height - reserve_bottom(scatter.x_label)
     y_scale = scatter.y_scale()

@@ -75,7 +75,7 @@ def _table(scatter: Scatter, columns: int, rows: int) -> list[Line]:
     return [
         [
             (f" {_sign(scatter, series)} ", f"line{series.colour}"),
-            (shorten(f"{series.label}  {count} {scatter.of}", columns), ""),
+            (shorten(f"{series.label}  {scatter.counted(count)}", columns), ""),
         ]
         for series, count in counts[:most]
     ]

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from "preact/hooks";
 import { link, navigate } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { nameOf, source } from "../../data/state";
@@ -52,6 +53,14 @@ export function RunPage({ id, tab }: { id: string; tab: string }) {
     { keys: ["]", ">"], section: "this run", text: "the next tab", run: () => step(1) },
     { keys: ["[", "<"], section: "this run", text: "the tab before", run: () => step(-1) },
   ]);
+  const tabRow = useRef<HTMLElement>(null);
+  const ready = Boolean(detail);
+  useEffect(() => {
+    // On a narrow screen the row of tabs is longer than it, and the chosen one may be out of sight.
+    const nav = tabRow.current;
+    const tab = nav?.querySelector<HTMLElement>("[aria-current]");
+    if (nav && tab) nav.scrollLeft = tab.offsetLeft - nav.offsetLeft - (nav.clientWidth - tab.offsetWidth) / 2;
+  }, [chosen, ready]);
   if (!detail) {
     if (problem === null) return <p class="content loading">reading {nameOf(id)} …</p>;
     return (
@@ -67,7 +76,7 @@ export function RunPage({ id, tab }: { id: string; tab: string }) {
       <div class="run-top">
         <RunHeader detail={detail} />
         {problem && <p class="warn">{problem}; what is shown is what was known.</p>}
-        <nav class="tabs" aria-label="Parts of this run">
+        <nav class="tabs" aria-label="Parts of this run" ref={tabRow}>
           {tabs.map((name) => (
             <a
               key={name}
