@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from linnet.cli import main
 from linnet.cli.plan import plan_lines
 from linnet.models.model_name import find_model
 from linnet.train import Callback
-from linnet.train.overfitting import has_risen
+from linnet.train.checkpoint import BestCheckpoint
+from linnet.train.overfitting import has_risen, margin_of_best
 from linnet.train.plan import Plan
 from tests.train.test_plan import Scores
 
@@ -62,6 +64,38 @@ def test_a_rise_is_told_once_where_it_happens_and_at_the_end(
     journal.take(block, 0, len(block))
     assert [(entry.step, entry.text) for entry in journal.log_entries() if entry.level == "warning"] == [told]
     assert find_model("a").name == "step_20.gguf" and find_model("a@latest").name == "step_50.gguf"
+
+
+def test_of_few_held_out_tokens_the_latest_that_noise_cannot_tell_from_the_lowest_is_the_best(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("linnet.recipes.token_data.evaluate", Scores(5.0, 4.0, 4.01, 4.02))
+    train(small, "--steps 30")
+    assert main(["resume", "a", "--steps", "40"]) == 0
+    assert "tokens are held out, and their loss says little" in capsys.readouterr().out
+    assert find_model("a").name == "step_40.gguf"
+
+
+@pytest.mark.parametrize(
+    ("margin", "losses", "best"),
+    [
+        (0.0, [5.0, 4.0, 4.0, 4.01], 1),
+        (0.0, [5.0, math.nan, 4.0], 2),
+        (0.1, [5.0, 4.0, 4.05, 4.09], 3),
+        (0.1, [5.0, 4.0, 4.09, 4.18, 4.15], 2),  # measured by the lowest, not by what was taken last
+        (0.1, [5.0, 4.0, 4.05, 3.9, 4.05], 3),
+    ],
+)
+def test_the_best_is_measured_by_the_lowest(margin: float, losses: list[float], best: int) -> None:
+    chosen = BestCheckpoint(0, losses[0])
+    for step, loss in enumerate(losses[1:], 1):
+        chosen = chosen.or_later(step, loss, margin)
+    assert (chosen.step, chosen.loss) == (best, losses[best])
+
+
+def test_only_few_held_out_tokens_are_noise() -> None:
+    assert margin_of_best(16, "tokens") == 0.375
+    assert margin_of_best(1024, "tokens") == margin_of_best(16, "images") == 0.0
 
 
 def test_json_names_the_best_step_and_the_model_is_that_one(

@@ -250,7 +250,7 @@ _GROUPS = {
 # How `linnet help` lists them: what most people come for first.
 _SECTIONS = {
     "Train": "demo train resume data plan",
-    "Use a model": "generate chat classify eval inspect convert merge lens models",
+    "Use a model": "generate chat serve classify eval inspect convert merge lens models",
     "Look at runs": "board runs show tail compare plot report metrics",
     "Look inside a model": "lens-words drift cka lmc",
     "Keep order": "note tag rename archive thin delete du check mirror",

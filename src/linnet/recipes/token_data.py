@@ -20,6 +20,7 @@ from linnet.recipes.job import Job, TextData
 from linnet.recipes.teacher import TeacherFile
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
+from linnet.train.overfitting import ENOUGH_TOKENS
 from linnet.train.protocols import EvalResult
 from linnet.train.ranks import ALONE
 from linnet.train.settings import TrainSettings
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-_ENOUGH = 1024  # held-out tokens whose loss can be gone by
 PROBE_TOKENS = 256  # tokens, at most, by whose activations similarity is measured
 
 
@@ -192,7 +192,7 @@ class TextRunData(TokenRunData):
 
 def too_few_held_out(tokens: int, share: float, settings: TrainSettings) -> list[str]:
     """A remark where what is kept apart is so short that its loss says little."""
-    if not 0 < tokens < _ENOUGH or not settings.interval("eval"):
+    if not 0 < tokens < ENOUGH_TOKENS or not settings.interval("eval"):
         return []
     cure = f"`held_out={max(0.1, 2 * share):g}`" if share < 0.25 else "a longer text"
     return [f"only {tokens:,} tokens are held out, and their loss says little: {cure} keeps more of them"]

@@ -189,10 +189,23 @@ def stored_bytes(tensor: Tensor, type: str) -> float:
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the lowest held-out loss so far; `best` points at it."""
+    """The checkpoint with the lowest held-out loss so far; `best` points at it.
+
+    Where so little is held out that differences are noise, it is the latest of those no worse than noise makes them.
+
+    - `lowest`: the lowest held-out loss so far, if that is another checkpoint's.
+    """
 
     step: int
     loss: float
+    lowest: float | None = None
+
+    def or_later(self, step: int, loss: float, margin: float) -> BestCheckpoint:
+        """This one, or a later one that is better, or worse by no more than a margin than any was."""
+        lowest = self.loss if self.lowest is None else self.lowest
+        if loss < lowest + margin:
+            return BestCheckpoint(step, loss, lowest if lowest < loss else None)
+        return self
 
 
 class Checkpointer:
@@ -302,8 +315,9 @@ class Checkpointer:
     def _write(self, snapshot: Snapshot) -> None:
         step, origin = snapshot.step, snapshot.provenance
         loss, best = snapshot.facts.get("compared_loss"), self._best
-        if loss is not None and (best is None or loss < best.loss):
-            best = BestCheckpoint(step, loss)
+        if loss is not None and math.isfinite(loss):
+            margin = snapshot.facts.get("loss_margin", 0.0)
+            best = BestCheckpoint(step, loss) if best is None else best.or_later(step, loss, margin)
         parameters = snapshot.parameters.on_host()
         beside = self._format.beside(parameters, self._type)
         facts = {**snapshot.facts, "best": None if best is None else asdict(best)}

@@ -21,7 +21,7 @@ from linnet.train.hardware import Hardware
 from linnet.train.inspection.inspector import Inspector
 from linnet.train.metrics import Gate, MetricQueue, StepMetrics, StepWork
 from linnet.train.moment_stream import MomentStream
-from linnet.train.overfitting import compared_loss, has_risen, rise_sentence
+from linnet.train.overfitting import compared_loss, has_risen, margin_of_best, rise_sentence
 from linnet.train.plan import WARM_STEPS, Plan, is_trusted
 from linnet.train.process import StopSignals
 from linnet.train.profile import Profile
@@ -455,6 +455,8 @@ class Loop:
         is_evaluated = progress.evaluated_at == progress.step  # else the loss is an earlier step's
         compared = progress.last_evaluation if is_evaluated else None
         facts = {"run_id": self._run.run_id, "compared_loss": compared, **progress.facts(self._seconds_so_far)}
+        if compared is not None:
+            facts["loss_margin"] = margin_of_best(self._data.scored(progress.step), self._data.unit)
         layouts = recipe.moment_layouts()
         stream = MomentStream(layouts, self._ranks) if layouts else None
         moments = recipe.moments() | ({} if self._inspector is None else self._inspector.kept())

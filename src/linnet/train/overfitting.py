@@ -16,6 +16,7 @@ MANY_EPOCHS = 8.0  # passes over a text, above which a plan is warned of
 _RISE = 0.01  # of the best held-out loss: less than that comes and goes with the order of the batches
 _FIRST_RISE = 0.05  # within the first pass over the data, where it falls again while the rate is high
 _NOISE = 1.5  # nats over √tokens: three times the spread of a mean of so many differences, each of half a nat
+ENOUGH_TOKENS = 1024  # held-out tokens whose loss can be gone by
 
 
 def compared_loss(result: EvalResult) -> float:
@@ -32,7 +33,20 @@ def has_risen(best: float, loss: float, scored: int, *, repeats: bool) -> bool:
     `scored`: tokens or images of an evaluation; `repeats`: the data have been passed through more than once.
     """
     share = _RISE if repeats else _FIRST_RISE
-    return loss - best > max(share * best, _NOISE / math.sqrt(max(1, scored)))
+    return loss - best > max(share * best, _noise(scored))
+
+
+def margin_of_best(scored: int, unit: str) -> float:
+    """By how much an earlier evaluation must have been the better one, so that its checkpoint stays the best.
+
+    Where few tokens are held out, the lowest of many losses is the lowest by chance, and the longer training is worth
+    more than that. `scored`: of an evaluation, in `unit`s.
+    """
+    return _noise(scored) if unit == "tokens" and scored < ENOUGH_TOKENS else 0.0
+
+
+def _noise(scored: int) -> float:
+    return _NOISE / math.sqrt(max(1, scored))
 
 
 def rise_sentence(best: float, best_step: int, loss: float, *, repeats: bool, unit: str) -> str:
