@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ import linnet
 from linnet import gguf
 from linnet.models import preset
 from linnet.train import checkpoint, state
-from linnet.train.checkpoint import Checkpointer, ModelFormat, copy_tensors
+from linnet.train.checkpoint import Checkpointer, ModelFormat, SilentCheckpointer, copy_tensors
+from linnet.train.moment_stream import MomentStream
+from linnet.train.ranks import RankLostError
 from linnet.train.state import State, StateError
 from tests.train.conftest import flip_a_bit
 
@@ -131,3 +135,26 @@ def test_the_next_copy_is_taken_when_the_last_one_is_written(tmp_path: Path, mon
         second.join(10)
         checkpointer.close()
     assert len(copied) == 4
+
+
+class _BrokenStream:
+    """Of moments, to a rank that is gone."""
+
+    def of_this_rank(self, moments: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return moments
+
+    def send(self, own: Mapping[str, Tensor]) -> None:
+        raise RankLostError("rank 0 on node1 is gone after step 30; the last checkpoint stands", speaks=True)
+
+    def drain(self) -> None:
+        pass
+
+
+def test_a_rank_that_writes_nothing_leaves_it_to_the_loop_to_say_who_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    run = linnet.start(arch="llama", mode="disabled")
+    checkpointer = SilentCheckpointer(run, ModelFormat(preset("tiny")), None, keep=1, file_type="f32")
+    checkpointer.save(30, {}, OWN, {}, gguf.Provenance(), cast(MomentStream, _BrokenStream()))
+    checkpointer.close()
+    assert str(checkpointer.failure) == "rank 0 on node1 is gone after step 30; the last checkpoint stands"
+    assert checkpointer.failure is not None and checkpointer.failure.exit_code == 75
+    assert not caplog.records

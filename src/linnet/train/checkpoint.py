@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
+from linnet.errors import LinnetError
 from linnet.files import FileError, link_target, point_link, sha256_of, step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
 from linnet.train.moment_stream import MomentStream
+from linnet.train.ranks import RankError
 
 log = logging.getLogger("linnet")
 
@@ -208,6 +210,10 @@ class BestCheckpoint:
         return self
 
 
+class CheckpointError(LinnetError):
+    """A checkpoint did not reach the disk."""
+
+
 class Checkpointer:
     """Writes `weights/step_<N>.gguf` and `state/step_<N>.safetensors`, moves `latest` and `best`, removes old ones.
 
@@ -232,7 +238,7 @@ class Checkpointer:
         self._keep, self._type, self._best = keep, file_type, best
         self._own_files: set[Path] = set()
         self.latest: Path | None = None
-        self.failure: str | None = None
+        self.failure: LinnetError | None = None
         self._written: queue.SimpleQueue[tuple[int, Path]] = queue.SimpleQueue()
         self._snapshots: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
         # One copy at a time: on a GPU it takes as much memory as weights and moments do.
@@ -306,11 +312,14 @@ class Checkpointer:
                         snapshot.stream.drain()
                 self.failure = None
             except Exception as error:  # training goes on; were this thread to end, the next `save` would wait for ever
-                why = str(error) or type(error).__name__
-                self.failure = f"checkpoint of step {snapshot.step} was not written: {why}"
-                log.warning("run %s: %s", self._run.run_id, self.failure)
+                self._fail(snapshot.step, error)
             del snapshot  # else its memory is held until the next one
             self._idle.release()
+
+    def _fail(self, step: int, error: Exception) -> None:
+        failure = CheckpointError(f"checkpoint of step {step} was not written: {str(error) or type(error).__name__}")
+        log.warning("run %s: %s", self._run.run_id, failure)
+        self.failure = error if isinstance(error, RankError) else failure
 
     def _write(self, snapshot: Snapshot) -> None:
         step, origin = snapshot.step, snapshot.provenance
@@ -397,6 +406,10 @@ class SilentCheckpointer(Checkpointer):
 
     def repair(self, step: int, train_loss: float | None, validation_loss: float | None) -> None:
         """Rank 0 does."""
+
+    def _fail(self, step: int, error: Exception) -> None:
+        # Nothing was to be written here. What ends the run is told by the loop, in one line and by one rank.
+        self.failure = error if isinstance(error, LinnetError) else RankError(f"{type(error).__name__}: {error}")
 
     def _write(self, snapshot: Snapshot) -> None:
         assert snapshot.stream is not None

@@ -137,8 +137,9 @@ class Loop:
             if ended_in_order and self._saved_at < self.progress.step:
                 self._save(last=True)
             self._checkpointer.close()
-            if reason == "completed" and self._checkpointer.failure:
-                reason, error = "errored", self._checkpointer.failure
+            if reason == "completed" and (failure := self._checkpointer.failure):
+                reason, error, failed_code = "errored", str(failure), failure.exit_code
+                speaks = getattr(failure, "speaks", speaks)
             try:
                 self._announce_checkpoints()
             finally:
