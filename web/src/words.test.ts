@@ -72,6 +72,6 @@ test("figures of the machine have their units", () => {
 
 test("a metric's value has its unit where that is known", () => {
   expect(metricText("sys/process/rss", 476_303_360)).toBe("476 MB");
-  expect(metricText("loss", 3.14159)).toBe("3.142");
+  expect(metricText("loss", 3.29871)).toBe("3.299");
   expect(metricText("loss", undefined)).toBe("–");
 });
