@@ -82,6 +82,10 @@ class Line:
     placed: Placed
     superseded: bool = False
 
+    def blocks(self) -> RowBlocks | None:
+        """The blocks of its rows; None where it is short, or not all that its metric has."""
+        return None if self.superseded else self.run.blocks.get(self.curve, self.run.history.changes)
+
 
 def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
     """`GET api/series`. Runs and metrics that are not there are left out; a RequestError when none of the runs is."""
@@ -205,7 +209,7 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
         whole = partial(line.run.smoothed.get, curve, question.alpha, line.run.history.changes)
         smooth = SmoothedLine(curve.mean, question.alpha, whole)
     exact = total <= question.points
-    blocks = None if line.superseded else line.run.blocks.get(curve, line.run.history.changes)
+    blocks = line.blocks()
     if exact:
         begin, end = max(0, begin - 1), min(len(placed.x), end + 1)  # so that a line does not end inside the chart
         columns = {"x": placed.x[begin:end], "value": placed.pick(line.values, begin, end)}
