@@ -18,6 +18,7 @@ _ZOOMS = ((0.25, 0.75), (0.3, 0.6), (0.4, 0.5), (0.1, 0.4), (0.5, 0.9))  # drags
 _CODE = """performance.getEntriesByType("resource")
   .filter(({name}) => /\\.(js|css)(\\?|$)/.test(name))
   .reduce((sum, {encodedBodySize}) => sum + encodedBodySize, 0)"""
+_INSIDE = "inside-tab"  # the script of the tab that shows what --inspect told, for who opens it
 # All runs are counted, and those in sight have a name and a last value.
 _LISTED = """document.querySelector('.run-table [aria-rowcount]')?.getAttribute('aria-rowcount') > RUNS
   && shown('.run-table [role=row] .cell-last').filter((cell) => /[0-9]/.test(cell.textContent)).length > 10"""
@@ -174,10 +175,10 @@ def empty_folder(root: str, samples: int) -> dict[str, Any]:
 
 
 def weight(root: str) -> dict[str, Any]:
-    """JavaScript and CSS that the server has, all of it, as it is sent to a browser that takes gzip."""
+    """JavaScript and CSS that the server has, all of it and `_INSIDE`, as sent to a browser that takes gzip."""
     from linnet.board.web.static_files import STATIC
 
-    sent = 0
+    sent, inside = 0, 0
     with boards.serve(boards.LINNET, root) as served:
         for file in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css")]:
             address = served.address + file.relative_to(STATIC).as_posix()
@@ -186,7 +187,8 @@ def weight(root: str) -> dict[str, Any]:
                 content = response.read()
                 assert response.headers["content-encoding"] == "gzip" and gzip.decompress(content)
                 sent += len(content)
-    return {"bytes": sent}
+                inside += len(content) if file.name.startswith(_INSIDE) else 0
+    return {"bytes": sent, "inside": inside}
 
 
 ROLES = {

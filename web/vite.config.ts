@@ -33,7 +33,7 @@ const leanPlot: Plugin = {
   },
 };
 
-/** `early.ts` as a script of its own before that of the page. */
+/** `early.ts` as a script of its own, which runs before the styles and that of the page are there. */
 const earlyScript: Plugin = {
   name: "early-script",
   transformIndexHtml: {
@@ -44,8 +44,8 @@ const earlyScript: Plugin = {
       return [
         {
           tag: "script",
-          attrs: { type: "module", async: true, fetchpriority: "high", src: `./${early.fileName}` },
-          injectTo: "head",
+          attrs: { src: `./${early.fileName}` },
+          injectTo: "head-prepend",
         },
       ];
     },

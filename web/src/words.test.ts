@@ -1,5 +1,18 @@
 import { describe, expect, test } from "vitest";
-import { age, asNumber, compact, count, duration, exact, grouped, number, plural, size } from "./words";
+import {
+  age,
+  asNumber,
+  compact,
+  count,
+  duration,
+  exact,
+  grouped,
+  machineText,
+  metricText,
+  number,
+  plural,
+  size,
+} from "./words";
 
 describe("numbers read as those of the terminal board", () => {
   test.each([
@@ -47,4 +60,18 @@ describe("numbers read as those of the terminal board", () => {
     expect(asNumber(null)).toBeNaN();
     expect(asNumber("-inf")).toBe(Number.NEGATIVE_INFINITY);
   });
+});
+
+test("figures of the machine have their units", () => {
+  expect(machineText("sys/memory/used", 2e9)).toBe("2.0 GB");
+  expect(machineText("sys/net/recv_bps", 1500)).toBe("1.5 kB/s");
+  expect(machineText("sys/cpu/percent", 51.234)).toBe("51.2 %");
+  expect(machineText("sys/gpu0/temperature", 61)).toBe("61 °C");
+  expect(machineText("sys/gpu0/power", null)).toBe("–");
+});
+
+test("a metric's value has its unit where that is known", () => {
+  expect(metricText("sys/process/rss", 476_303_360)).toBe("476 MB");
+  expect(metricText("loss", 3.29871)).toBe("3.299");
+  expect(metricText("loss", undefined)).toBe("–");
 });

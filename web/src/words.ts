@@ -121,3 +121,20 @@ function trimZeros(text: string): string {
 function two(value: number): string {
   return String(value).padStart(2, "0");
 }
+
+/** A figure of the machine, `sys/…`, as people read it, by what it counts. */
+export function machineText(key: string, value: Figure): string {
+  const known = asNumber(value);
+  if (value === null || Number.isNaN(known)) return "–";
+  if (/_bps$/.test(key)) return `${size(known)}/s`;
+  if (/\/(used|total|free|rss|(gpu_)?memory_used|(gpu_)?memory_total)$/.test(key)) return size(known);
+  if (/\/(percent|user|system|cpu|busy_percent|gpu_percent)$/.test(key)) return `${number(known, 3)} %`;
+  if (/\/power$/.test(key)) return `${number(known, 3)} W`;
+  if (/\/temperature$/.test(key)) return `${number(known, 3)} °C`;
+  return number(value);
+}
+
+/** A value of any metric, in short. */
+export function metricText(key: string, value: Figure | undefined): string {
+  return key.startsWith("sys/") ? machineText(key, value ?? null) : number(value);
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import struct
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from linnet.runs import Run
 if TYPE_CHECKING:
     from linnet.gguf.metadata import Metadata
 
+_LARGE = 1e38  # beyond, a float of 32 bits may have no neighbour with fewer digits
 _COUNTED = 4096  # an array of more values is a vocabulary: counted, not decoded
 
 
@@ -48,14 +51,25 @@ def checkpoint_commands(run: Run, file: Path) -> list[str]:
 def metadata_text(metadata: Metadata, key: str, longest: int, most: int, longest_item: int) -> str:
     """A value of at most `longest` characters; of an array its length, and `most` values of `longest_item` each."""
     if metadata.element_type(key) is None:
-        return shorten(str(metadata[key]), longest)
+        return shorten(_value_text(metadata[key]), longest)
     count = metadata.length(key)
     if count > _COUNTED:
         return f"{count:,} values"
     values = metadata[key]
     assert isinstance(values, tuple)
-    shown = ", ".join(shorten(str(value), longest_item) for value in values[:most])
+    shown = ", ".join(shorten(_value_text(value), longest_item) for value in values[:most])
     return f"{count:,} values: {shown}{' …' if count > most else ''}"
+
+
+def _value_text(value: object) -> str:
+    """As one writes it; of a float of 32 bits as few digits as tell it apart: 1e-06, not 9.999999974752427e-07."""
+    if not isinstance(value, float) or not math.isfinite(value) or abs(value) > _LARGE:
+        return str(value)
+    bits = struct.pack("<f", value)
+    if struct.unpack("<f", bits)[0] != value:
+        return str(value)
+    shorter = (float(f"{value:.{digits}g}") for digits in range(1, 9))
+    return str(next((short for short in shorter if struct.pack("<f", short) == bits), value))
 
 
 @lru_cache(maxsize=16)

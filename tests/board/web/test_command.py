@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.board.conftest import steps, write
+from tests.board.web.test_changes import wait_until
 from tests.conftest import Said
 
 Started = Callable[..., tuple[subprocess.Popen[str], str, str]]
@@ -69,6 +70,43 @@ def test_on_another_address_the_token_is_part_of_what_is_printed_once(started: S
     process.send_signal(signal.SIGINT)
     out, complaints = process.communicate(timeout=20)
     assert token not in out + complaints
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="there the system's own browser is opened")
+@pytest.mark.parametrize(
+    ("words", "screen", "opens"),
+    [((), {"DISPLAY": ":0"}, True), (("--no-open",), {"DISPLAY": ":0"}, False), ((), {}, False),
+     ((), {"DISPLAY": ":0", "SSH_CONNECTION": "10.0.0.1 5 10.0.0.2 22"}, False)],
+)  # fmt: skip
+def test_the_browser_is_opened_at_the_address_where_there_is_a_screen(
+    root: Path, tmp_path: Path, words: tuple[str, ...], screen: dict[str, str], opens: bool
+) -> None:
+    root.mkdir()
+    asked, browser = tmp_path / "asked", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{asked}"\n')
+    browser.chmod(0o755)
+    elsewhere = ("SSH_", "DISPLAY", "WAYLAND_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(elsewhere)}
+    environment |= {"BROWSER": f"{browser} %s", **screen}
+    command = [sys.executable, "-m", "linnet", "board", "--web", "--port", "0", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    address = re.search(r"http://\S+", process.stdout.readline())
+    assert address is not None
+    if opens:
+        wait_until(lambda: asked.exists() and asked.read_text() == f"{address[0]}\n")
+    else:
+        wait_until(lambda: _answers(address[0]))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)  # what would open a browser is waited for too
+    assert asked.exists() == opens
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address).status_code == 200
+    except httpx.ConnectError:
+        return False
 
 
 def test_a_taken_port_is_an_error_in_one_line(said: Said, root: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from linnet.board.terminal.keys import TABS
 from linnet.board.web import serve
 from linnet.board.web.app import make_app
 from linnet.board.web.board import WebBoard
@@ -152,6 +153,17 @@ def test_a_run_that_is_deleted_while_it_is_shown_leaves_the_rest(page: Page, ser
     page.reload()
     page.wait_for_selector("[data-key=loss] .chart-surface[data-drawn]")
     expect(page.get_by_role("checkbox", name="Show wide")).to_be_checked()
+
+
+def test_the_keys_of_the_terminals_tabs_lead_to_the_same_here(page: Page, server: Server) -> None:
+    pages = {"metrics": "charts", "system": "machine"} | {view: view for view in ("runs", "samples", "checkpoints")}
+    page.goto(f"{server.address}#/charts?runs=wide")
+    page.wait_for_selector("[data-key=loss] .chart-surface[data-drawn]")
+    for view, (key, _) in TABS.items():
+        page.keyboard.press("d")
+        expect(page).to_have_url(re.compile("#/compare"))
+        page.keyboard.press(key)
+        expect(page).to_have_url(re.compile(f"#/{pages[view]}" if view in pages else f"#/run/wide/{view}"))
 
 
 def test_runs_are_compared(page: Page, server: Server) -> None:

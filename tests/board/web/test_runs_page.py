@@ -103,7 +103,7 @@ def test_names_and_values_are_suggested(page: Page, served: str, runs: Path) -> 
     page.get_by_role("option", name="experiment:depth").wait_for()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert page.get_by_label("Filter runs").input_value() == "experiment:depth"
+    expect(page.get_by_label("Filter runs")).to_have_value("experiment:depth")
     expect(page.locator(ROW)).to_have_count(2)
 
 

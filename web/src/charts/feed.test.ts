@@ -50,6 +50,24 @@ function feedOf(fake: FakeSource) {
 }
 
 describe("requests", () => {
+  test("it has settled when all that was asked for is there, or failed, or was given up", async () => {
+    const fake = made();
+    const feed = feedOf(fake);
+    const order: string[] = [];
+    const fetched = feed.fetch(demand(), never).then(() => order.push("series"));
+    const settled = feed.settled().then(() => order.push("settled"));
+    expect(order).toEqual([]);
+    await Promise.all([fetched, settled]);
+    expect(order).toEqual(["series", "settled"]);
+    const given = new AbortController();
+    feed.fetch(demand({ points: 50 }), given.signal).catch(() => {});
+    given.abort();
+    await feed.settled();
+    feed.fetch(demand({ runs: ["none"] }), never).catch(() => {});
+    await feed.settled();
+    await feed.settled();
+  });
+
   test("charts that ask in one moment share a request", async () => {
     const fake = made();
     const feed = feedOf(fake);

@@ -60,6 +60,8 @@ export class SeriesFeed {
   readonly #followers = new Set<Follower>();
   readonly #recent: { at: number; change: SeriesChange; values: number[] }[] = [];
   #waiting: Waiting[] = [];
+  #unanswered = 0; // requests
+  #onSettled: (() => void)[] = [];
   #followed = "";
   #endFollow: (() => void) | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -86,6 +88,19 @@ export class SeriesFeed {
     if (this.#waiting.length) this.#send();
   }
 
+  /** Resolves when nothing that was asked for is on its way any more. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onSettled.push(resolve);
+      this.#tellSettled();
+    });
+  }
+
+  #tellSettled(): void {
+    if (this.#unanswered || this.#waiting.length) return;
+    for (const resolve of this.#onSettled.splice(0)) resolve();
+  }
+
   /** Live rows for a chart; the function it gives ends that. */
   follow(follower: Follower): () => void {
     this.#followers.add(follower);
@@ -107,6 +122,7 @@ export class SeriesFeed {
     this.#waiting = [];
     const groups = groupedBy(waiting, ({ demand }) => withoutKeys(demand));
     for (const group of groups.values()) void this.#ask(group);
+    this.#tellSettled(); // all of them may have been given up
   }
 
   async #ask(group: readonly Waiting[]): Promise<void> {
@@ -128,11 +144,15 @@ export class SeriesFeed {
       query.from = range.min;
       query.to = range.max;
     }
+    this.#unanswered++;
     try {
       const answer = await this.#source().series(query, abort.signal);
       for (const { demand, resolve } of group) resolve(this.#caughtUp(traceSet(answer, demand)));
     } catch (error) {
       for (const { reject } of group) reject(error);
+    } finally {
+      this.#unanswered--;
+      this.#tellSettled();
     }
   }
 

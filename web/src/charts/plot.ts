@@ -30,6 +30,7 @@ const AXIS_WIDTH = 46; // CSS pixels
 const AXIS_HEIGHT = 22;
 const TOP = 8;
 const RIGHT = 10;
+const TICK_GAP = 6;
 const DIMMED = 0.28; // opacity of what is not highlighted
 const Y_TICK_EVERY = 46; // CSS pixels
 const X_TICK_EVERY = 92;
@@ -207,7 +208,7 @@ export class Plot implements Drawn {
       scale,
       stroke: () => this.#ink().faint,
       font: font(),
-      gap: 6,
+      gap: TICK_GAP,
       space: 1,
       incrs: [1e300], // any that uPlot takes: `splits` alone says where ticks stand
       splits: () => amount().map((tick) => tick.value),
@@ -228,7 +229,13 @@ export class Plot implements Drawn {
       scales: { x: { ...distribution(this.#x.log), range }, y: { ...distribution(this.#y.log), range } },
       series: [{}],
       axes: [
-        { ...axis("x", () => this.#xTicks), size: AXIS_HEIGHT, grid: { show: false } },
+        // Its texts are painted with the lines: uPlot lets the last of them go beyond the canvas.
+        {
+          ...axis("x", () => this.#xTicks),
+          values: (_, splits) => splits.map(() => ""),
+          size: AXIS_HEIGHT,
+          grid: { show: false },
+        },
         {
           ...axis("y", () => this.#yTicks),
           side: 3,
@@ -247,6 +254,7 @@ export class Plot implements Drawn {
     const { ctx } = plot;
     const ratio = uPlot.pxRatio;
     const mapping = new Mapping(this.#x, this.#y, plot.bbox);
+    this.#paintXTexts(ctx, mapping, ratio);
     const ahead = isHandsOn();
     const stretched = content.awaiting && this.#layer.isPainted;
     this.#unfinished = !stretched && !this.#layer.paint(mapping, ratio, this.#deadline, ahead);
@@ -267,6 +275,21 @@ export class Plot implements Drawn {
       if (ring.x < this.#x.min || ring.x > this.#x.max) continue;
       const y = clamp(mapping.toY(ring.y), plot.bbox.top, plot.bbox.top + plot.bbox.height);
       if (!Number.isNaN(y)) paintRing(ctx, mapping.toX(ring.x), y, ring.colour, ratio, this.#ink());
+    }
+    ctx.restore();
+  }
+
+  #paintXTexts(ctx: CanvasRenderingContext2D, mapping: Mapping, ratio: number): void {
+    const { top, height } = mapping.box;
+    ctx.save();
+    ctx.fillStyle = this.#ink().faint;
+    ctx.font = this.#ink().font.replace(/^\d+/, (size) => `${Number(size) * ratio}`);
+    ctx.textAlign = "center";
+    ctx.textBaseline = "top";
+    for (const { value, text } of this.#xTicks) {
+      const half = ctx.measureText(text).width / 2;
+      const x = clamp(mapping.toX(value), half, ctx.canvas.width - half);
+      ctx.fillText(text, Math.round(x), top + height + TICK_GAP * ratio);
     }
     ctx.restore();
   }

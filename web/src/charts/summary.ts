@@ -1,7 +1,7 @@
 /** What is said of a chart in figures: its lines with last and best values, its warnings, its headline. */
 import { nameOf } from "../data/state";
 import type { Axis } from "../data/types";
-import { number } from "../words";
+import { metricText, number } from "../words";
 import type { StyledTrace } from "./paint";
 import type { Range } from "./range";
 import { readingsAt } from "./readings";
@@ -60,7 +60,7 @@ export function headline(styled: readonly StyledTrace[], keys: readonly string[]
   const only = own.filter(({ trace }) => !trace.superseded);
   const [line] = only;
   if (only.length !== 1 || !line) return { text: "", warning: false, title: "" };
-  const last = number(line.trace.last?.[1]);
+  const last = metricText(line.trace.key, line.trace.last?.[1]);
   return { text: last, warning: false, title: `last ${last}` };
 }
 

@@ -1,7 +1,7 @@
 /** `ChartSurface`: the plot of a chart with what lies above it, and what hands do there. */
 import { effect } from "@preact/signals";
 import { theme, token } from "../data/state";
-import { number } from "../words";
+import { metricText } from "../words";
 import { feed } from "./board-feed";
 import { cursor, highlighted } from "./cursor";
 import { handsOn } from "./frames";
@@ -304,7 +304,7 @@ export class ChartSurface implements GestureTarget {
 /** Of one line its value, of several the best one's. */
 function readoutOf(readings: readonly Reading[]): string | null {
   const [best] = readings;
-  return best ? number(best.value) : null;
+  return best ? metricText(best.styled.trace.key, best.value) : null;
 }
 
 const fresh = new Set<ChartSurface>();

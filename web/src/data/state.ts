@@ -268,10 +268,11 @@ export function start(chosenSource: Source): void {
     document.documentElement.dataset.theme = theme.value;
     if (chosenSource.live) remember(THEME_KEY, chosenTheme.value); // of files, one browser keeps all in one place
   });
+  paints.peek(); // while the page is empty: to ask for colours means to work out the style of all of it
   void begin(chosenSource);
   changes.onRuns((event) => applyRows(event.rows, event.gone));
   changes.onReconnect(() => void refreshTable());
-  changes.start(chosenSource);
+  setTimeout(() => changes.start(chosenSource)); // after what the first view asks for
 }
 
 async function begin(chosenSource: Source): Promise<void> {

@@ -138,7 +138,7 @@ def _rows(pool: ColumnPool, line: Line, places: dict[str, Floats], first: int) -
 
 def _grid(pool: ColumnPool, line: Line, grid: Grid, places: dict[str, Floats]) -> HeldGrid:
     placed = line.placed
-    buckets = reduced(placed, line.curve.mean, grid)
+    buckets = reduced(placed, line.curve.mean, grid, blocks=line.blocks())
     bounds = _bounds(line, grid)
     finite = np.isfinite(placed.pick(line.curve.mean, 0, len(placed.x)))
     counted = np.concatenate([[0], np.cumsum(finite)])

@@ -13,7 +13,7 @@ from linnet.board.journal import Journal
 from linnet.board.watched_run import WatchedRun
 from linnet.board.web.answers import RequestError
 from linnet.board.web.marks import MarkFinder
-from linnet.board.web.row_columns import PlacedColumns, SmoothedColumns
+from linnet.board.web.row_columns import BlockedColumns, PlacedColumns, SmoothedColumns
 from linnet.board.whole_history import WholeHistory
 from linnet.runs import Event, Run, RunError
 from linnet.runs.scan import events_of_kinds
@@ -37,6 +37,7 @@ class OpenRun:
         self._whole: WholeHistory | None = None
         self.watched = WatchedRun(self.run, history=self._open_history, inherits=False)
         self.placed = PlacedColumns()
+        self.blocks = BlockedColumns()
         self.inside = self.watched.inside
         self._marks: dict[str, MarkFinder] = {}
         self._marks_generation = 0

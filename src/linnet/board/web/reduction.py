@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linnet.board.curve import Floats
+from linnet.board.web.row_blocks import RowBlocks
 from linnet.board.web.smoothing import SmoothedLine
 
 Floats32 = NDArray[np.float32]
@@ -71,17 +72,26 @@ class Placed:
         return int(np.searchsorted(self.x, begin, "left")), int(np.searchsorted(self.x, end, "right"))
 
 
-def reduced(placed: Placed, value: Floats, grid: Grid, smooth: SmoothedLine | None = None) -> Buckets:
-    """The rows of a series within a grid, by column. `value` and `smooth` go by the rows of the series."""
+def reduced(
+    placed: Placed, value: Floats, grid: Grid, smooth: SmoothedLine | None = None, blocks: RowBlocks | None = None
+) -> Buckets:
+    """The rows of a series within a grid, by column. `value`, `smooth`, `blocks` go by the rows of the series."""
     bounds = np.searchsorted(placed.x, grid.edges(), "left")
     bounds[-1] = np.searchsorted(placed.x, grid.end, "right")
     begin, end = int(bounds[0]), int(bounds[-1])
     used = np.flatnonzero(bounds[1:] > bounds[:-1])
     starts = bounds[used] - begin
-    low, high, mean = (_spread(part, used, grid.points) for part in _extremes(placed.pick(value, begin, end), starts))
+    stretches = np.append(bounds[used], end)
+    of_blocks = blocks.reduce(stretches) if blocks is not None and placed.order is None else None
+    if of_blocks is not None:
+        parts = of_blocks.low, of_blocks.high, of_blocks.sum / np.diff(stretches)
+    else:
+        parts = _extremes(placed.pick(value, begin, end), starts)
+    low, high, mean = (_spread(part, used, grid.points) for part in parts)
     if smooth is None:
         return Buckets(low, high, mean, None)
-    smoothed = smooth.means(np.append(bounds[used], end)) if placed.order is None and len(used) else None
+    sums = None if of_blocks is None else of_blocks.sum
+    smoothed = smooth.means(stretches, sums) if placed.order is None and len(used) else None
     if smoothed is None:
         line = smooth.rows(begin, end) if placed.order is None else placed.pick(smooth.whole(), begin, end)
         smoothed = _means(line, starts)

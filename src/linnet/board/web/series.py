@@ -18,6 +18,7 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.parameters import MOST_CELLS, MOST_KEYS, MOST_POINTS, MOST_RUNS, MOST_SERIES, Parameters
 from linnet.board.web.reduction import Grid, Placed, reduced
+from linnet.board.web.row_blocks import RowBlocks
 from linnet.board.web.smoothing import SmoothedLine
 from linnet.board.whole_history import WholeHistory
 from linnet.runs.metric_names import main_metric
@@ -80,6 +81,10 @@ class Line:
     values: Floats  # as they were logged
     placed: Placed
     superseded: bool = False
+
+    def blocks(self) -> RowBlocks | None:
+        """The blocks of its rows; None where it is short, or not all that its metric has."""
+        return None if self.superseded else self.run.blocks.get(self.curve, self.run.history.changes)
 
 
 def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
@@ -204,6 +209,7 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
         whole = partial(line.run.smoothed.get, curve, question.alpha, line.run.history.changes)
         smooth = SmoothedLine(curve.mean, question.alpha, whole)
     exact = total <= question.points
+    blocks = line.blocks()
     if exact:
         begin, end = max(0, begin - 1), min(len(placed.x), end + 1)  # so that a line does not end inside the chart
         columns = {"x": placed.x[begin:end], "value": placed.pick(line.values, begin, end)}
@@ -214,7 +220,7 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
             columns["step"] = placed.pick(curve.step, begin, end)
         rows, content = end - begin, {name: np.asarray(column, "<f8").tobytes() for name, column in columns.items()}
     else:
-        buckets = reduced(placed, curve.mean, grid, smooth)
+        buckets = reduced(placed, curve.mean, grid, smooth, blocks)
         rows, content = (
             grid.points,
             {
@@ -234,18 +240,21 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
         offset=0,
         columns=list(content),
         position=len(curve),
-        ema=_ema(curve.mean, smooth, question.alpha),
+        ema=_ema(curve.mean, smooth, question.alpha, blocks),
         last=_last(line),
-        best=None if line.superseded else _best(line),
+        best=None if line.superseded else _best(line, blocks),
         resumes=[] if line.superseded else _resumes(line, question.axis),
         marks=[] if line.superseded else _marks(line, grid, question.axis),
     )
     return entry, b"".join(content.values())
 
 
-def _ema(value: Floats, smooth: SmoothedLine | None, alpha: float) -> tuple[float, float] | None:
+def _ema(
+    value: Floats, smooth: SmoothedLine | None, alpha: float, blocks: RowBlocks | None
+) -> tuple[float, float] | None:
     """Numerator and weight of the average at the end, by which a page smooths the rows that come after."""
-    known = _known_rows(value) if smooth is not None else None
+    all_known = blocks is not None and blocks.finite
+    known = None if smooth is None else (len(value), len(value) - 1) if all_known else _known_rows(value)
     if smooth is None or known is None:
         return None
     rows, last = known
@@ -267,11 +276,11 @@ def _last(line: Line) -> tuple[float, Figure] | None:
     return (x if math.isfinite(x) else 0.0), figure(float(line.values[-1]))
 
 
-def _best(line: Line) -> tuple[float, float] | None:
+def _best(line: Line, blocks: RowBlocks | None) -> tuple[float, float] | None:
     if line.curve.stats.best is None:
         return None
     step, value = line.curve.stats.best
-    at = np.flatnonzero(line.values == value)
+    at = blocks.rows_of(value) if blocks is not None and blocks.finite else np.flatnonzero(line.values == value)
     at = at[line.curve.step[at] == step] if len(at) else at
     if not len(at):
         return None

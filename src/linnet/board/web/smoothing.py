@@ -33,15 +33,16 @@ class SmoothedLine:
             return self.whole()[begin:end]
         return smooth(part, self._alpha)[begin - first :]
 
-    def means(self, bounds: NDArray[np.int64]) -> Floats | None:
+    def means(self, bounds: NDArray[np.int64], sums: Floats | None = None) -> Floats | None:
         """The mean of the average over the rows from each bound to the next; None where `whole` is needed.
 
+        `sums`: of the rows themselves, where they are known; then all rows are finite.
         With the sums of both sides, Σy = Σx - (1 - α)/α · (the last y - the y before the first): only these are needed.
         """
         begin, end = int(bounds[0]), int(bounds[-1])
         if len(bounds) * self._reach * _WORTH > end - begin:
             return None
-        if not np.isfinite(self._value[max(0, begin - self._reach) : end]).all():
+        if sums is None and not np.isfinite(self._value[max(0, begin - self._reach) : end]).all():
             return None
         means = np.empty(len(bounds) - 1)
         early = int(np.searchsorted(bounds[:-1], self._reach))  # stretches of which the first rows' weights sum to less
@@ -51,9 +52,9 @@ class SmoothedLine:
             means[:early] = np.add.reduceat(line, bounds[:early] - begin) / np.diff(bounds[: early + 1])
         later = bounds[early:]
         if len(later) > 1:
-            sums = np.add.reduceat(self._value[:end], later[:-1])
+            rows = np.add.reduceat(self._value[:end], later[:-1]) if sums is None else sums[early:]
             lost = (1.0 - self._alpha) / self._alpha * np.diff(self._at(later - 1))
-            means[early:] = (sums - lost) / np.diff(later)
+            means[early:] = (rows - lost) / np.diff(later)
         return means if np.isfinite(means).all() else None
 
     def _at(self, rows: NDArray[np.int64]) -> Floats:

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { flag, pageParam, text } from "../../address";
+import { feed } from "../../charts/board-feed";
 import { differingSettings } from "../../charts/spread";
 import { known as rows } from "../../data/state";
 import type { Axis } from "../../data/types";
@@ -40,6 +41,7 @@ export interface ChartGridProps {
 export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps) {
   const metrics = useMetrics(runs);
   const [showHidden, setShowHidden] = useState(false);
+  const [settled, setSettled] = useState(false); // the charts in sight have their series: there is time for the rest
   const [columns, setColumns] = useState(3);
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => restorePreferences(), []);
@@ -53,6 +55,14 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
+
+  const hasMetrics = metrics !== null;
+  useEffect(() => {
+    if (hasMetrics)
+      void feed()
+        .settled()
+        .then(() => setSettled(true));
+  }, [hasMetrics]);
 
   const known = metrics === null || typeof metrics === "string" ? [] : metrics;
   const settings = useMemo(
@@ -131,7 +141,7 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
           onShowHidden={() => setShowHidden(true)}
         />
       ))}
-      {samples && !words && <LatestSamples runs={runs} columns={columns} />}
+      {samples && settled && !words && <LatestSamples runs={runs} columns={columns} />}
     </div>
   );
 }

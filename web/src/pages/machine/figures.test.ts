@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Figure, RunMetrics } from "../../data/types";
-import { latestColumns, machineFigures, machineText, rankRows } from "./figures";
+import { latestColumns, machineFigures, rankRows } from "./figures";
 
 const run = (figures: Record<string, [low: Figure, last: Figure]>): RunMetrics => ({
   id: "a",
@@ -38,14 +38,6 @@ it("has GPUs first, then the run, and no constants", () => {
     "CPU, %",
     "memory used",
   ]);
-});
-
-it("writes figures in their units", () => {
-  expect(machineText("sys/memory/used", 2e9)).toBe("2.0 GB");
-  expect(machineText("sys/net/recv_bps", 1500)).toBe("1.5 kB/s");
-  expect(machineText("sys/cpu/percent", 51.234)).toBe("51.2 %");
-  expect(machineText("sys/gpu0/temperature", 61)).toBe("61 °C");
-  expect(machineText("sys/gpu0/power", null)).toBe("–");
 });
 
 it("tells the latest in few columns", () => {

@@ -1,6 +1,6 @@
 // The machine's figures, `sys/…`: what they are called, how they are written, which belong together.
 import type { Figure, MetricInfo, RunMetrics } from "../../data/types";
-import { asNumber, number, size } from "../../words";
+import { asNumber, machineText, number } from "../../words";
 
 export interface MachineFigure {
   key: string;
@@ -81,18 +81,6 @@ function describe(key: string): MachineFigure {
   }
   const group = room.split("/")[0] ?? "";
   return { key, title: TITLES[room] ?? room, group: GROUP_TITLES[group] ?? group };
-}
-
-/** A figure as people read it, by what it counts. */
-export function machineText(key: string, value: Figure): string {
-  const known = asNumber(value);
-  if (value === null || Number.isNaN(known)) return "–";
-  if (/_bps$/.test(key)) return `${size(known)}/s`;
-  if (/\/(used|total|free|rss|(gpu_)?memory_used|(gpu_)?memory_total)$/.test(key)) return size(known);
-  if (/\/(percent|user|system|cpu|busy_percent|gpu_percent)$/.test(key)) return `${number(known, 3)} %`;
-  if (/\/power$/.test(key)) return `${number(known, 3)} W`;
-  if (/\/temperature$/.test(key)) return `${number(known, 3)} °C`;
-  return number(value);
 }
 
 export interface RankRow {

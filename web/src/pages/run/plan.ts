@@ -38,7 +38,7 @@ export function planRows(detail: RunDetail): PlanRow[] {
   };
   add("steps", plan.steps, step, count);
   add("time", plan.seconds, elapsed, duration);
-  add("a step", plan.step_seconds, step ? elapsed / step : null, duration, true);
+  add("a step", plan.step_seconds, step ? elapsed / step : null, shortDuration, true);
   add(unit, plan.planned, null, compact);
   add("passes through the data", plan.epochs, null, (value) => number(value, 3));
   add("data", plan.corpus, null, (value) => `${compact(value)} ${unit}`);
@@ -48,6 +48,10 @@ export function planRows(detail: RunDetail): PlanRow[] {
   add("memory", plan.memory, high(onGpu ? "sys/gpu0/memory_used" : "sys/process/rss"), size);
   add("disk", plan.disk, null, size);
   return rows;
+}
+
+function shortDuration(seconds: number): string {
+  return seconds < 1 ? `${number(seconds * 1000, 3)} ms` : duration(seconds);
 }
 
 function finite(value: number): number | null {
