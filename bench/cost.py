@@ -78,9 +78,11 @@ ROWS = [
     Row("warm_start", "a step, tied", "seconds", "s", "smollm2-135m", 4, {"ctx": 256, **_WARM}, device="EPYC"),
 ]  # fmt: skip
 
+# What the runs of a section were measured with, as `bench/plan.py` has it.
+_MEASURED_WITH = {"plan_gpu": {"optimizer": "adamw"}, "plan": {"optimizer": "muon"}}
 # Peaks of whole runs; the settings decide what an evaluation holds.
 MEMORY_ROWS = [
-    Row(section, label, "peak MB", "MB", preset, batch, changes, {"steps": steps}, device)
+    Row(section, label, "peak MB", "MB", preset, batch, changes, {"steps": steps, **_MEASURED_WITH[section]}, device)
     for section, device, label, preset, batch, changes, steps in (
         ("plan_gpu", "H200", "llama 135M, 32×1024", "smollm2-135m", 32, {"ctx": 1024}, 120),
         ("plan_gpu", "H200", "GPT-2 124M, 64×1024", "gpt2-124m", 64, {"ctx": 1024, "vocab": 49_152}, 80),

@@ -17,23 +17,27 @@ from report import Report
 
 MEMORY, TIME = 15, 20  # per cent that a plan may be off
 
+# Each shape names its optimizer: a row is of that one, whatever the default has become.
+_ADAMW: dict[str, Any] = {"optimizer": "adamw", "lr": 1e-3}
+_MUON: dict[str, Any] = {"optimizer": "muon"}
 # That of bench/warm_start.py: most of it is 49,152 rows of a vocabulary.
 _SMALL_LLAMA = {"d_model": 256, "n_layers": 6, "n_heads": 4, "n_kv": 2, "d_ff": 704, "batch": 4, "ctx": 256}
-_FROM_DONOR = {"recipe": "warm-start", "donor": "SmolLM2", **_SMALL_LLAMA}
+_FROM_DONOR = {"recipe": "warm-start", "donor": "SmolLM2", **_SMALL_LLAMA, **_MUON}
+_IMAGES = {"recipe": "vit-tiny", "images": "made"}
+_SMALL_IMAGES = {**_IMAGES, "preset": "vit-tiny-28"}
 # Long enough that most of each comes after its time is expected, which five steps and three seconds are waited for.
 CPU: dict[str, dict[str, Any]] = {
-    "llama 3M, 8×256": {"preset": "demo", "batch": 8, "ctx": 256, "steps": 60},
-    "llama 15M, 8×256": {"preset": "nano", "batch": 8, "ctx": 256, "steps": 24},
-    "tiny, 1×32": {"preset": "tiny", "batch": 1, "ctx": 32, "steps": 6000},
-    "GPT-2 3M, 8×256": {"preset": "demo", "arch": "gpt2", "batch": 8, "ctx": 256, "steps": 60},
-    "ViT, digits": {"recipe": "vit-tiny", "steps": 300},
-    "SmolLM2's vocabulary, from scratch, 4×256": {"tokenizer": "SmolLM2", **_SMALL_LLAMA, "steps": 20},
+    "llama 3M, 8×256": {"preset": "demo", **_MUON, "batch": 8, "ctx": 256, "steps": 60},
+    "llama 15M, 8×256": {"preset": "nano", **_MUON, "batch": 8, "ctx": 256, "steps": 24},
+    "tiny, 1×32": {"preset": "tiny", **_MUON, "batch": 1, "ctx": 32, "steps": 6000},
+    "GPT-2 3M, 8×256": {"preset": "demo", "arch": "gpt2", **_MUON, "batch": 8, "ctx": 256, "steps": 60},
+    "ViT, digits": {"recipe": "vit-tiny", **_MUON, "steps": 300},
+    "SmolLM2's vocabulary, from scratch, 4×256": {"tokenizer": "SmolLM2", **_SMALL_LLAMA, **_MUON, "steps": 20},
     "warm start, a frozen table behind a lens": {**_FROM_DONOR, "init": "pca", "steps": 20},
     "warm start, layers of the donor": {**_FROM_DONOR, "init": "select", "steps": 20},
     "ViT 0.7M, 28 px, 64 images": {
-        "recipe": "vit-tiny",
-        "images": "made",
-        "preset": "vit-tiny-28",
+        **_SMALL_IMAGES,
+        **_MUON,
         "d_model": 96,
         "n_layers": 6,
         "d_ff": 384,
@@ -44,34 +48,15 @@ CPU: dict[str, dict[str, Any]] = {
     },
 }
 # One vocabulary for the large ones, so that the corpus is prepared once.
+_LARGE_LLAMA = {"preset": "smollm2-135m", "vocab": 49152}
 GPU: dict[str, dict[str, Any]] = {
-    "llama 135M, 32×1024": {"preset": "smollm2-135m", "vocab": 49152, "batch": 32, "ctx": 1024, "steps": 120},
-    "GPT-2 124M, 64×1024": {"preset": "gpt2-124m", "vocab": 49152, "batch": 64, "ctx": 1024, "steps": 80},
-    "llama 135M, small steps, 1×128": {"preset": "smollm2-135m", "vocab": 49152, "batch": 1, "ctx": 128, "steps": 1500},
-    "llama 15M, 8×256": {"preset": "nano", "batch": 8, "ctx": 256, "steps": 4000},
-    "vit-tiny, 224 px, 512 images": {
-        "recipe": "vit-tiny",
-        "images": "made",
-        "preset": "vit-tiny",
-        "batch": 512,
-        "optimizer": "adamw",
-        "steps": 200,
-    },
-    "vit-tiny-28, 1,024 images": {
-        "recipe": "vit-tiny",
-        "images": "made",
-        "preset": "vit-tiny-28",
-        "batch": 1024,
-        "optimizer": "adamw",
-        "steps": 600,
-    },
-    "vit-tiny-28, 512 images, Muon": {
-        "recipe": "vit-tiny",
-        "images": "made",
-        "preset": "vit-tiny-28",
-        "batch": 512,
-        "steps": 600,
-    },
+    "llama 135M, 32×1024": {**_LARGE_LLAMA, **_ADAMW, "batch": 32, "ctx": 1024, "steps": 120},
+    "GPT-2 124M, 64×1024": {"preset": "gpt2-124m", "vocab": 49152, **_ADAMW, "batch": 64, "ctx": 1024, "steps": 80},
+    "llama 135M, small steps, 1×128": {**_LARGE_LLAMA, **_ADAMW, "batch": 1, "ctx": 128, "steps": 1500},
+    "llama 15M, 8×256": {"preset": "nano", **_ADAMW, "batch": 8, "ctx": 256, "steps": 4000},
+    "vit-tiny, 224 px, 512 images": {**_IMAGES, "preset": "vit-tiny", "optimizer": "adamw", "batch": 512, "steps": 200},
+    "vit-tiny-28, 1,024 images": {**_SMALL_IMAGES, "optimizer": "adamw", "batch": 1024, "steps": 600},
+    "vit-tiny-28, 512 images, Muon": {**_SMALL_IMAGES, **_MUON, "batch": 512, "steps": 600},
 }
 
 

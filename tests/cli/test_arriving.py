@@ -215,6 +215,19 @@ def test_installing_completion_says_what_it_did(
         assert (tmp_path / f".{shell}rc").read_text() == startup, "once is enough"
 
 
+def test_a_bare_zsh_begins_to_complete(printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mac's has no `compinit` in its start: a script in `fpath` alone is never loaded there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ZSH", "ZSH_CUSTOM"):
+        monkeypatch.delenv(name, raising=False)
+    startup = tmp_path / ".zshrc"
+    startup.write_text("alias ll='ls -l'")  # without an end of line
+    printed("--install-completion", "--shell", "zsh")
+    lines = startup.read_text().splitlines()
+    assert lines[1].startswith("fpath=(") and lines[-2] == "alias ll='ls -l'"
+    assert lines[-1].startswith("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }")
+
+
 def test_completion_for_another_shell_is_refused_and_a_script_can_be_shown(said: Said, printed: Printed) -> None:
     assert said("--install-completion", "--shell", "tcsh")[0] == 2
     assert "complete" in printed("--install-completion", "--shell", "bash", "--show")

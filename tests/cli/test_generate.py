@@ -55,7 +55,7 @@ def test_a_model_is_a_path_a_run_its_best_or_a_step_of_it(run: Path) -> None:
     [
         ("nothing.gguf", "there is no file nothing.gguf"),
         ("gpt2", "no run 'gpt2' in the folder"),
-        ("latest@300", "run llama-20260531-001 has no checkpoint '300'; there is latest, and of steps 100, 200"),
+        ("latest@300", "run llama-20260531-001 has no checkpoint '300'; there is latest, best, and of steps 100, 200"),
     ],
 )
 def test_a_model_that_is_not_there_is_named(name: str, words: str, run: Path) -> None:

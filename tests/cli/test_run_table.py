@@ -164,6 +164,15 @@ def test_settings_come_before_times_where_there_is_little_room(sweep: Path, term
     assert " ".join(lines[-2:]) == notice
 
 
+def test_a_run_of_another_kind_does_not_push_out_what_the_others_differ_in(
+    sweep: Path, terminal: Callable[..., list[str]]
+) -> None:
+    with linnet.start(run_id="mine", config={"lr": 0.5}, system_every=0) as run:  # none of the others' settings
+        run.log(1, loss=1.0)
+    lines = terminal(62, "runs", "--columns", "loss")
+    assert lines[0].split() == ["run", "loss", "lr", "seed", "width", "beta"]
+
+
 def test_a_pipe_is_not_cut(sweep: Path, printed: Printed) -> None:
     with linnet.start(run_id="x" * 150, config={"note": "long " * 50}, system_every=0) as run:
         run.log(1, loss=1.0)

@@ -29,6 +29,7 @@ def few(cache: Path, tmp_path: Path) -> Path:
     (folder / "latin.txt").write_bytes("Grüße aus Köln. ".encode("cp1252") * 20)
     (folder / "rows.csv").write_text("id,text\n1,a row of words\n2,another row of words\n", encoding="utf-8")
     (folder / "old.zip").write_bytes(b"PK\x03\x04")
+    (folder / "cut.docx").write_bytes(b"PK\x03\x04")
     (folder / "\x1b[2Jnoise.txt").write_bytes(b"\0\1")
     return folder
 
@@ -44,7 +45,8 @@ def test_show_tells_documents_pieces_lengths_duplicates_and_what_was_left_out(
     assert "duplicates  1 equal, 1 nearly equal, " in shown
     assert "copy.txt: equal to 3.txt" in shown
     assert "near.txt: nearly equal to 4.txt" in shown
-    assert "left out  2 files" in shown
+    assert "docx  " not in shown, "of a file that is left out nothing was read"
+    assert "left out  3 files" in shown
     assert "old.zip: an archive (zip); unpack it to have it read" in shown
     assert "pieces: 300 tokens, trained on the corpus for this look" in shown
     assert "\x1b" not in shown
@@ -60,7 +62,7 @@ def test_show_as_json_lists_everything(few: Path, capsys: pytest.CaptureFixture[
     assert "".join(told["samples"][1]["pieces"]) == text
     assert told["kinds"]["text"]["files"] == 13
     assert told["encodings"] == {"cp1252": ["latin.txt"]}
-    assert (told["duplicates"]["equal"], told["duplicates"]["near"], len(told["left_out"])) == (1, 1, 2)
+    assert (told["duplicates"]["equal"], told["duplicates"]["near"], len(told["left_out"])) == (1, 1, 3)
     assert sum(bin["documents"] for bin in told["lengths"]["histogram"]) == told["documents"] == 15
     assert main(["data", "show", str(few), "--document", "none.txt"]) == 2
     assert "has no document 'none.txt'" in capsys.readouterr().err

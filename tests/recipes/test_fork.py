@@ -123,7 +123,7 @@ def test_a_fork_of_a_fork_and_a_resumed_fork_go_on_to_the_bit(parent: Path, prin
         ("a --untied --steps 2", "--untied does not go with --from: the model is that of run a"),
         ("a --tokenizer x.gguf --steps 2", "--tokenizer does not go with --from: the model is that of run a"),
         ("a", "run a has done its 12 steps: say how long to go on, with --steps, --tokens, --epochs or --minutes"),
-        ("a@7", "run a has no checkpoint '7'; there is latest, and of steps 4, 8, 12"),
+        ("a@7", "run a has no checkpoint '7'; there is latest, best, and of steps 4, 8, 12"),
         ("a --steps 2 --tokens 9", "--steps and --tokens both say how long to train: give one of them"),
     ],
 )  # fmt: skip

@@ -161,6 +161,8 @@ def test_what_is_not_read_yet_decides_only_where_it_must() -> None:
         ("created=2026-05-31", "created takes < <= > >="),
         ("loss<2 and", "at its end: expected a comparison"),
         ("loss<2 an lr>1", "at 'an lr>1': expected one of .* after 'an', found 'lr>1'; did you mean and?"),
+        ("lr in 1e-2", "at 'lr in 1e-2': `in` is no operator; one of several values is lr=1 or lr=2"),
+        ("lr is 2", "expected one of .* after 'lr', found 'is'; a part of a run's name is run~lr"),
         ("(loss<2", r"at '\(loss<2': '\(' is never closed"),
         ("loss<2)", r"unexpected '\)'"),
         ("worst(loss)<2", r"worst\(\) does not exist"),

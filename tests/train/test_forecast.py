@@ -33,16 +33,21 @@ def forecast(config: Any = _135M, cluster: Cluster = ONE, device: Any = H200, **
     return CostModel(config, settings, device, **of_model).forecast(cluster)
 
 
-@pytest.fixture(scope="module")
-def compared() -> Any:
-    """The rows of bench/RESULTS.md with what is calculated for them, as `bench/cost.py` has them."""
+def bench(name: str) -> dict[str, Any]:
+    """What stands in a script of bench/."""
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(str(BENCH))
-    script = runpy.run_path(str(BENCH / "cost.py"), run_name="cost")
-    for name in ("machine", "peers", "report", "sample"):
-        sys.modules.pop(name, None)
+    script = runpy.run_path(str(BENCH / name), run_name="bench")
+    for module in ("machine", "peers", "report", "sample"):
+        sys.modules.pop(module, None)
     patch.undo()
     return script
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict[str, Any]:
+    """The rows of bench/RESULTS.md with what is calculated for them, as `bench/cost.py` has them."""
+    return bench("cost.py")
 
 
 def test_every_measured_step_is_met_within_ten_per_cent(compared: Any) -> None:
@@ -63,6 +68,16 @@ def test_peaks_of_whole_runs_are_met_within_fifteen_per_cent(compared: Any) -> N
     for row in compared["MEMORY_ROWS"]:
         figure = compared["measured"](row, results)
         assert compared["calculated"](row)[1] / 1e6 == pytest.approx(figure, rel=0.15), row.name
+
+
+def test_rows_of_the_plan_are_of_the_optimizer_they_were_measured_with(compared: Any) -> None:
+    """The default has changed once: what a row says must not change with it."""
+    shapes = bench("plan.py")
+    of_shape = {("plan", label): flags.get("optimizer") for label, flags in shapes["CPU"].items()}
+    of_shape |= {("plan_gpu", label): flags.get("optimizer") for label, flags in shapes["GPU"].items()}
+    assert None not in of_shape.values()
+    of_row = {(row.section, row.label): row.settings["optimizer"] for row in compared["MEMORY_ROWS"]}
+    assert of_row == {key: of_shape[key] for key in of_row}
 
 
 def test_a_step_has_parts_that_add_up_and_a_limit() -> None:

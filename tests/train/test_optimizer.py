@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from linnet.architectures import layout, preset
 from linnet.architectures.parameters import stacked_rows
 from linnet.errors import UsageError
 from linnet.models import LanguageModel, LlamaConfig, build
-from linnet.train.muon import Muon, _stacked
+from linnet.train.muon import Muon, _stacked, passing_bytes
 from linnet.train.optim import Optimizers
 from linnet.train.orthogonal import LEAST, by_polynomials, orthogonal
 from linnet.train.settings import TrainSettings
@@ -269,3 +276,71 @@ def test_a_gradient_of_low_rank_moves_no_further_than_others(shape: tuple[int, i
     weight.grad = gradient
     Muon([weight], torch.tensor(1.0)).step()
     assert torch.linalg.svdvals(weight.detach()).max() < 1.5 * 0.2 * max(shape) ** 0.5
+
+
+class _LiveBytes(TorchDispatchMode):
+    """The most bytes that tensors hold at a time, those that are there before left out."""
+
+    def __init__(self, before: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._known = {tensor.untyped_storage()._cdata for tensor in before}
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        results = result if isinstance(result, list | tuple) else [result]
+        for storage in (tensor.untyped_storage() for tensor in results if isinstance(tensor, Tensor)):
+            if storage._cdata not in self._known:
+                self._known.add(storage._cdata)
+                self._now += storage.nbytes()
+                self.most = max(self.most, self._now)
+                weakref.finalize(storage, self._free, storage._cdata, storage.nbytes())
+        return result
+
+    def _free(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self._now -= size
+
+
+_SIZES = {
+    "smollm2-135m": preset("smollm2-135m"),
+    "gpt2-124m": preset("gpt2-124m"),
+    "1B": preset("smollm2-135m", d_model=2048, n_layers=16, n_heads=32, n_kv=8, d_ff=8192),
+}
+
+
+@pytest.mark.parametrize("name", _SIZES)
+def test_what_muon_holds_for_a_while_on_a_gpu_is_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code itself on tensors that are nowhere: bytes are counted by what it makes of them."""
+    config = _SIZES[name]
+    kernels = SimpleNamespace(
+        momentum_ahead=lambda gradients, *_: torch.empty_like(gradients, dtype=torch.bfloat16),
+        normalised=lambda gram, _: (torch.empty_like(gram, dtype=torch.float16), gram.new_empty(len(gram))),
+        scaled=lambda matrices, _: torch.empty_like(matrices, dtype=torch.float16),
+        quintic=lambda gram, *_: torch.empty_like(gram),
+        move=lambda *_: None,
+    )
+    monkeypatch.setitem(sys.modules, "linnet.kernels.cuda.muon", kernels)
+    monkeypatch.setattr("linnet.kernels.cuda.muon", kernels, raising=False)
+    monkeypatch.setattr("linnet.train.orthogonal._kernels", lambda: kernels)
+    for module in ("muon", "orthogonal"):
+        monkeypatch.setattr(f"linnet.train.{module}.has_kernels", lambda: True)
+    monkeypatch.setattr(Muon, "_addresses", lambda self, shape, weights: torch.empty(len(weights)))
+    monkeypatch.setattr("linnet.train.muon._stacked", torch.stack)  # what has no address lies beside nothing
+    monkeypatch.setattr("linnet.train.muon._Batch.is_of", lambda self, buffers: True)
+    rows, params = stacked_rows(config), layout(config).params
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        matrices, within = [], {}
+        for parameter, described in params.items():
+            if not Muon.trains(parameter, torch.empty(described.shape, device="meta")):
+                continue
+            matrix = nn.Parameter(torch.empty(described.shape, device="cuda"))
+            matrix.grad = torch.empty_like(matrix)
+            matrices.append(matrix)
+            within[matrix] = rows.get(parameter) or (described.shape[0],)
+        optimizer = Muon(matrices, torch.tensor(1e-3, device="cuda"), norm="spectral", rows=within)
+        optimizer.step()
+        held = [tensor for m in matrices for tensor in (m, m.grad, optimizer.state[m]["momentum_buffer"])]
+        with _LiveBytes(held) as live:
+            optimizer.step()
+    assert passing_bytes((m.shape, within[m]) for m in matrices) == pytest.approx(live.most, rel=0.02)

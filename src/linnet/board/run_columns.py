@@ -64,7 +64,10 @@ def main_terms(selection: Selection) -> list[Term]:
 
 
 def differing_terms(records: Sequence[RunRecord]) -> list[Term]:
-    """The settings in which runs differ: those of most runs first, then seeds, then what only follows another one."""
+    """The settings in which runs differ: those of most runs first, then seeds, then what only follows another one.
+
+    Last those that some runs do not have at all and the others agree in: a loop of one's own has none of a training's.
+    """
     first = records[0].summary.manifest if records else None
     if first is None or all(
         record.summary.manifest.config == first.config and record.summary.manifest.model == first.model
@@ -84,7 +87,7 @@ def differing_terms(records: Sequence[RunRecord]) -> list[Term]:
                 varied.add(name)
     names = [name for name in values if name not in _LEFT_OUT and (name in varied or count[name] < len(records))]
     following = {name for name in names if any(_follows(name, other, records) for other in names)}
-    names.sort(key=lambda name: (name in following, name.rpartition(".")[2] in _LAST, name not in varied, -count[name]))
+    names.sort(key=lambda name: (name not in varied, name in following, name.rpartition(".")[2] in _LAST, -count[name]))
     return [Term("setting", name) for name in names]
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from linnet.runs import RunStore
 
 _STARTUP = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": ""}  # where a line is put that loads it
+# A zsh as a Mac has it completes nothing by scripts: the last line of its start begins that where nobody else did.
+_ZSH_BEGINS = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }  # completion by scripts"
 
 
 def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None, show: bool = False) -> int:
@@ -40,11 +42,22 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None, s
         return 0
     try:
         path = app.install_completion(shell=chosen, add_to_startup=bool(_STARTUP[chosen]))
+        if chosen == "zsh":
+            _begin_completion(Path(_STARTUP[chosen]).expanduser())
     except OSError as error:
         raise LinnetError(f"{error.filename}: {error.strerror or error}; `show` prints the script") from None
     loaded = f", loaded by {_STARTUP[chosen]}" if _STARTUP[chosen] else ""
     print(f"{words.plain(path)}: completion for {chosen}{loaded}. Open a new shell to use it.")
     return 0
+
+
+def _begin_completion(startup: Path) -> None:
+    """Let a zsh complete by scripts; where a line or a framework does so already, the one added here does nothing."""
+    text = startup.read_bytes() if startup.exists() else b""
+    line = f"{_ZSH_BEGINS}\n".encode()
+    if line not in text:
+        with startup.open("ab") as opened:
+            opened.write(line if not text or text.endswith(b"\n") else b"\n" + line)
 
 
 def complete_run(context: CompletionContext) -> list[str]:

@@ -35,7 +35,7 @@ EXTRAS = {
     "remote": "these three",
     "notebook": "metrics as a DataFrame of pandas",
     "web": "the board in the browser",
-    "serve": "llama.cpp in Python",
+    "serve": "a model behind an HTTP API: linnet serve",
     _ALL: "all of these",
 }
 _BASE = ("cyclopts", "docstring_parser", "msgspec", "numpy", "psutil", "rich", "textual", "tsdownsample")

@@ -117,6 +117,8 @@ def _look_at_text(
     overview.left_out = (*corpus.left_out, *read)
     overview.encodings = corpus.encodings(report.encodings.items())
     for number, one in enumerate(corpus.files):
+        if number in report.left_out and not sizes_of_files[number]:
+            continue  # nothing of it was read
         files, size = overview.kinds.get(one.kind, (0, 0))
         overview.kinds[one.kind] = (files + 1, size + sizes_of_files[number])
 

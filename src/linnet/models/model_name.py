@@ -105,4 +105,5 @@ def _checkpoint(run: Run, which: str) -> Path:
     if not checkpoints:
         raise UsageError(f"run {run.id} has no checkpoint yet: {weights} holds no step_N.gguf")
     steps = ", ".join(str(step_of(checkpoint)) for checkpoint in checkpoints[-8:])
-    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is latest, and of steps {steps}")
+    links = "latest, best" if os.path.lexists(weights / "best") else "latest"
+    raise UsageError(f"run {run.id} has no checkpoint {which!r}; there is {links}, and of steps {steps}")

@@ -326,7 +326,10 @@ def _missing_operator(word: str, remaining: str) -> str:
         return f"expected a comparison, found {word!r}"
     following = re.match(r"[^\s()]*", remaining)
     found = f", found {following[0]!r}" if following and following[0] else ""
-    advice = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 else ""
+    if following and following[0].lower() == "in":
+        return f"`in` is no operator; one of several values is {word}=1 or {word}=2"
+    compares = re.match(r"[^\s()]*[<>=!~:(]", remaining) is not None
+    advice = suggestion(word.lower(), ("and", "or", "not")) if len(word) < 5 and compares else ""
     hint = advice if "did you mean" in advice else f"; a part of a run's name is run~{word}, a tag is tag:{word}"
     return f"expected one of < <= > >= = != : ~ after {word!r}{found}{hint}"
 

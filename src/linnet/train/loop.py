@@ -401,7 +401,9 @@ class Loop:
             progress.not_better += 1
         if patience is not None and progress.not_better >= patience:
             best = f"{progress.best_evaluation:.4g}"
-            self._ask_to_stop(f"no held-out loss better than {best} in {progress.not_better} evaluations (`patience`)")
+            count = progress.not_better
+            times = f"{count} evaluation{'' if count == 1 else 's'}"
+            self._ask_to_stop(f"no held-out loss better than {best} in {times} (`patience`)")
         else:
             self._warn_of_rise(step)
         return better and (patience is not None or self._repeats)

@@ -8,6 +8,7 @@ T tokens of a sequence, V vocabulary.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
+from linnet.architectures.parameters import stacked_rows
 from linnet.kernels import cpu
 from linnet.kernels.frozen import decoded_numbers
 from linnet.kernels.head_loss import rows_at_once
@@ -26,6 +28,7 @@ from linnet.train.hardware import Hardware
 from linnet.train.inspection.captured_look import are_captured
 from linnet.train.inspection.taps import LOGIT_TOKENS, MOST_TOKENS, STACKED_BYTES
 from linnet.train.layer_sizes import HEAD_ROWS, LayerSizes
+from linnet.train.muon import passing_bytes
 from linnet.train.optim import OPTIMIZERS
 from linnet.train.protocols import TrainedModel
 from linnet.train.settings import TrainSettings
@@ -42,6 +45,7 @@ _CUDA_LIBRARIES = 40 << 20  # cuBLAS's workspace of a stream
 _CAPTURED_LIBRARIES = 40 << 20  # the same of the stream that steps and samples are captured on
 _CPU_PROCESS = 400 << 20  # Python, torch, Linnet and a prepared corpus, before the first step
 _LOOKED_AT, _COMPARED = 6, 3  # copies of what is looked at, and of weights beside their first values
+_MUON_BATCHES = 6  # times the largest batch of matrices of one shape: Muon without kernels
 _RECORDED = 3.0  # times the activations: every intermediate result of a recorded step keeps its memory
 
 
@@ -49,7 +53,7 @@ _RECORDED = 3.0  # times the activations: every intermediate result of a recorde
 class Weights:
     """Bytes of a model: its `parameters`, what an optimizer keeps of them, their gradients.
 
-    `cast`: copies of matrices in a lower precision, which compiled layers read; `muon`: its largest batch of matrices.
+    `cast`: copies of matrices in a lower precision, which compiled layers read; `muon`: what its step holds a while.
     """
 
     parameters: int
@@ -63,14 +67,14 @@ class Weights:
         """Count those of a model that is built."""
         kind = OPTIMIZERS.get(settings.optimizer)
         moments = cast = 0
-        batches: dict[torch.Size, int] = {}
+        moved: dict[str, nn.Parameter] = {}
         named = list(model.named_parameters())
         trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
         for name, parameter in trained:
             by_kind = kind is not None and kind.trains(name, parameter)
             moments += parameter.nbytes * (1 if by_kind else 2)
             if by_kind:
-                batches[parameter.shape] = batches.get(parameter.shape, 0) + parameter.nbytes
+                moved[name] = parameter
         if hardware.compile and hardware.dtype.itemsize < _FLOAT:
             linear = (part for part in model.modules() if isinstance(part, nn.Linear))
             matrices = (p for part in linear for p in part.parameters(recurse=False) if p.dtype != hardware.dtype)
@@ -80,8 +84,22 @@ class Weights:
             moments=moments,
             gradients=sum(parameter.nbytes for _, parameter in trained),
             cast=cast,
-            muon=max(batches.values(), default=0),
+            muon=_muon_bytes(model, moved, settings, hardware),
         )
+
+
+def _muon_bytes(
+    model: nn.Module, matrices: dict[str, nn.Parameter], settings: TrainSettings, hardware: Hardware
+) -> int:
+    """What a step of Muon holds for a while: counted where kernels do it, measured elsewhere."""
+    if hardware.device.type == "cuda" and not hardware.shards_weights:
+        config: Any = getattr(model, "config", None)
+        rows = {} if config is None or settings.muon_norm == "rms" else stacked_rows(config)
+        return passing_bytes((p.shape, rows.get(name) or (p.shape[0],)) for name, p in matrices.items())
+    batches = Counter[torch.Size]()
+    for parameter in matrices.values():
+        batches[parameter.shape] += parameter.nbytes
+    return _MUON_BATCHES * max(batches.values(), default=0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +149,7 @@ def peak_memory(
         held //= sharing.ranks
         full_copy = weights.parameters * hardware.dtype.itemsize // _FLOAT
         cast = 2 * full_copy // max(1, shape.layers) + shape.head_copy
-    update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + 6 * weights.muon
+    update = gradients + weights.cast // (sharing.ranks if sharing.shard == "weights" else 1) + weights.muon
     activations = shape.activations
     if (teacher := getattr(recipe, "teacher", None)) is not None:
         own, beside = teacher.activations(shape.tokens, hardware.device.type, fused=hardware.compile)

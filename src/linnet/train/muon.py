@@ -9,10 +9,11 @@ Shapes: N matrices, R rows, C columns.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from linnet.train.streams import run_concurrently
 
 _PORTION = 4  # matrices whose small products a CPU's thread does together
 _SQUARE = 384  # rows of the square matrix whose updates are of one size by either norm
+_HALF, _FLOAT = 2, 4  # bytes of a number
+_Origin: TypeAlias = tuple[torch.Size, tuple[int, ...], int]  # a parameter's shape, the rows in it, which of them
 _SMALL = 1 << 25  # numbers up to which products of one shape leave a GPU room for those of another
 
 
@@ -130,8 +133,12 @@ class Muon(torch.optim.Optimizer):
         weights: dict[torch.Size, list[Tensor]] = {}
         for alike in self._by_shape(matrices):
             batch = self._batch(alike)
-            gradients_NRC = _stacked([matrix.grad for matrix in alike if matrix.grad is not None])
-            ahead_NRC = muon.momentum_ahead(gradients_NRC, batch.buffers_NRC, self.grad_scale, self.momentum)
+            ahead_NRC = muon.momentum_ahead(  # no name for the gradients: the copy of the last ones would outlive it
+                _stacked([matrix.grad for matrix in alike if matrix.grad is not None]),
+                batch.buffers_NRC,
+                self.grad_scale,
+                self.momentum,
+            )
             rows = self._rows_of(alike[0], alike[0].shape)
             for part_NrC, *parts in zip(
                 torch.split(ahead_NRC, list(rows), 1),
@@ -205,6 +212,29 @@ class Muon(torch.optim.Optimizer):
             state[self.moment] = torch.zeros_like(matrix)
         buffer: Tensor = state[self.moment]
         return buffer
+
+
+def passing_bytes(parameters: Iterable[tuple[torch.Size, tuple[int, ...]]]) -> int:
+    """Bytes that a step by kernels holds for a while, of parameters by their shapes and the rows of each matrix within.
+
+    All momentum looks ahead before the first batch of matrices is made orthogonal. Of a batch there are then a copy,
+    unless it is one parameter's, X before a round and after it, and two to four of the size of the Gram matrix.
+    """
+    numbers = 0
+    stacked: Counter[torch.Size] = Counter()  # gradients, side by side
+    batches: dict[tuple[int, int], Counter[_Origin]] = {}  # how many matrices of a shape come from where
+    for shape, rows in parameters:
+        numbers += shape.numel()
+        stacked[shape] += _FLOAT * shape.numel()
+        for place, height in enumerate(rows):
+            batches.setdefault((height, shape[1]), Counter())[shape, rows, place] += 1
+    orthogonal_batches = []
+    for (height, width), origins in batches.items():
+        x, gram = _HALF * height * width, _HALF * min(height, width) ** 2
+        is_copy = len(origins) > 1 or any(len(rows) > 1 for _, rows, _ in origins)
+        orthogonal_batches.append(origins.total() * (is_copy * x + max(2 * x + 2 * gram, x + 4 * gram)))
+    at_once = sum if numbers <= _SMALL else max
+    return _HALF * numbers + max(at_once(orthogonal_batches), *stacked.values()) if numbers else 0
 
 
 class _Batch:
