@@ -19,6 +19,7 @@ from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import (
     end_process,
+    end_process_by,
     has_process_group,
     is_first_rank,
     rank_name,
@@ -340,9 +341,15 @@ def _places() -> dict[str, dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. 0: done; 1: failed at its work; 2: wrong usage; 130: Ctrl-C."""
     prepare_streams()
-    code = _run(sys.argv[1:] if arguments is None else arguments)
+    is_program = arguments is None  # else one goes on after the command
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+    except BaseException as error:
+        if is_program:
+            end_process_by(error)
+        raise
     settle_streams()
-    if arguments is None:  # else a program goes on after the command
+    if is_program:
         end_process(code)
     return code
 
