@@ -165,7 +165,8 @@ class Ranks:
     def open_background(self) -> None:
         """Make a way for tensors that threads send while the ranks train. All ranks ask for it together."""
         if self._background is None and self.count > 1:
-            self._background = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
+            with self._collective_errors():
+                self._background = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
 
     def send_to_first(self, part: Tensor) -> None:
         """Send a tensor of the host's memory to rank 0, which waits for it (`receive`)."""
