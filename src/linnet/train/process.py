@@ -44,6 +44,11 @@ def is_first_rank() -> bool:
     return placement().rank == 0
 
 
+def is_one_of_several() -> bool:
+    """Was this process started with others, by a launcher?"""
+    return placement().count > 1
+
+
 def rank_name() -> str:
     """This process in words: `rank 3 on node7`."""
     import socket
@@ -55,6 +60,18 @@ def has_process_group() -> bool:
     """Is there a process group, by which one rank can speak for all?"""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
+@contextmanager
+def together_where_met() -> Iterator[None]:
+    """A block that succeeds on all ranks or fails on all (`Ranks.together`), where they have met; else as it stands."""
+    if not has_process_group():
+        yield
+        return
+    from linnet.train.ranks import join
+
+    with join().together():
+        yield
 
 
 _abandoned: list[threading.Thread] = []

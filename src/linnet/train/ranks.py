@@ -31,6 +31,8 @@ SIGNALS = ("stop", "seconds", "step_seconds")
 # How long a rank waits for another. Rank 0 writes samples and checkpoints meanwhile, on a CPU also slowly.
 _PATIENCE = {"nccl": timedelta(minutes=10), "gloo": timedelta(minutes=30)}
 
+_FAILED_MINUTES = 1.0  # that a rank which has failed before all have met waits for them
+
 
 class Pending(Protocol):
     """A sum that is under way."""
@@ -303,6 +305,22 @@ def join(device: str = "auto", minutes: float | None = None) -> Ranks:
         raise LinnetError(_join_error(placed, str(problem))) from None
     leave_at_end(_destroy_group)
     return Ranks(placed)
+
+
+def fail_together(message: str, code: int, device: str = "auto") -> bool:
+    """Tell the other ranks of a failure before they have met: they wait for this one. Does one of them speak for it?
+
+    What all ranks do first with each other is to say whether they have failed (`Ranks.together`). One that cannot meet
+    them within a minute speaks for itself.
+    """
+    try:
+        ranks = join(device, _FAILED_MINUTES)
+        if ranks.alone:
+            return False
+        ranks.gather((message, code))
+    except LinnetError:
+        return False
+    return not ranks.is_first
 
 
 def group_timeout() -> float:
