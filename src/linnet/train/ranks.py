@@ -7,6 +7,7 @@ already (Ray, a notebook) lends it. One process alone is a rank too, and none of
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -263,7 +264,7 @@ class Ranks:
         try:
             yield
         except (dist.DistError, RuntimeError) as problem:  # gloo raises the latter
-            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:160]
+            first_line = _plain_problem(problem)
             if self.explain_loss is None:
                 raise RankLostError(f"a rank is gone, or hangs: {first_line}", speaks=self.is_first) from problem
             speaks, explanation = self.explain_loss(first_line)
@@ -362,6 +363,13 @@ def _sentence(error: Exception) -> str:
     """An error in one line; of a fault of the program its kind too."""
     text = (str(error).strip().splitlines() or [""])[0]
     return text if isinstance(error, LinnetError) else f"{type(error).__name__}: {text}"
+
+
+def _plain_problem(problem: Exception) -> str:
+    """What a collective failed of, without the place in C++ where that was noticed and guesses at the cause."""
+    first_line = (str(problem).strip().splitlines() or [""])[0]
+    plain = re.sub(r"^(\[\S*/\S*\] )+", "", first_line).partition(" This is typically")[0]
+    return plain[:160].strip(" .,") or type(problem).__name__
 
 
 def _short(value: object) -> str:
